@@ -1,0 +1,6 @@
+"""Tidegate's core: the event, the hook specifications, the config, delivery and the runtime. Everything else is a
+plugin (`plugins/gateway_<name>`), also what is shipped."""
+
+from importlib.metadata import version
+
+__version__ = version("tidegate")

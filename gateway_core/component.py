@@ -1,0 +1,194 @@
+"""A component is a kind, a name, one sentence, a config model and a constructor; all else is derived from that:
+checking, `tidegate plugins`, the editor schema and the reference pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+if TYPE_CHECKING:
+    from .clock import Clock
+    from .registry import Registry
+
+Kind = Literal["source", "sink", "channel", "codec", "filter", "key_mapper", "dead_letter", "observer"]
+
+
+class Config(BaseModel):
+    """The base of every config model: strict about keys, so that a misspelt one is a fault and not a surprise."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, use_attribute_docstrings=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """The descriptor that a plugin offers.
+
+    `name`         the word that a config uses; unique within its kind.
+    `summary`      one sentence for lists and pages.
+    `config`       the model of its options. A component whose option is a single value or a free mapping (`cesql:
+                   "..."`, `exact: {type: x}`) uses a `RootModel`.
+    `build`        constructor: (validated options, BuildContext) -> the object that the kind's protocol names
+                   (`gateway_core.interfaces`). Client libraries are imported in here, never at plugin import.
+    `extra`        the extra that installs its library ("kafka"), where it has one.
+    `schemes`      URL schemes that stand for it: `subscriber: http://host/` means `{http: {url: ...}}`.
+    `requires`     top-level modules that `build` will import; `tidegate plugins` shows what is missing.
+    """
+
+    name: str
+    summary: str
+    config: type[BaseModel]
+    build: Callable[[Any, BuildContext], Any]
+    extra: str = ""
+    schemes: Sequence[str] = ()
+    requires: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """A way in, a way out, or both, under one name."""
+
+    name: str
+    source: Component | None = None
+    sink: Component | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command that a plugin adds to the `tidegate` command line. `load` returns its typer app when it is called."""
+
+    name: str
+    summary: str
+    load: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """How a transport carries attributes: what codecs need to know of it.
+
+    `name` is the transport's word ("http", "kafka"), `prefix` the attribute headers' prefix (b"ce-", b"ce_"),
+    `percent` whether values are percent-encoded (CloudEvents HTTP binding section 3.1.3.2).
+    """
+
+    name: str
+    prefix: bytes
+    percent: bool
+
+
+HTTP = Binding("http", b"ce-", True)
+KAFKA = Binding("kafka", b"ce_", False)
+
+
+class ComponentRef:
+    """A place in a config that names a component: `name`, `{name: options}` or, for sinks, a URL.
+
+    After loading, `options` is the component's validated model. One subclass for each kind, used as the type of a
+    field in a config model; nested components are found, checked and documented through it.
+    """
+
+    kind: ClassVar[Kind]
+    __slots__ = ("name", "options", "raw")
+
+    def __init__(self, name: str, raw: Any = None, options: BaseModel | None = None) -> None:
+        self.name = name
+        self.raw = raw
+        self.options = options
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    @classmethod
+    def parse(cls, value: Any) -> ComponentRef:
+        """Reads `name`, `{name: options}` or a URL; anything else is a fault of type `component`."""
+        if isinstance(value, ComponentRef):
+            return value
+        if isinstance(value, str) and value:
+            if "://" in value:
+                return cls("", value)  # the registry knows whose scheme it is
+            return cls(value)
+        if isinstance(value, dict) and len(value) == 1:
+            ((name, raw),) = value.items()
+            if isinstance(name, str):
+                return cls(name, raw)
+        raise PydanticCustomError("component", "names no component: write a name, or one name with its options")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(cls.parse)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"$ref": f"#/$defs/tidegate.{cls.kind}"}  # filled in by gateway_core.config.schema
+
+
+class SourceRef(ComponentRef):
+    kind = "source"
+
+
+class SinkRef(ComponentRef):
+    kind = "sink"
+
+
+class DeadLetterRef(ComponentRef):
+    """A dead-letter component, or any sink."""
+
+    kind = "dead_letter"
+
+
+class ChannelRef(ComponentRef):
+    kind = "channel"
+
+
+class CodecRef(ComponentRef):
+    kind = "codec"
+
+
+class FilterRef(ComponentRef):
+    kind = "filter"
+
+
+class KeyMapperRef(ComponentRef):
+    kind = "key_mapper"
+
+
+class ObserverRef(ComponentRef):
+    kind = "observer"
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """What a constructor is given besides its options.
+
+    `owner`       the path in the config of what is being built ("triggers.late.subscriber"): names the owner in errors.
+    `data_dir`    where the gateway keeps its state; make a sub-folder named after the component.
+    `clock`       time and timers; a fake one in tests.
+    `worker`      number of this worker process, from 0; `workers` is how many there are.
+    `binding`     for codecs: the transport they serve.
+    `wants_reply` for sinks: True where a reply event will be processed (a trigger's subscriber).
+    `broker`      the broker (or bridge) that the component belongs to.
+    `config_files` the files of the config, for components that start processes of their own.
+    """
+
+    owner: str
+    data_dir: Path
+    clock: Clock
+    registry: Registry
+    worker: int = 0
+    workers: int = 1
+    binding: Binding = HTTP
+    wants_reply: bool = False
+    broker: str = ""
+    trigger: str = ""
+    config_files: Sequence[str] = field(default=())
+
+    def build(self, ref: ComponentRef, part: str = "", **changes: Any) -> Any:
+        """Builds a nested component (a sink's codec, a filter's operands) with this context, or one with `changes`."""
+        from dataclasses import replace
+
+        owner = f"{self.owner}.{part}" if part else self.owner
+        return self.registry.build(ref, replace(self, owner=owner, **changes))

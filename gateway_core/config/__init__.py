@@ -1,0 +1,1 @@
+"""The declarative config: its models, its loading, its faults and its schema."""

@@ -1,0 +1,111 @@
+"""The config's vocabulary: brokers, triggers and bridges. One model a section; what each key means stands beside it,
+and the reference page and the editor schema are made from that."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ..component import ChannelRef, Config, DeadLetterRef, FilterRef, ObserverRef, SinkRef, SourceRef
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
+Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
+
+
+class DeliveryConfig(Config):
+    """How events are delivered, and what happens when that fails. A trigger's keys win over its broker's, one by one."""
+
+    retry: Annotated[int, Field(ge=0, le=1000)] = 10
+    """How many times a failed delivery is tried again before the event goes to the dead letter."""
+    backoff: Literal["exponential", "linear"] = "exponential"
+    """How the wait grows. Before retry n = 1, 2, …: exponential `min(max, delay * 2^(n-1))`, linear
+    `min(max, delay * n)`; the wait is drawn uniformly from the upper half of that."""
+    backoff_delay_s: Seconds = 0.2
+    """The first wait, in seconds."""
+    backoff_max_s: Seconds = 30.0
+    """The longest wait, in seconds."""
+    timeout_s: Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)] = 30.0
+    """How long one attempt may take, in seconds."""
+    retry_after_max_s: Seconds = 300.0
+    """The longest `Retry-After` that is honoured, in seconds."""
+    max_in_flight: Annotated[int, Field(ge=1, le=10_000)] = 64
+    """How many attempts may be under way at once."""
+    rate_per_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """How many attempts may start in a second; no limit where absent."""
+
+
+class BrokerConfig(Config):
+    """A broker takes events at its ingress, keeps them in its channel and feeds its triggers."""
+
+    ingress: list[SourceRef] = []
+    """The ways in."""
+    channel: ChannelRef = ChannelRef("log")
+    """Where events are kept between ingress and delivery."""
+    delivery: DeliveryConfig = DeliveryConfig()
+    """Defaults for its triggers."""
+    dead_letter: DeadLetterRef = DeadLetterRef("deadletter")
+    """Where events go that can't be delivered, for triggers without their own. By default a file in the data
+    directory."""
+
+
+class TriggerConfig(Config):
+    """A trigger sends those of its broker's events that match its filter to one subscriber."""
+
+    broker: str = "default"
+    """The broker it belongs to."""
+    filter: dict[str, str] = {}
+    """Attributes and their values: all must be equal. An empty value asks only that the attribute is there."""
+    filters: list[FilterRef] = []
+    """Filters that must all match (CloudEvents Subscriptions API dialects, and what plugins add). Where there are
+    any, `filter` is not asked (Knative's rule)."""
+    subscriber: SinkRef
+    """Where matching events go."""
+    delivery: DeliveryConfig = DeliveryConfig()
+    """What differs from the broker's delivery."""
+    dead_letter: DeadLetterRef | None = None
+    """Where its undeliverable events go; the broker's where absent."""
+    start: Literal["latest", "earliest"] = "latest"
+    """Which events a new trigger begins with: those that come from now on, or all that the channel still has."""
+
+
+class BridgeConfig(Config):
+    """A bridge carries events from a source straight to a sink. The source is acknowledged when the sink has the event
+    (or the dead letter has it); nothing is stored in between."""
+
+    source: SourceRef
+    """The way in."""
+    sink: SinkRef
+    """The way out."""
+    filters: list[FilterRef] = []
+    """Only events that match all of these are carried; the others are acknowledged and counted."""
+    delivery: DeliveryConfig = DeliveryConfig(retry=0)
+    """Retries here keep the source waiting; by default there are none, and the sender tries again."""
+    dead_letter: DeadLetterRef | None = None
+    """Where events go that can't be delivered; where absent the source is told of the failure."""
+
+
+class SecretConfig(Config):
+    """A secret's place: an environment variable or a file. Its value is used as `${secret:NAME}` and never shown."""
+
+    env: str | None = None
+    """The environment variable that holds it."""
+    file: str | None = None
+    """The file that holds it; a line break at the end is not part of it."""
+
+
+class GatewayConfig(Config):
+    """The whole config: one file, or a directory of files that are read as one."""
+
+    brokers: dict[Name, BrokerConfig] = {}
+    """Brokers by name. `default` is the one that triggers without a `broker` belong to."""
+    triggers: dict[Name, TriggerConfig] = {}
+    """Triggers by name."""
+    bridges: dict[Name, BridgeConfig] = {}
+    """Bridges by name."""
+    observers: list[ObserverRef] = []
+    """Who is told of what happens to events."""
+    secrets: dict[Name, SecretConfig] = {}
+    """Secrets by name."""
+    include: list[str] = []
+    """Other files to read as well, relative to this one; `*` is expanded."""

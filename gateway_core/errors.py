@@ -1,0 +1,76 @@
+"""Every error that crosses a module's border, grouped by what the caller does next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+
+
+class TidegateError(Exception):
+    """The root of all errors that Tidegate raises on purpose."""
+
+
+# -- stop at start ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong in a config: where (file, line counted from 1, path of keys), what, and the remedy."""
+
+    message: str
+    path: str = ""
+    file: str = ""
+    line: int = 0
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
+        at = f"{self.path}: " if self.path else ""
+        return f"{where}{at}{self.message}" + (f"\n    remedy: {self.remedy}" if self.remedy else "")
+
+
+class ConfigError(TidegateError):
+    """The config can't be used. Holds all faults that were found, not only the first."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__("\n".join(map(str, faults)))
+        self.faults = faults
+
+
+class StartError(TidegateError):
+    """A component can't start (a port is taken, a file can't be written, a library is missing); the text names it."""
+
+
+class MissingExtra(StartError):
+    """A component's client library isn't installed; the text names the extra to install."""
+
+
+# -- answer the sender --------------------------------------------------------------------------------------------
+
+
+class Refused(TidegateError):
+    """An input can't be taken, and the same input will never be. Becomes an RFC 9457 problem with this status.
+
+    `title` is the kind of fault in a few words, `detail` what is wrong with this input, `rule` the specification and
+    section that says so, `attribute` the CloudEvents attribute at fault where there is one.
+    """
+
+    def __init__(self, detail: str, *, status: int = 400, title: str = "", rule: str = "", attribute: str = "") -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.status = status
+        self.title = title or HTTPStatus(status).phrase
+        self.rule = rule
+        self.attribute = attribute
+
+
+class Overloaded(TidegateError):
+    """The gateway can't take the event now: the sender shall try again (503 with Retry-After)."""
+
+    def __init__(self, detail: str, retry_after_s: float = 1.0) -> None:
+        super().__init__(detail)
+        self.retry_after_s = retry_after_s
+
+
+class StorageError(TidegateError):
+    """The channel could not bring an event into stable storage (disk full, I/O error): it was not accepted."""

@@ -1,0 +1,283 @@
+"""What each kind of component must be able to do. The core talks to plugins through these protocols alone.
+
+Two rules hold everywhere:
+
+* A `done` callback is called exactly once, on the event loop's thread, and must not raise.
+* `start` returns when the component works; `stop` takes no new work, finishes what it began, and may be cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from anyio.abc import TaskGroup
+
+from .errors import Refused
+from .event import Event, Message
+
+Accepted = Callable[[BaseException | None], None]
+"""Called with None once the events are safe, else with the error (`Overloaded`, `StorageError`)."""
+
+
+class Intake(Protocol):
+    """Where a source puts what it takes. Given to it by the core."""
+
+    def accept(self, events: Sequence[Event], done: Accepted) -> None:
+        """Hands over events that came together. `done(None)` follows when all are in stable storage (a broker's
+        channel) or at their destination (a bridge); only then may the source acknowledge them. All or none."""
+
+    def refuse(self, error: Refused) -> None:
+        """Counts an input that can't be taken. The source answers its sender itself."""
+
+    def undecodable(self, message: Message, error: Refused, done: Accepted) -> None:
+        """Brings an input with no sender to answer (a Kafka record) to the dead letter, raw."""
+
+
+class Source(Protocol):
+    """A way in. `address` is what a sender needs (a URL); known after `start`."""
+
+    address: str
+
+    async def start(self, intake: Intake, tasks: TaskGroup) -> None:
+        """Begins to take events. Raises `StartError` where it can't (port taken)."""
+
+    async def stop(self) -> None:
+        """Takes no more events; returns when all that were taken are answered."""
+
+
+class Outcome:
+    """What became of one attempt to deliver.
+
+    `delivered`      the far side has the event. All below is then empty, but for `reply` and `code`.
+    `retry`          the same attempt may succeed later.
+    `code`           the far side's status code, None where there was no answer.
+    `data`           what the far side said (a response body), cut to 1024 bytes or more.
+    `reason`         one line for people: "503 Service Unavailable", "connection refused".
+    `retry_after_s`  how long the far side asked to be left alone, None where it did not.
+    `reply`          an event to publish to the broker.
+    """
+
+    __slots__ = ("code", "data", "delivered", "reason", "reply", "retry", "retry_after_s")
+
+    def __init__(
+        self,
+        delivered: bool,
+        *,
+        retry: bool = False,
+        code: int | None = None,
+        data: bytes | None = None,
+        reason: str = "",
+        retry_after_s: float | None = None,
+        reply: Event | None = None,
+    ) -> None:
+        self.delivered = delivered
+        self.retry = retry
+        self.code = code
+        self.data = data
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+        self.reply = reply
+
+    def __repr__(self) -> str:
+        word = "delivered" if self.delivered else "retry" if self.retry else "failed"
+        return f"<Outcome {word} {self.code or ''} {self.reason}>"
+
+
+DELIVERED = Outcome(True)
+
+
+class Sink(Protocol):
+    """A way out. `address` is shown in status and named in dead letters."""
+
+    address: str
+
+    async def start(self, tasks: TaskGroup) -> None:
+        """Makes ready to send. It does not fail because the far side is away."""
+
+    async def stop(self) -> None:
+        """Sends nothing more and frees what it holds."""
+
+    def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
+        """One attempt. `done` follows: delivered when the far side has the event, else why not. Within `timeout_s`
+        seconds at the latest. Sinks whose client is a coroutine derive from `AsyncSink` instead."""
+
+
+class AsyncSink:
+    """Base of sinks whose client library is async: write `deliver`, and the attempt's task and time limit are done
+    here. `deliver` returns None when the far side has the event, returns an `Outcome` to say more, or raises
+    (`OSError` and `TimeoutError` are retried, `Refused` is not, any other exception is retried and logged)."""
+
+    address = ""
+    _tasks: TaskGroup | None = None
+
+    async def start(self, tasks: TaskGroup) -> None:
+        self._tasks = tasks
+
+    async def stop(self) -> None:
+        return
+
+    async def deliver(self, event: Event) -> Outcome | None:
+        raise NotImplementedError
+
+    def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
+        assert self._tasks is not None, "send before start"
+        self._tasks.start_soon(self._attempt, event, timeout_s, done)
+
+    async def _attempt(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
+        import anyio
+
+        outcome: Outcome | None = Outcome(False, retry=True, reason="cancelled")
+        try:
+            with anyio.fail_after(timeout_s):
+                outcome = await self.deliver(event)
+        except TimeoutError:
+            outcome = Outcome(False, retry=True, reason=f"no answer within {timeout_s:g} s")
+        except Refused as e:
+            outcome = Outcome(False, code=e.status, reason=e.detail)
+        except Exception as e:
+            outcome = Outcome(False, retry=True, reason=f"{type(e).__name__}: {e}")
+        finally:
+            done(outcome or DELIVERED)
+
+
+@runtime_checkable
+class ReadingSink(Protocol):
+    """A sink that reads the channel by itself instead of being sent to (Spark): the trigger's filter and position go
+    with the `ReaderFeed`, and delivery, retries and order are its own."""
+
+    address: str
+
+    async def start_reading(self, feed: ReaderFeed, tasks: TaskGroup) -> None:
+        """Begins to read. Returns soon; what it starts lives in `tasks` and is restarted by itself."""
+
+    async def stop(self) -> None: ...
+
+    def state(self) -> dict[str, Any]:
+        """For status: `state` ("starting", "running", "restarting", "stopped"), `error` or None, `lag` in events or
+        None, and whatever else helps."""
+
+
+@runtime_checkable
+class DeadLetterStore(Protocol):
+    """A dead-letter sink that can be read again; `tidegate dlq` works with every one."""
+
+    def entries(self) -> Iterator[tuple[str, Event]]:
+        """All letters, oldest first: (id within the store, event with the facts as attributes)."""
+
+    def remove(self, ids: Sequence[str]) -> int:
+        """Takes letters out (after a replay); returns how many there were. Crash-safe: all or none."""
+
+
+class Codec(Protocol):
+    """Reads events from messages and writes them into messages, for the binding it was built for."""
+
+    def decode(self, message: Message) -> list[Event]:
+        """All events of a message (a batch has many). Raises `Refused` with the attribute and rule at fault."""
+
+    def encode(self, event: Event) -> Message:
+        """One event as a message in the codec's content mode."""
+
+
+KeyMapper = Callable[[Event], bytes | None]
+"""The record key for an event; None for no key. It never changes the event (Kafka binding section 3.1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A compiled filter.
+
+    `matches` decides. `exact` and `prefix` are conditions that every matching event fulfils, (attribute, value) pairs:
+    the router indexes by them. `alternatives`, where not empty, are filters of which at least one must match (for
+    `any`): the filter is indexed under each of them. A filter with none of these is asked for every event.
+    """
+
+    matches: Callable[[Event], bool]
+    exact: tuple[tuple[str, str], ...] = ()
+    prefix: tuple[tuple[str, str], ...] = ()
+    alternatives: tuple[Filter, ...] = field(default=())
+
+
+class Feed(Protocol):
+    """One subscription's place in a channel."""
+
+    def ack(self, position: int) -> None:
+        """The event at this position is dealt with. Any order; durable soon after (at least once)."""
+
+    def resume(self) -> None:
+        """There is room again, after `offer` said False."""
+
+    def lag(self) -> int:
+        """Events in the channel that the subscription has not dealt with (those its filter drops may count)."""
+
+
+class ReaderFeed(Protocol):
+    """The place in a channel of a sink that reads it by itself."""
+
+    name: str
+    location: str  # what the reader needs to open the channel (the log: its folder)
+    options: Mapping[str, Any]  # what else it needs; JSON values ("kind": "log")
+    start: Mapping[str, int]  # shard or partition -> the first position to read
+
+    def advance(self, offsets: Mapping[str, int]) -> None:
+        """All before these positions (shard or partition -> next to read) is dealt with; retention may pass it."""
+
+    def ends(self) -> Mapping[str, int]:
+        """Shard or partition -> the position that the next event will get."""
+
+
+class Channel(Protocol):
+    """Where a broker keeps its events between ingress and delivery.
+
+    Order of calls: `start`, `attach` for every subscription, `open`, then `append`; at the end `stop`.
+    """
+
+    appended: int  # events brought into stable storage since the start, by this process
+
+    async def start(self, tasks: TaskGroup) -> None:
+        """Opens the storage. Raises `StartError` (folder in use, not writable)."""
+
+    def attach(self, name: str, filter: Filter, offer: Callable[[Event], bool], *, from_start: bool = False) -> Feed:
+        """Adds a subscription. The channel calls `offer(event)` for each matching event, in order, from where the
+        subscription was; `offer` says False when there is no room: the channel keeps the event and waits for
+        `resume`. A new subscription begins at the channel's end, or its beginning with `from_start`."""
+
+    def attach_reader(self, name: str, *, from_start: bool = False) -> ReaderFeed:
+        """Adds a sink that reads the channel by itself."""
+
+    def detach(self, name: str) -> None:
+        """Ends a subscription; its place is kept in case it comes back."""
+
+    async def open(self) -> None:
+        """All known subscriptions are attached: their places are durable, feeding begins."""
+
+    def append(self, events: Sequence[Event], done: Accepted) -> None:
+        """Brings events into stable storage; see `Intake.accept`."""
+
+    async def stop(self) -> None:
+        """Finishes appends, makes all places durable, closes."""
+
+    def info(self) -> dict[str, Any]:
+        """For status: `writable` (bool), `events`, `bytes`, `first`, `next` and whatever else helps."""
+
+
+class Observer:
+    """Told of what happens to events. Derive and override; everything here does nothing. Calls are on the hot path of
+    those who configure an observer, and must be quick and not raise."""
+
+    def accepted(self, broker: str, events: Sequence[Event]) -> None:
+        """Events are in stable storage."""
+
+    def refused(self, broker: str, error: Refused) -> None:
+        """An input was refused."""
+
+    def attempted(self, trigger: str, event: Event, outcome: Outcome, seconds: float) -> None:
+        """An attempt to deliver ended."""
+
+    def dead_lettered(self, trigger: str, event: Event) -> None:
+        """An event is in the dead letter; it carries the facts as attributes."""
+
+    async def start(self, tasks: TaskGroup) -> None: ...
+
+    async def stop(self) -> None: ...

@@ -1,0 +1,28 @@
+"""Settings of the process: from flags, from the environment (`TIDEGATE_*`), else the defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """What belongs to the process and not to the routing. `TIDEGATE_DATA_DIR=/var/lib/tidegate` sets `data_dir`."""
+
+    model_config = SettingsConfigDict(env_prefix="TIDEGATE_", extra="ignore", use_attribute_docstrings=True)
+
+    data_dir: Path = Path("tidegate-data")
+    """Where events, positions and dead letters are kept."""
+    admin: str = "127.0.0.1:9080"
+    """Address of the admin API (status, health); "off" for none. Port 0 takes a free one."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """What is logged to standard error."""
+    log_format: Literal["auto", "text", "json"] = "auto"
+    """Log lines for people, or as JSON; auto: text on a terminal, else JSON."""
+    workers: Annotated[int, Field(ge=1, le=64)] = 1
+    """Processes that share the ingress addresses."""
+    drain_timeout_s: Annotated[float, Field(ge=0, le=3600)] = 20.0
+    """How long a stop waits for deliveries under way, in seconds."""

@@ -1,0 +1,6 @@
+"""Doubles and tools for tests of gateways and plugins: a scripted HTTP subscriber, a fake clock, an in-memory sink."""
+
+from .clock import FakeClock
+from .subscriber import Received, Subscriber
+
+__all__ = ["FakeClock", "Received", "Subscriber"]
