@@ -22,7 +22,7 @@ class Event:
                   event without `datacontenttype`: json-format.md section 3.1).
     `key`         the record key that the transport had (Kafka), else None. A key mapper may override it on the way out.
     `received_ns` Unix time in nanoseconds at which a source took the event; 0 where no source set it.
-    `position`    where the channel keeps the event; set by the channel, None before.
+    `position`    where the channel keeps the event, from 1; set by the channel, 0 before.
 
     Equality compares attributes, data and key: the event, not where it is.
     """
@@ -36,7 +36,7 @@ class Event:
         json_data: bool = False,
         key: bytes | None = None,
         received_ns: int = 0,
-        position: int | None = None,
+        position: int = 0,
     ) -> None:
         self.attributes = attributes
         self.data = data

@@ -31,9 +31,6 @@ class Intake(Protocol):
     def refuse(self, error: Refused) -> None:
         """Counts an input that can't be taken. The source answers its sender itself."""
 
-    def undecodable(self, message: Message, error: Refused, done: Accepted) -> None:
-        """Brings an input with no sender to answer (a Kafka record) to the dead letter, raw."""
-
 
 class Source(Protocol):
     """A way in. `address` is what a sender needs (a URL); known after `start`."""
@@ -243,8 +240,8 @@ class Channel(Protocol):
         subscription was; `offer` says False when there is no room: the channel keeps the event and waits for
         `resume`. A new subscription begins at the channel's end, or its beginning with `from_start`."""
 
-    def attach_reader(self, name: str, *, from_start: bool = False) -> ReaderFeed:
-        """Adds a sink that reads the channel by itself."""
+    def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> ReaderFeed:
+        """Adds a sink that reads the channel by itself; the filter only serves to tell which events nobody wants."""
 
     def detach(self, name: str) -> None:
         """Ends a subscription; its place is kept in case it comes back."""
@@ -259,7 +256,8 @@ class Channel(Protocol):
         """Finishes appends, makes all places durable, closes."""
 
     def info(self) -> dict[str, Any]:
-        """For status: `writable` (bool), `events`, `bytes`, `first`, `next` and whatever else helps."""
+        """For status: `writable` (bool), `events`, `bytes`, `first`, `next`, `unrouted` (events that no subscription
+        wanted, since the start) and whatever else helps."""
 
 
 class Observer:

@@ -14,7 +14,7 @@ Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 
 
 class DeliveryConfig(Config):
-    """How events are delivered, and what happens when that fails. A trigger's keys win over its broker's, one by one."""
+    """How events are delivered, and what follows a failure. A trigger's keys win over its broker's, one by one."""
 
     retry: Annotated[int, Field(ge=0, le=1000)] = 10
     """How many times a failed delivery is tried again before the event goes to the dead letter."""

@@ -1,0 +1,87 @@
+"""A bridge: a source straight to a sink. The source is acknowledged when the sink (or the dead letter) has the event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .delivery import Subscription
+from .errors import Overloaded, Refused
+from .event import Event
+from .interfaces import Accepted, Filter, Observer, Outcome
+
+
+class _Group:
+    """Events that came together: acknowledged together, when the last is settled."""
+
+    __slots__ = ("done", "left", "outcome")
+
+    def __init__(self, left: int, done: Accepted) -> None:
+        self.left = left
+        self.done = done
+        self.outcome: Outcome | None = None
+
+
+class Bridge:
+    """The intake of a bridge's source and the feed of its subscription."""
+
+    def __init__(self, name: str, filter: Filter | None, observers: tuple[Observer, ...] = ()) -> None:
+        self.name = name
+        self.subscription: Subscription  # set by the builder, which needs `give_back` for it
+        self._filter = filter
+        self._observers = observers
+        self._groups: dict[int, _Group] = {}
+        self._last = 0
+        self.accepted = self.refused = self.failed = self.unwanted = 0
+
+    # -- the source's intake ----------------------------------------------------------------------------------------
+
+    def accept(self, events: Sequence[Event], done: Accepted) -> None:
+        if self._filter is not None:
+            wanted = [e for e in events if self._filter.matches(e)]
+            self.unwanted += len(events) - len(wanted)
+            self.accepted += len(events) - len(wanted)
+            events = wanted
+        if not events:
+            done(None)
+            return
+        if not self.subscription.room(len(events)):
+            done(Overloaded(f"bridge {self.name!r} has as many events under way as it may hold"))
+            return
+        group = _Group(len(events), done)
+        for event in events:
+            self._last += 1
+            event.position = self._last
+            self._groups[self._last] = group
+            self.subscription.offer(event)
+
+    def refuse(self, error: Refused) -> None:
+        self.refused += 1
+        for observer in self._observers:
+            observer.refused(self.name, error)
+
+    # -- the subscription's feed ------------------------------------------------------------------------------------
+
+    def ack(self, position: int) -> None:
+        self.accepted += 1
+        self._settle(position, None)
+
+    def give_back(self, position: int, outcome: Outcome) -> None:
+        """The sink did not take the event, and there is no dead letter: the source is told."""
+        self.failed += 1
+        self._settle(position, outcome)
+
+    def resume(self) -> None:
+        return  # nothing is kept here: the source was told to come again
+
+    def lag(self) -> int:
+        return len(self._groups)
+
+    def _settle(self, position: int, failure: Outcome | None) -> None:
+        group = self._groups.pop(position)
+        group.outcome = failure or group.outcome
+        group.left -= 1
+        if group.left == 0:
+            if group.outcome is None:
+                group.done(None)
+            else:
+                group.done(Overloaded(f"not delivered: {group.outcome.reason}", group.outcome.retry_after_s or 1.0))

@@ -1,0 +1,187 @@
+"""A broker and its triggers at run time: what is accepted, who wants it, and whether each is ready."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anyio.abc import TaskGroup
+
+from .delivery import Subscription
+from .errors import Refused
+from .event import Event
+from .interfaces import Accepted, Channel, Filter, Observer, ReaderFeed, ReadingSink, Sink, Source
+
+
+class Broker:
+    """One broker: the intake of its sources, in front of its channel."""
+
+    def __init__(
+        self,
+        name: str,
+        channel_name: str,
+        channel: Channel,
+        sources: Sequence[Source],
+        dead_letter: Sink,
+        observers: tuple[Observer, ...],
+    ) -> None:
+        self.name = name
+        self.channel_name = channel_name
+        self.channel = channel
+        self.sources = sources
+        self.dead_letter = dead_letter
+        self.taking = False
+        self.refused = 0
+        self._observers = observers
+        # without observers nothing stands between a source and the channel
+        self.accept = self._observed if observers else channel.append
+
+    def _observed(self, events: Sequence[Event], done: Accepted) -> None:
+        def accepted(error: BaseException | None) -> None:
+            if error is None:
+                for observer in self._observers:
+                    observer.accepted(self.name, events)
+            done(error)
+
+        self.channel.append(events, accepted)
+
+    def refuse(self, error: Refused) -> None:
+        self.refused += 1
+        for observer in self._observers:
+            observer.refused(self.name, error)
+
+    def condition(self, info: Mapping[str, Any]) -> tuple[bool, str]:
+        """Ready and, where not, why (Knative Broker specification: Ready while the ingress takes events)."""
+        if not self.taking:
+            return False, "the ingress is not open"
+        if not info.get("writable", True):
+            return False, "the channel can't be written"
+        return True, ""
+
+
+class Trigger:
+    """A trigger whose events are sent to its subscriber."""
+
+    def __init__(
+        self,
+        name: str,
+        broker: Broker,
+        filter: Filter,
+        subscription: Subscription,
+        dead_letter: Sink,
+        from_start: bool,
+    ) -> None:
+        self.name = name
+        self.broker = broker
+        self.filter = filter
+        self.subscription = subscription
+        self.dead_letter = dead_letter
+        self.from_start = from_start
+
+    def attach(self) -> None:
+        """Takes its place in the broker's channel."""
+        self.subscription.feed = self.broker.channel.attach(
+            self.name, self.filter, self.subscription.offer, from_start=self.from_start
+        )
+
+    def condition(self) -> tuple[bool, str]:
+        """Ready and, where not, why (Knative Broker specification: Ready while events can be delivered)."""
+        s = self.subscription
+        if not self.broker.taking:
+            return False, f"broker {self.broker.name!r} is not ready"
+        if s.paused:
+            return False, s.last_error or "paused"
+        if s.failing:
+            return False, f"the subscriber fails: {s.last_error}"
+        return True, ""
+
+    def status(self) -> dict[str, Any]:
+        s = self.subscription
+        ready, reason = self.condition()
+        return {
+            **_head(self, ready, reason, s.sink.address),
+            "dead_letter": self.dead_letter.address,
+            "delivered": s.delivered,
+            "attempts": s.attempts,
+            "retried": s.retried,
+            "dead_lettered": s.dead_lettered,
+            "in_flight": s.in_flight,
+            "waiting": s.held - s.in_flight,
+            "lag": s.feed.lag(),
+            "paused": s.paused,
+            "last_error": s.last_error,
+            "reader": None,
+        }
+
+
+class ReadingTrigger:
+    """A trigger whose subscriber reads the channel by itself (Spark)."""
+
+    def __init__(
+        self,
+        name: str,
+        broker: Broker,
+        filter: Filter,
+        sink: ReadingSink,
+        from_start: bool,
+        options: Mapping[str, Any],
+    ) -> None:
+        self.name = name
+        self.broker = broker
+        self.filter = filter
+        self.sink = sink
+        self.from_start = from_start
+        self._options = options
+        self._feed: ReaderFeed
+
+    def attach(self) -> None:
+        """Takes its place in the broker's channel."""
+        feed = self.broker.channel.attach_reader(self.name, self.filter, from_start=self.from_start)
+        self._feed = FilteredFeed(feed, self._options)
+
+    async def start(self, tasks: TaskGroup) -> None:
+        await self.sink.start_reading(self._feed, tasks)
+
+    def condition(self) -> tuple[bool, str]:
+        """Ready and, where not, why."""
+        state = self.sink.state()
+        if state["state"] == "running" and self.broker.taking:
+            return True, ""
+        return False, state.get("error") or f"the reader is {state['state']}"
+
+    def status(self) -> dict[str, Any]:
+        ready, reason = self.condition()
+        state = self.sink.state()
+        idle = dict.fromkeys(("delivered", "attempts", "retried", "dead_lettered", "in_flight", "waiting"), 0)
+        return {
+            **_head(self, ready, reason, self.sink.address),
+            "dead_letter": None,
+            **idle,
+            "delivered": state.get("rows", 0),
+            "lag": state.get("lag"),
+            "paused": False,
+            "last_error": state.get("error"),
+            "reader": state,
+        }
+
+
+class FilteredFeed:
+    """A channel's reader feed with the trigger's filter among its options."""
+
+    def __init__(self, feed: ReaderFeed, options: Mapping[str, Any]) -> None:
+        self.name = feed.name
+        self.location = feed.location
+        self.start = feed.start
+        self.options = {**feed.options, **options}
+        self.advance = feed.advance
+        self.ends = feed.ends
+
+
+def _head(trigger: Trigger | ReadingTrigger, ready: bool, reason: str, subscriber: str) -> dict[str, Any]:
+    return {
+        "name": trigger.name,
+        "broker": trigger.broker.name,
+        "ready": ready,
+        "reason": reason,
+        "subscriber": subscriber,
+    }

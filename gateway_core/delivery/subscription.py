@@ -1,0 +1,339 @@
+"""One trigger's deliveries: from the channel's offer to the acknowledgement.
+
+The way of an event: `offer` puts a `Delivery` in line; `_pump` starts attempts while limits allow; the sink calls the
+delivery with the outcome; then it is acknowledged, or waits for its retry, or goes to the dead letter. It is
+acknowledged to the channel only when the subscriber or the dead letter has it. Everything runs on the event loop in
+callbacks: there is no task per event.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import deque
+from collections.abc import Callable
+
+from ..clock import Clock, Timer
+from ..config.model import DeliveryConfig
+from ..event import Event
+from ..interfaces import Accepted, Feed, Observer, Outcome, Sink
+from . import backoff
+from .deadletter import Burial, with_facts
+from .rate import Rate
+from .window import Window
+
+log = logging.getLogger("tidegate.delivery")
+
+MOST_HELD = 10_000
+"""Events that one subscription holds in memory at the most; the channel keeps the rest."""
+ALWAYS_HELD = 16
+"""Events that it may hold whatever the others hold."""
+FAILING = 5
+"""Failures in a row after which the trigger is not ready."""
+
+
+class _NoFeed:
+    """Stands in until the channel has attached the subscription."""
+
+    def ack(self, position: int) -> None: ...
+    def resume(self) -> None: ...
+    def lag(self) -> int:
+        return 0
+
+
+_NO_FEED = _NoFeed()
+
+
+class Budget:
+    """Bytes of event data that all subscriptions of a process may hold together."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int = 256 * 1024 * 1024) -> None:
+        self.limit = limit
+        self.used = 0
+
+
+class Delivery:
+    """One event on its way to one subscriber. Called with the outcome of each attempt."""
+
+    __slots__ = ("attempts", "event", "first_ns", "outcome", "owner", "size", "started", "timer")
+
+    def __init__(self, owner: Subscription, event: Event) -> None:
+        self.owner = owner
+        self.event = event
+        self.size = 256 + (len(event.data) if event.data else 0)
+        self.attempts = 0
+        self.first_ns = 0
+        self.started = 0.0
+        self.outcome: Outcome | None = None
+        self.timer: Timer | None = None
+
+    def __call__(self, outcome: Outcome) -> None:
+        self.owner.attempted(self, outcome)
+
+
+class Subscription:
+    """Delivers to one sink by one policy. `feed` is set once the channel knows the subscription.
+
+    Without a `dead_letter`, failures go to `give_back(position, outcome)` instead (bridges).
+    `publish` takes a reply event to the broker's channel; None where replies aren't wanted.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sink: Sink,
+        policy: DeliveryConfig,
+        clock: Clock,
+        *,
+        dead_letter: Sink | None,
+        give_back: Callable[[int, Outcome], None] | None = None,
+        publish: Callable[[list[Event], Accepted], None] | None = None,
+        budget: Budget | None = None,
+        observers: tuple[Observer, ...] = (),
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self.name = name
+        self.sink = sink
+        self.policy = policy
+        self.feed: Feed = _NO_FEED
+        self._send = sink.send
+        self._timeout_s = policy.timeout_s
+        self._clock = clock
+        self._dead_letter = dead_letter
+        self._give_back = give_back
+        self._publish = publish
+        self._budget = budget or Budget()
+        self._observers = observers
+        self._draw = draw
+        self._window = Window(policy.max_in_flight)
+        self._rate = Rate(policy.rate_per_s, clock) if policy.rate_per_s else None
+
+        self._line: deque[Delivery] = deque()  # due for an attempt
+        self._waiting: set[Delivery] = set()  # for their retry's time
+        self._burials: set[Burial] = set()
+        self._held = 0
+        self._full = False
+        self._pumping = False
+        self._stopping = False
+        self._not_before = 0.0  # no attempt before this time (Retry-After)
+        self._wake: Timer | None = None
+        self._stuck_letters = 0
+
+        self.in_flight = 0
+        self.attempts = self.delivered = self.retried = self.dead_lettered = 0
+        self.failures_in_a_row = 0
+        self.last_error: str | None = None
+
+    # -- from the channel -------------------------------------------------------------------------------------------
+
+    def offer(self, event: Event) -> bool:
+        """Takes an event to deliver, or says False: no room now; the channel keeps it until `feed.resume()`."""
+        if self._stopping or not self.room():
+            self._full = True
+            return False
+        delivery = Delivery(self, event)
+        self._held += 1
+        self._budget.used += delivery.size
+        self._line.append(delivery)
+        self._pump()
+        return True
+
+    def room(self, count: int = 1) -> bool:
+        """Whether `count` more events may come now."""
+        held = self._held + count
+        return held <= ALWAYS_HELD or (held <= MOST_HELD and self._budget.used < self._budget.limit)
+
+    # -- attempts ---------------------------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        if self._pumping:  # a sink may answer inside `send`; the loop below goes on
+            return
+        self._pumping = True
+        try:
+            while self._line and self.in_flight < self._window.size and not self.paused and not self._stopping:
+                if self._not_before and not self._open_again():
+                    break
+                if self._rate and (wait := self._rate.take()):
+                    self._wake_in(wait)
+                    break
+                self._attempt(self._line.popleft())
+        finally:
+            self._pumping = False
+
+    def _open_again(self) -> bool:
+        wait = self._not_before - self._clock.monotonic()
+        if wait > 0:
+            self._wake_in(wait)
+            return False
+        self._not_before = 0.0
+        return True
+
+    def _wake_in(self, wait: float) -> None:
+        if self._wake is None:
+            self._wake = self._clock.call_later(wait, self._woken)
+
+    def _woken(self) -> None:
+        self._wake = None
+        self._pump()
+
+    def _attempt(self, delivery: Delivery) -> None:
+        self.in_flight += 1
+        self.attempts += 1
+        delivery.attempts += 1
+        if delivery.attempts == 1:
+            delivery.first_ns = self._clock.now_ns()
+        if self._observers:
+            delivery.started = self._clock.monotonic()
+        try:
+            self._send(delivery.event, self._timeout_s, delivery)
+        except Exception as e:
+            # the event can't be written for this sink (its codec refuses it); no later attempt can help
+            delivery(Outcome(False, reason=f"encode: {e}"))
+
+    def attempted(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Takes the outcome of an attempt (called by the delivery)."""
+        self.in_flight -= 1
+        if self._observers:
+            seconds = self._clock.monotonic() - delivery.started
+            for observer in self._observers:
+                observer.attempted(self.name, delivery.event, outcome, seconds)
+        if outcome.delivered:
+            self._succeeded(delivery, outcome)
+        else:
+            self._failed(delivery, outcome)
+        self._pump()
+
+    def _succeeded(self, delivery: Delivery, outcome: Outcome) -> None:
+        self.failures_in_a_row = 0
+        self._window.succeeded()
+        if outcome.reply is not None and self._publish is not None:
+            self._reply(delivery, outcome.reply)
+            return
+        self.delivered += 1
+        self._settle(delivery)
+
+    def _reply(self, delivery: Delivery, reply: Event) -> None:
+        def published(error: BaseException | None) -> None:
+            if error is None:
+                self.delivered += 1
+                self._settle(delivery)
+            else:  # Knative Broker specification, Delivery: the first event SHOULD be delivered again
+                self._failed(delivery, Outcome(False, retry=True, reason=f"reply not accepted: {error}"))
+            self._pump()
+
+        assert self._publish is not None
+        self._publish([reply], published)
+
+    def _failed(self, delivery: Delivery, outcome: Outcome) -> None:
+        self.failures_in_a_row += 1
+        self.last_error = outcome.reason
+        delivery.outcome = outcome
+        if not outcome.retry:
+            self._give_up(delivery)
+            return
+        now = self._clock.monotonic()
+        self._window.failed(now)
+        wait = backoff.wait_s(self.policy, delivery.attempts, self._draw())
+        if outcome.retry_after_s is not None:
+            asked = min(outcome.retry_after_s, self.policy.retry_after_max_s)
+            self._not_before = max(self._not_before, now + asked)
+            wait = max(wait, asked)
+        if delivery.attempts > self.policy.retry:
+            self._give_up(delivery)
+            return
+        self.retried += 1
+        self._waiting.add(delivery)
+        delivery.timer = self._clock.call_later(wait, self._due, delivery)
+
+    def _due(self, delivery: Delivery) -> None:
+        self._waiting.discard(delivery)
+        self._line.append(delivery)
+        self._pump()
+
+    # -- the dead letter --------------------------------------------------------------------------------------------
+
+    def _give_up(self, delivery: Delivery) -> None:
+        assert delivery.outcome is not None
+        if self._dead_letter is None:
+            self._forget(delivery)
+            assert self._give_back is not None
+            self._give_back(delivery.event.position, delivery.outcome)
+            return
+        letter = with_facts(
+            delivery.event,
+            delivery.outcome,
+            trigger=self.name,
+            dest=self.sink.address,
+            attempts=delivery.attempts,
+            first_ns=delivery.first_ns,
+            last_ns=self._clock.now_ns(),
+            stage="encode" if delivery.outcome.reason.startswith("encode: ") else "delivery",
+        )
+        burial = Burial(
+            self._dead_letter, letter, self._clock, self._draw, self._stuck, lambda b: self._buried(delivery, b)
+        )
+        self._burials.add(burial)
+        burial.begin()
+
+    def _stuck(self, reason: str) -> None:
+        self._stuck_letters += 1
+        self.last_error = reason
+        log.error("trigger %s is paused: %s", self.name, reason)
+
+    def _buried(self, delivery: Delivery, burial: Burial) -> None:
+        self._burials.discard(burial)
+        if burial.tries > 1:
+            self._stuck_letters -= 1
+        self.dead_lettered += 1
+        facts = burial.letter.attributes
+        log.warning(
+            "trigger %s: event %s from %s is in the dead letter after %d attempts: %s",
+            *(self.name, facts.get("id"), facts.get("source"), delivery.attempts, facts["tidegatereason"]),
+        )
+        for observer in self._observers:
+            observer.dead_lettered(self.name, burial.letter)
+        self._settle(delivery)
+        self._pump()
+
+    # -- the end of a delivery --------------------------------------------------------------------------------------
+
+    def _settle(self, delivery: Delivery) -> None:
+        self._forget(delivery)
+        self.feed.ack(delivery.event.position)
+        if self._full and self._held <= MOST_HELD // 2 and self.room() and not self._stopping:
+            self._full = False
+            self.feed.resume()
+
+    def _forget(self, delivery: Delivery) -> None:
+        self._held -= 1
+        self._budget.used -= delivery.size
+
+    def stop(self) -> None:
+        """Starts no more attempts and cancels all waits. What is not settled stays with the channel."""
+        self._stopping = True
+        for delivery in self._waiting:
+            if delivery.timer is not None:
+                delivery.timer.cancel()
+        for burial in self._burials:
+            burial.cancel()
+        if self._wake is not None:
+            self._wake.cancel()
+
+    # -- for status -------------------------------------------------------------------------------------------------
+
+    @property
+    def paused(self) -> bool:
+        """True while the dead letter refuses a letter."""
+        return self._stuck_letters > 0
+
+    @property
+    def held(self) -> int:
+        """Events taken from the channel and not settled."""
+        return self._held
+
+    @property
+    def failing(self) -> bool:
+        """True while the subscriber answers nothing but failures."""
+        return self.failures_in_a_row >= FAILING
