@@ -1,4 +1,4 @@
-"""A bridge: a source straight to a sink. The source is acknowledged when the sink (or the dead letter) has the event."""
+"""A bridge: source straight to sink. The source is acknowledged when the sink, or the dead letter, has the event."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ class FilteredFeed:
         self.name = feed.name
         self.location = feed.location
         self.start = feed.start
-        self.options = {**feed.options, **options}
+        self.options: Mapping[str, Any] = {**feed.options, **options}
         self.advance = feed.advance
         self.ends = feed.ends
 

@@ -62,9 +62,7 @@ class Builder:
     def build(self) -> Built:
         """Raises `StartError` where a component can't be built, naming its place in the config."""
         built = self._built
-        built.observers = tuple(
-            self._make(ref, f"observers[{i}]") for i, ref in enumerate(self._config.observers)
-        )
+        built.observers = tuple(self._make(ref, f"observers[{i}]") for i, ref in enumerate(self._config.observers))
         for name, broker in self._config.brokers.items():
             built.brokers[name] = self._broker(name, broker)
         for name, trigger in self._config.triggers.items():
@@ -81,9 +79,7 @@ class Builder:
 
     def _broker(self, name: str, config: BrokerConfig) -> Broker:
         owner = f"brokers.{name}"
-        sources = [
-            self._make(ref, f"{owner}.ingress[{i}]", broker=name) for i, ref in enumerate(config.ingress)
-        ]
+        sources = [self._make(ref, f"{owner}.ingress[{i}]", broker=name) for i, ref in enumerate(config.ingress)]
         channel = self._make(config.channel, f"{owner}.channel", broker=name)
         dead_letter = self._dead_letter(config.dead_letter, f"{owner}.dead_letter", broker=name)
         return Broker(name, config.channel.name, channel, sources, dead_letter, self._built.observers)

@@ -1,0 +1,204 @@
+"""The life of a gateway: start in order, run, drain, stop. One object a process; nothing global."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from . import __version__
+from .admin import Admin
+from .broker import ReadingTrigger, Trigger
+from .build import Builder, Built
+from .clock import Clock, SystemClock
+from .config.model import GatewayConfig
+from .delivery import Subscription
+from .errors import StartError
+from .interfaces import Channel, Observer, Sink, Source
+from .registry import Registry
+from .settings import Settings
+from .status import bridge_status, broker_status, merge, orphan_status
+
+log = logging.getLogger("tidegate")
+
+
+class Gateway:
+    """A gateway (one worker of it) built from a config. Raises `StartError` where a component can't be built.
+
+    `others` gives the status of the other workers, for the one that answers for all.
+    """
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        settings: Settings,
+        registry: Registry,
+        clock: Clock | None = None,
+        worker: int = 0,
+        others: Callable[[], list[dict[str, Any]]] = list,
+    ) -> None:
+        self._settings = settings
+        self._worker = worker
+        self._others = others
+        self._started_at = time.monotonic()
+        self._ready = False
+        self._built: Built = Builder(config, settings, registry, clock or SystemClock(), worker).build()
+        self._admin = Admin(self.status, lambda: self.ready) if worker == 0 and settings.admin != "off" else None
+        self.admin_url: str | None = None
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    async def run(self, stop: anyio.Event, started: anyio.Event | None = None) -> None:
+        """Starts everything, sets `started`, and runs until `stop` is set; then drains and stops.
+
+        Raises `StartError` where something can't start; what had started is stopped before.
+        """
+        fault: StartError | None = None
+        async with anyio.create_task_group() as tasks:
+            try:
+                await self._start(tasks)
+                if started is not None:
+                    started.set()
+                await stop.wait()
+            except StartError as e:
+                fault = e
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._stop()
+                tasks.cancel_scope.cancel()
+        if fault is not None:
+            raise fault
+
+    async def _start(self, tasks: TaskGroup) -> None:
+        built = self._built
+        for observer in built.observers:
+            await observer.start(tasks)
+        for broker in built.brokers.values():
+            await broker.channel.start(tasks)
+        for sink in built.sinks:
+            await sink.start(tasks)
+        for trigger in built.triggers.values():
+            trigger.attach()
+        for broker in built.brokers.values():
+            await broker.channel.open()
+        for trigger in built.triggers.values():
+            if isinstance(trigger, ReadingTrigger) and self._worker == 0:
+                await trigger.start(tasks)
+        # the ingress opens last: what it takes has somewhere to go
+        for broker in built.brokers.values():
+            for source in broker.sources:
+                await source.start(broker, tasks)
+            broker.taking = True
+        for bridged in built.bridges.values():
+            await bridged.source.start(bridged.bridge, tasks)
+        self._ready = True
+        if self._admin is not None:
+            self.admin_url = await self._admin.start(self._settings.admin, tasks)
+        if self._worker == 0:
+            self._write_address_file()
+
+    async def _stop(self) -> None:
+        self._ready = False
+        built = self._built
+        for broker in built.brokers.values():
+            broker.taking = False
+        with anyio.move_on_after(self._settings.drain_timeout_s):
+            async with anyio.create_task_group() as stopping:
+                for source in self._sources():
+                    stopping.start_soon(_quietly, source.stop)
+            for subscription in self._subscriptions():
+                subscription.stop()
+            while any(s.in_flight for s in self._subscriptions()):  # noqa: ASYNC110 once in a life; no event per attempt
+                await anyio.sleep(0.01)
+        for subscription in self._subscriptions():
+            subscription.stop()
+        async with anyio.create_task_group() as stopping:
+            for trigger in built.triggers.values():
+                if isinstance(trigger, ReadingTrigger):
+                    stopping.start_soon(_quietly, trigger.sink.stop)
+        # deliveries first, then the channel: it makes durable what they acknowledged
+        parts: list[Channel | Sink | Observer] = [b.channel for b in built.brokers.values()]
+        for part in (*parts, *built.sinks, *built.observers):
+            await _quietly(part.stop)
+        if self._admin is not None:
+            await _quietly(self._admin.stop)
+        if self._worker == 0:
+            with suppress(OSError):
+                self._address_file.unlink()
+
+    # -- looking in -------------------------------------------------------------------------------------------------
+
+    def _sources(self) -> Iterator[Source]:
+        for broker in self._built.brokers.values():
+            yield from broker.sources
+        for bridged in self._built.bridges.values():
+            yield bridged.source
+
+    def _subscriptions(self) -> Iterator[Subscription]:
+        for trigger in self._built.triggers.values():
+            if isinstance(trigger, Trigger):
+                yield trigger.subscription
+        for bridged in self._built.bridges.values():
+            yield bridged.bridge.subscription
+
+    @property
+    def ready(self) -> bool:
+        """True while every broker's ingress takes events and its channel can be written."""
+        return self._ready and all(b.condition(b.channel.info())[0] for b in self._built.brokers.values())
+
+    def status(self) -> dict[str, Any]:
+        """What `tidegate status` shows; numbers are those of all workers."""
+        built = self._built
+        mine = {
+            "version": __version__,
+            "pid": os.getpid(),
+            "uptime_s": round(time.monotonic() - self._started_at, 3),
+            "ready": self.ready,
+            "workers": self._settings.workers,
+            "data_dir": str(self._settings.data_dir.absolute()),
+            "brokers": [broker_status(b) for b in built.brokers.values()],
+            "triggers": [
+                *(t.status() for t in built.triggers.values()),
+                *(orphan_status(name, config) for name, config in built.orphans.items()),
+            ],
+            "bridges": [bridge_status(b, self._ready) for b in built.bridges.values()],
+        }
+        return merge(mine, self._others())
+
+    @property
+    def ingress(self) -> dict[str, list[str]]:
+        """Addresses by broker (or bridge)."""
+        return {
+            **{name: [s.address for s in b.sources] for name, b in self._built.brokers.items()},
+            **{name: [b.source.address] for name, b in self._built.bridges.items()},
+        }
+
+    @property
+    def _address_file(self) -> Any:
+        return self._settings.data_dir / "gateway.json"
+
+    def _write_address_file(self) -> None:
+        """So that other commands find a running gateway by its data directory."""
+        content = json.dumps({"pid": os.getpid(), "admin": self.admin_url, "ingress": self.ingress})
+        temporary = self._address_file.with_suffix(".tmp")
+        try:
+            self._settings.data_dir.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(content)
+            temporary.replace(self._address_file)
+        except OSError as e:
+            raise StartError(f"can't write in the data directory {self._settings.data_dir}: {e.strerror}") from e
+
+
+async def _quietly(stop: Callable[[], Any]) -> None:
+    """One part's failure to stop must not keep the others from stopping."""
+    try:
+        await stop()
+    except Exception:
+        log.exception("a part did not stop well")

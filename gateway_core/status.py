@@ -1,0 +1,94 @@
+"""The parts of the status document, and how the documents of several workers become one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .broker import Broker
+from .config.model import TriggerConfig
+
+if TYPE_CHECKING:
+    from .build import Bridged
+
+_KEPT = {"uptime_s", "workers", "pid"}
+
+
+def broker_status(broker: Broker) -> dict[str, Any]:
+    """One broker: its condition, addresses, channel and counts."""
+    info = broker.channel.info()
+    ready, reason = broker.condition(info)
+    return {
+        "name": broker.name,
+        "ready": ready,
+        "reason": reason,
+        "ingress": [s.address for s in broker.sources],
+        "channel": {"name": broker.channel_name, **info},
+        "accepted": broker.channel.appended,
+        "refused": broker.refused,
+        "unrouted": info.get("unrouted", 0),
+    }
+
+
+def orphan_status(name: str, config: TriggerConfig) -> dict[str, Any]:
+    """A trigger whose broker does not exist (yet)."""
+    zeros = dict.fromkeys(("delivered", "attempts", "retried", "dead_lettered", "in_flight", "waiting", "lag"), 0)
+    return {
+        "name": name,
+        "broker": config.broker,
+        "ready": False,
+        "reason": f"broker {config.broker!r} does not exist",
+        "subscriber": None,
+        "dead_letter": None,
+        **zeros,
+        "paused": False,
+        "last_error": None,
+        "reader": None,
+    }
+
+
+def bridge_status(bridged: Bridged, running: bool) -> dict[str, Any]:
+    """One bridge: its condition, ends and counts."""
+    bridge, s = bridged.bridge, bridged.bridge.subscription
+    reason = "" if running else "not started"
+    if s.paused or s.failing:
+        reason = s.last_error or "paused"
+    return {
+        "name": bridged.name,
+        "ready": not reason,
+        "reason": reason,
+        "source": bridged.source.address,
+        "sink": s.sink.address,
+        "dead_letter": bridged.dead_letter.address if bridged.dead_letter else None,
+        "accepted": bridge.accepted,
+        "delivered": s.delivered,
+        "refused": bridge.refused,
+        "failed": bridge.failed,
+        "dead_lettered": s.dead_lettered,
+        "in_flight": s.in_flight,
+        "last_error": s.last_error,
+    }
+
+
+def merge(mine: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, Any]:
+    """One document for all workers: counts are added, conditions must hold for each, the first reason is shown."""
+    for other in others:
+        mine["ready"] = mine["ready"] and other["ready"]
+        for section in ("brokers", "triggers", "bridges"):
+            theirs = {entry["name"]: entry for entry in other[section]}
+            for entry in mine[section]:
+                # a reader runs in one worker only, and speaks for all
+                if entry["name"] in theirs and not entry.get("reader"):
+                    _add(entry, theirs[entry["name"]])
+    return mine
+
+
+def _add(entry: dict[str, Any], other: dict[str, Any]) -> None:
+    for key, value in other.items():
+        if isinstance(value, dict) and isinstance(entry.get(key), dict):
+            _add(entry[key], value)
+        elif key == "ready" or key == "writable":
+            entry[key] = entry[key] and value
+        elif key == "paused" or key in ("reason", "last_error"):
+            entry[key] = entry[key] or value
+        elif isinstance(value, int | float) and not isinstance(value, bool) and key not in _KEPT:
+            entry[key] = (entry.get(key) or 0) + value

@@ -1,0 +1,209 @@
+"""Processes: the one that is started, and the workers that it starts where `workers` is more than one.
+
+Every worker runs the whole config on its own shard of each channel and shares the ingress addresses (`SO_REUSEPORT`).
+The first one also answers for all: admin API, readers such as Spark, and the others' lives. A worker that dies is
+started again; when the first one dies, however, the others notice their standard input end, and stop.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio.abc import Process, TaskGroup
+
+from .config.load import load
+from .config.model import GatewayConfig
+from .errors import StartError
+from .registry import Registry
+from .runtime import Gateway
+from .settings import Settings
+
+log = logging.getLogger("tidegate.workers")
+
+STATUS_EVERY_S = 0.5
+RESTART_WAITS_S = (0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+def run(
+    paths: Sequence[str | Path],
+    settings: Settings,
+    *,
+    registry: Registry | None = None,
+    config: GatewayConfig | None = None,
+    on_started: Callable[[Gateway], None] | None = None,
+) -> int:
+    """Runs a gateway until SIGINT or SIGTERM; a second signal ends it at once. Returns the exit code: 0, or 130 where
+    it was ended at once. Raises `ConfigError` and `StartError`."""
+    registry = registry or Registry.installed()
+    config = config or load([Path(p) for p in paths], registry)
+    try:
+        import uvloop  # noqa: F401
+
+        fast = True
+    except ImportError:
+        fast = False
+    return anyio.run(
+        _serve, config, settings, registry, [str(p) for p in paths], on_started, backend_options={"use_uvloop": fast}
+    )
+
+
+async def _serve(
+    config: GatewayConfig,
+    settings: Settings,
+    registry: Registry,
+    paths: list[str],
+    on_started: Callable[[Gateway], None] | None,
+) -> int:
+    crew = Crew(paths, settings)
+    gateway = Gateway(config, settings, registry, others=crew.statuses)
+    stop, started = anyio.Event(), anyio.Event()
+    code = 0
+
+    async def announce() -> None:
+        await started.wait()
+        await crew.start(tasks)
+        if on_started is not None:
+            on_started(gateway)
+
+    async def watch_signals() -> None:
+        nonlocal code
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                if stop.is_set():
+                    code = 130
+                    await crew.kill()
+                    # a drain is shielded from cancellation: it can only be left by leaving
+                    logging.shutdown()
+                    _leave(code)
+                stop.set()
+
+    fault: StartError | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch_signals)
+        tasks.start_soon(announce)
+        try:
+            await gateway.run(stop, started)
+        except StartError as e:
+            fault = e
+        await crew.stop(settings.drain_timeout_s)
+        tasks.cancel_scope.cancel()
+    if fault is not None:
+        raise fault
+    return code
+
+
+def _leave(code: int) -> None:
+    import os
+
+    os._exit(code)
+
+
+class Crew:
+    """The other workers, seen from the first."""
+
+    def __init__(self, paths: list[str], settings: Settings) -> None:
+        self._paths = paths
+        self._settings = settings
+        self._processes: dict[int, Process] = {}
+        self._latest: dict[int, dict[str, Any]] = {}
+        self._stopping = False
+
+    def statuses(self) -> list[dict[str, Any]]:
+        """The latest status of each, at most half a second old."""
+        return list(self._latest.values())
+
+    async def start(self, tasks: TaskGroup) -> None:
+        for worker in range(1, self._settings.workers):
+            tasks.start_soon(self._keep, worker)
+
+    async def _keep(self, worker: int) -> None:
+        """Runs one worker, again and again."""
+        failures = 0
+        while not self._stopping:
+            began = anyio.current_time()
+            await self._run(worker)
+            if self._stopping:
+                return
+            failures = 0 if anyio.current_time() - began > 60 else failures + 1
+            wait = RESTART_WAITS_S[min(failures, len(RESTART_WAITS_S)) - 1]
+            log.error("worker %d ended; starting it again in %g s", worker, wait)
+            await anyio.sleep(wait)
+
+    async def _run(self, worker: int) -> None:
+        job = {"worker": worker, "paths": self._paths, "settings": self._settings.model_dump(mode="json")}
+        command = [sys.executable, "-m", "gateway_core.workers", json.dumps(job)]
+        process = await anyio.open_process(command, stderr=None)
+        self._processes[worker] = process
+        assert process.stdout is not None
+        buffer = b""
+        try:
+            async for chunk in process.stdout:
+                *lines, buffer = (buffer + chunk).split(b"\n")
+                if lines:
+                    self._latest[worker] = json.loads(lines[-1])
+            await process.wait()
+        finally:
+            self._processes.pop(worker, None)
+
+    async def stop(self, within_s: float) -> None:
+        """Asks all to drain, and waits as long as they may take."""
+        self._stopping = True
+        processes = list(self._processes.values())
+        for process in processes:
+            process.terminate()
+        with anyio.move_on_after(within_s + 5):
+            for process in processes:
+                await process.wait()
+        await self.kill()
+
+    async def kill(self) -> None:
+        self._stopping = True
+        for process in list(self._processes.values()):
+            if process.returncode is None:
+                process.kill()
+
+
+async def _work(worker: int, paths: list[str], settings: Settings) -> None:
+    """One of the other workers: status lines on standard output, an end of standard input means stop."""
+    registry = Registry.installed()
+    gateway = Gateway(load([Path(p) for p in paths], registry), settings, registry, worker=worker)
+    stop, started = anyio.Event(), anyio.Event()
+
+    async def report() -> None:
+        await started.wait()
+        while True:
+            sys.stdout.write(json.dumps(gateway.status()) + "\n")
+            sys.stdout.flush()
+            await anyio.sleep(STATUS_EVERY_S)
+
+    async def orphaned() -> None:
+        await anyio.to_thread.run_sync(sys.stdin.buffer.read, abandon_on_cancel=True)
+        stop.set()
+
+    async def terminated() -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for number in signals:
+                if number == signal.SIGTERM:  # SIGINT goes to the whole terminal group; the first worker decides
+                    stop.set()
+
+    async with anyio.create_task_group() as tasks:
+        for task in (report, orphaned, terminated):
+            tasks.start_soon(task)
+        await gateway.run(stop, started)
+        tasks.cancel_scope.cancel()
+
+
+if __name__ == "__main__":
+    from .logs import configure
+
+    _job = json.loads(sys.argv[1])
+    _settings = Settings.model_validate(_job["settings"])
+    configure(_settings)
+    anyio.run(_work, _job["worker"], _job["paths"], _settings, backend_options={"use_uvloop": True})
