@@ -1,1 +1,42 @@
 """What the plugin offers."""
+
+from __future__ import annotations
+
+from gateway_core.component import Component
+from gateway_core.hookspecs import hookimpl
+
+from . import filters, keys
+from .config import AttributeKeyConfig, AttributesConfig, FilterConfig, FiltersConfig, NoOptions
+
+
+@hookimpl
+def gateway_filters() -> list[Component]:
+    return [
+        Component("exact", "Matches when every attribute equals its value.", AttributesConfig, filters.build_exact),
+        Component(
+            "prefix", "Matches when every attribute starts with its text.", AttributesConfig, filters.build_prefix
+        ),
+        Component("suffix", "Matches when every attribute ends with its text.", AttributesConfig, filters.build_suffix),
+        Component("all", "Matches when all of a list of filters match.", FiltersConfig, filters.build_all),
+        Component("any", "Matches when at least one of a list of filters matches.", FiltersConfig, filters.build_any),
+        Component("not", "Matches when a filter does not.", FilterConfig, filters.build_not),
+    ]
+
+
+@hookimpl
+def gateway_key_mappers() -> list[Component]:
+    return [
+        Component("none", "Sends records without a key.", NoOptions, keys.build_none),
+        Component(
+            "partitionkey",
+            "The key is the `partitionkey` extension, where there is one.",
+            NoOptions,
+            keys.build_partitionkey,
+        ),
+        Component(
+            "attribute",
+            "The key is the value of an attribute, where it is there.",
+            AttributeKeyConfig,
+            keys.build_attribute,
+        ),
+    ]

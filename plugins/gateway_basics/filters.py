@@ -1,0 +1,63 @@
+"""The filter dialects of the CloudEvents Subscriptions API 1.0 (section 3.2.4), as compiled filters."""
+
+from __future__ import annotations
+
+from gateway_core.component import BuildContext
+from gateway_core.event import Event, text_of
+from gateway_core.filters import Matches, all_of, any_of, attributes_filter, every
+from gateway_core.interfaces import Filter
+
+from .config import AttributesConfig, FilterConfig, FiltersConfig
+
+
+def build_exact(config: AttributesConfig, context: BuildContext) -> Filter:
+    """Every attribute is there and equals its text."""
+    return attributes_filter(config.root)
+
+
+def build_prefix(config: AttributesConfig, context: BuildContext) -> Filter:
+    """Every attribute is there and starts with its text."""
+    pairs = tuple(config.root.items())
+    return Filter(every([_starts(name, text) for name, text in pairs]), prefix=pairs)
+
+
+def build_suffix(config: AttributesConfig, context: BuildContext) -> Filter:
+    """Every attribute is there and ends with its text."""
+    return Filter(every([_ends(name, text) for name, text in config.root.items()]))
+
+
+def build_all(config: FiltersConfig, context: BuildContext) -> Filter:
+    """All of the filters match."""
+    return all_of(_operands(config, context))
+
+
+def build_any(config: FiltersConfig, context: BuildContext) -> Filter:
+    """At least one of the filters matches."""
+    return any_of(_operands(config, context))
+
+
+def build_not(config: FilterConfig, context: BuildContext) -> Filter:
+    """The filter does not match."""
+    operand: Filter = context.build(config.root)
+    matches = operand.matches
+    return Filter(lambda event: not matches(event))
+
+
+def _operands(config: FiltersConfig, context: BuildContext) -> list[Filter]:
+    return [context.build(ref, str(i)) for i, ref in enumerate(config.root)]
+
+
+def _starts(name: str, text: str) -> Matches:
+    def matches(event: Event) -> bool:
+        found = event.attributes.get(name)
+        return found is not None and text_of(found).startswith(text)
+
+    return matches
+
+
+def _ends(name: str, text: str) -> Matches:
+    def matches(event: Event) -> bool:
+        found = event.attributes.get(name)
+        return found is not None and text_of(found).endswith(text)
+
+    return matches
