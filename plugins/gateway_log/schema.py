@@ -1,0 +1,55 @@
+"""Opens a shard's file for writing, and makes it where it is new. What it holds is told in `reader.py`."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Literal
+
+from gateway_core.errors import StartError
+
+FORMAT = 1
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS events (
+  sequence INTEGER PRIMARY KEY,
+  received_ns INTEGER NOT NULL,
+  flags INTEGER NOT NULL,
+  key BLOB,
+  attributes TEXT NOT NULL,
+  data BLOB
+);
+CREATE TABLE IF NOT EXISTS feeds (name TEXT PRIMARY KEY, place INTEGER, pending TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;
+"""
+
+
+def open_shard(path: Path, sync: Literal["full", "normal"] = "full") -> sqlite3.Connection:
+    """A connection for the writer, in autocommit mode, to be used by one thread at a time. Raises `StartError`."""
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
+    except sqlite3.Error as e:
+        raise StartError(f"log: {path} can't be opened: {e}") from e
+    try:
+        _prepare(connection, path, sync)
+    except sqlite3.Error as e:
+        connection.close()
+        raise StartError(f"log: {path} can't be used: {e}") from e
+    except StartError:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, sync: str) -> None:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > FORMAT:
+        raise StartError(f"log: {path} has format {version}, which is newer than this version's format {FORMAT}")
+    connection.execute("PRAGMA busy_timeout = 10000")
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only has effect before the first table
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(f"PRAGMA synchronous = {'FULL' if sync == 'full' else 'NORMAL'}")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")  # checkpoints are made beside the appends, see writer.py
+    if version < FORMAT:
+        connection.executescript(_TABLES)
+        connection.execute(f"PRAGMA user_version = {FORMAT}")  # last: readers take the file as ready by it
