@@ -1,0 +1,82 @@
+"""A bridge: the source is acknowledged when the sink has the event, or told why not."""
+
+from __future__ import annotations
+
+from gateway_core import filters
+from gateway_core.bridge import Bridge
+from gateway_core.config.model import DeliveryConfig
+from gateway_core.delivery import Subscription
+from gateway_core.errors import Overloaded, Refused
+from gateway_core.event import Event
+from gateway_core.interfaces import Filter, Outcome
+from gateway_core.testing import FakeClock, ScriptedSink
+
+BUSY = Outcome(False, retry=True, code=503, reason="503 Service Unavailable", retry_after_s=7)
+
+
+def bridge(sink: ScriptedSink, filter: Filter | None = None, letters: ScriptedSink | None = None) -> Bridge:
+    made = Bridge("b", filter)
+    made.subscription = Subscription(
+        "b", sink, DeliveryConfig(retry=0), FakeClock(), dead_letter=letters, give_back=made.give_back
+    )
+    made.subscription.feed = made
+    return made
+
+
+def events(*ids: str) -> list[Event]:
+    return [Event({"specversion": "1.0", "id": i, "source": "/t", "type": i}) for i in ids]
+
+
+def test_events_that_came_together_are_acknowledged_together_and_late() -> None:
+    sink = ScriptedSink(hold=True)
+    b, answers = bridge(sink), []
+    b.accept(events("1", "2"), answers.append)
+    sink.answer()
+    assert answers == []
+    sink.answer()
+    assert answers == [None]
+    assert (b.accepted, b.lag()) == (2, 0)
+
+
+def test_the_source_is_told_of_a_failure_and_how_long_to_wait() -> None:
+    b, answers = bridge(ScriptedSink(default=BUSY)), []
+    b.accept(events("1"), answers.append)
+    (error,) = answers
+    assert isinstance(error, Overloaded)
+    assert error.retry_after_s == 7
+    assert "503" in str(error)
+    assert b.failed == 1
+
+
+def test_with_a_dead_letter_the_event_is_safe_and_the_source_is_acknowledged() -> None:
+    letters = ScriptedSink()
+    b, answers = bridge(ScriptedSink(default=BUSY), letters=letters), []
+    b.accept(events("1"), answers.append)
+    assert answers == [None]
+    assert [e.attributes["id"] for e in letters.sent] == ["1"]
+
+
+def test_events_that_no_filter_wants_are_acknowledged_and_counted() -> None:
+    sink = ScriptedSink()
+    b, answers = bridge(sink, filters.attributes_filter({"type": "yes"})), []
+    b.accept(events("yes", "no"), answers.append)
+    b.accept(events("no"), answers.append)
+    assert answers == [None, None]
+    assert [e.attributes["id"] for e in sink.sent] == ["yes"]
+    assert b.unwanted == 2
+
+
+def test_a_full_bridge_says_so_and_takes_none_of_the_group() -> None:
+    sink = ScriptedSink(hold=True)
+    b, answers = bridge(sink), []
+    b.accept(events(*map(str, range(10_000))), answers.append)
+    b.accept(events("more"), answers.append)
+    (error,) = answers
+    assert isinstance(error, Overloaded)
+    assert b.lag() == 10_000
+
+
+def test_refusals_are_counted() -> None:
+    b = bridge(ScriptedSink())
+    b.refuse(Refused("no"))
+    assert b.refused == 1
