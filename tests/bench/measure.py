@@ -1,0 +1,56 @@
+"""CPU of a process tree, and runs of the load generator."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += [int(p) for p in (task / "children").read_text().split()]
+    return found
+
+
+def cpu_s(pid: int) -> float:
+    """User and system seconds of a process, its threads, its living children and its reaped ones."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / TICK + sum(cpu_s(child) for child in _children(pid))
+    except OSError:
+        return 0.0
+
+
+def memory_mb(pid: int) -> float:
+    """Resident memory of a process, in MB."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def load(url: str, **options: Any) -> dict[str, Any]:
+    """One run of the load generator, in a process of its own."""
+    command = [sys.executable, str(HERE / "load.py"), url]
+    for name, value in options.items():
+        command += [f"--{name}", str(value)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=150)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def measured(pid: int, url: str, **options: Any) -> dict[str, Any]:
+    """One run, with the CPU microseconds per event of the process under load."""
+    before = cpu_s(pid)
+    result = load(url, **options)
+    result["cpu_us"] = (cpu_s(pid) - before) * 1e6 / max(result["events"], 1)
+    result["memory_mb"] = memory_mb(pid)
+    return result
