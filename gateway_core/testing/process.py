@@ -50,7 +50,6 @@ class GatewayProcess:
 
     def start(self, timeout_s: float = 30.0) -> None:
         """Starts the process and waits until its ingress is open."""
-        (self.data_dir / "gateway.json").unlink(missing_ok=True)
         command = [sys.executable, "-m", "gateway_core.cli", "run", str(self.config)]
         command += ["--data-dir", str(self.data_dir), *self._flags]
         with self.stderr.open("ab") as log:
