@@ -20,6 +20,7 @@ from ..interfaces import Accepted, Feed, Observer, Outcome, Sink
 from . import backoff
 from .deadletter import Burial, with_facts
 from .rate import Rate
+from .reply import TTL, as_published
 from .window import Window
 
 log = logging.getLogger("tidegate.delivery")
@@ -214,7 +215,7 @@ class Subscription:
         self.delivered += 1
         self._settle(delivery)
 
-    def _reply(self, delivery: Delivery, reply: Event) -> None:
+    def _reply(self, delivery: Delivery, answer: Event) -> None:
         def published(error: BaseException | None) -> None:
             if error is None:
                 self.delivered += 1
@@ -224,7 +225,11 @@ class Subscription:
             self._pump()
 
         assert self._publish is not None
-        self._publish([reply], published)
+        reply = as_published(answer, delivery.event, self._clock.now_ns())
+        if reply is None:
+            self._failed(delivery, Outcome(False, reason=f"reply loop: {TTL} of the event is used up"))
+        else:
+            self._publish([reply], published)
 
     def _failed(self, delivery: Delivery, outcome: Outcome) -> None:
         self.failures_in_a_row += 1

@@ -20,7 +20,7 @@ def fill(folder: Path, rows: int) -> None:
     """A log of the bench's events."""
     folder.mkdir(parents=True, exist_ok=True)
     connection = open_shard(shard_file(folder, 0))
-    attributes = '{{"specversion":"1.0","id":"{}","source":"/bench","type":"order","datacontenttype":"application/json"}}'
+    attributes = '{{"specversion":"1.0","id":"{}","source":"/bench","type":"o","datacontenttype":"application/json"}}'
     data = DATA.encode()
     with connection:
         connection.execute("BEGIN")

@@ -237,6 +237,52 @@ def test_a_reply_that_is_not_accepted_delivers_the_event_again() -> None:
     assert len(sink.sent) == 2
 
 
+def replied(to: Event, **attributes: str) -> Event | None:
+    """What is published when a subscriber answers `to` with an event of these attributes."""
+    published: list[Event] = []
+    letters = ScriptedSink()
+    answer = Event({"specversion": "1.0", "id": "r", "source": "/r", "type": "r", **attributes}, b"d")
+    subscription = Subscription(
+        "t",
+        ScriptedSink([Outcome(True, reply=answer)]),
+        DeliveryConfig(),
+        FakeClock(),
+        dead_letter=letters,
+        publish=lambda events, done: (published.extend(events), done(None))[1],
+    )
+    subscription.feed = MemoryFeed()
+    subscription.offer(to)
+    assert len(published) + len(letters.sent) == 1
+    return published[0] if published else None
+
+
+@pytest.mark.spec("BR-25")
+def test_a_reply_keeps_the_trace_unless_it_has_its_own() -> None:
+    traced = event(1).with_attributes(traceparent="00-aa-bb-01", tracestate="v=1")
+    kept = replied(traced)
+    assert kept is not None
+    assert (kept.attributes["traceparent"], kept.attributes["tracestate"]) == ("00-aa-bb-01", "v=1")
+    own = replied(traced, traceparent="00-cc-dd-01")
+    assert own is not None
+    assert own.attributes["traceparent"] == "00-cc-dd-01"
+    assert "tracestate" not in own.attributes
+
+
+@pytest.mark.spec("BR-22")
+def test_replies_count_down_and_a_loop_ends_in_the_dead_letter() -> None:
+    first = replied(event(1))
+    assert first is not None
+    assert first.attributes["knativebrokerttl"] == 254
+    assert (first.attributes["id"], first.data) == ("r", b"d")
+    second = replied(event(1).with_attributes(knativebrokerttl="2"))
+    assert second is not None
+    assert second.attributes["knativebrokerttl"] == 1
+    assert replied(second) is None
+    high = replied(event(1).with_attributes(knativebrokerttl="100000"))
+    assert high is not None
+    assert high.attributes["knativebrokerttl"] == 254
+
+
 def test_stop_starts_nothing_more_and_settles_nothing() -> None:
     rig = Rig(ScriptedSink([BUSY]))
     rig.offer(1)
