@@ -1,0 +1,78 @@
+"""Logging: to standard error, as text for people or JSON lines for machines."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+import msgspec
+
+from .settings import Settings
+
+# what these say below a warning is of use to their own developers
+_LOUD = ("aiokafka", "asyncio", "h2", "hpack", "httpcore", "httpx", "hypercorn", "py4j", "pyspark", "urllib3")
+_KNOWN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
+_COLOURS = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
+
+
+def configure(settings: Settings, stream: TextIO | None = None) -> None:
+    """Sets up the root logger for this process: level and format by the settings, `stream` standard error by default.
+
+    Other libraries' loggers are heard from warnings on, at `debug` from their own info on.
+    """
+    out = stream or sys.stderr
+    terminal = out.isatty()
+    text = settings.log_format == "text" or (settings.log_format == "auto" and terminal)
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(TextFormatter(terminal and "NO_COLOR" not in os.environ) if text else JsonFormatter())
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(settings.log_level.upper())
+    for name in _LOUD:
+        logging.getLogger(name).setLevel("INFO" if settings.log_level == "debug" else "WARNING")
+    logging.captureWarnings(True)
+
+
+class TextFormatter(logging.Formatter):
+    """`12:00:00.123 WARNING tidegate.delivery: text  key=value`, level and place coloured on a terminal."""
+
+    def __init__(self, colours: bool) -> None:
+        super().__init__()
+        self._colours = colours
+
+    def format(self, record: logging.LogRecord) -> str:
+        head = f"{datetime.fromtimestamp(record.created):%H:%M:%S}.{int(record.msecs):03d} {record.levelname:<7}"
+        if self._colours and (code := _COLOURS.get(record.levelname)):
+            head = f"\x1b[{code}m{head}\x1b[0m"
+        extra = "".join(f"  {name}={value}" for name, value in _extra(record).items())
+        line = f"{head} {record.name}: {record.getMessage()}{extra}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: `time` (RFC 3339, UTC), `level`, `logger`, `message`, `error` (a traceback) where there
+    is one, and what the call gave as `extra`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        members: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            members["error"] = self.formatException(record.exc_info)
+        members.update((name, value) for name, value in _extra(record).items() if name not in members)
+        try:
+            return msgspec.json.encode(members, enc_hook=str).decode()
+        except (UnicodeEncodeError, TypeError, RecursionError):
+            return msgspec.json.encode({name: ascii(value) for name, value in members.items()}).decode()
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in record.__dict__.items() if name not in _KNOWN}

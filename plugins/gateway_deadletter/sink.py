@@ -1,0 +1,53 @@
+"""The sink: a letter is delivered when its line is written and, unless configured otherwise, on the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from anyio.abc import TaskGroup
+
+from gateway_core.component import BuildContext
+from gateway_core.errors import StartError
+from gateway_core.event import Event
+from gateway_core.interfaces import Outcome
+from gateway_core.linewriter import FileTarget, LineWriter
+
+from . import letter
+from .store import Store
+
+
+class DeadLetterSink:
+    """A `Sink` and a `DeadLetterStore`. Reading needs no start."""
+
+    def __init__(self, store: Store, context: BuildContext, *, fsync: bool) -> None:
+        self._store = store
+        self._clock = context.clock
+        self._owner = context.owner
+        self._file = store.file_of(context.worker, context.workers)
+        self._writer = LineWriter(FileTarget(self._file, fsync), context.clock)
+        self.address = store.path.as_uri()
+
+    async def start(self, tasks: TaskGroup) -> None:
+        try:
+            await self._writer.start()
+        except OSError as e:
+            raise StartError(f"{self._owner}: can't write {self._file}: {e.strerror or e}") from e
+
+    async def stop(self) -> None:
+        await self._writer.stop()
+
+    def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
+        try:
+            line = letter.write(event, self._clock.now_ns())
+        except ValueError as e:
+            done(Outcome(False, reason=str(e)))
+            return
+        self._writer.write(line, timeout_s, done)
+
+    def entries(self) -> Iterator[tuple[str, Event]]:
+        """All letters of all workers, oldest first: (id, event with the facts as attributes)."""
+        return self._store.entries()
+
+    def remove(self, ids: Sequence[str]) -> int:
+        """Takes letters out; returns how many there were."""
+        return self._store.remove(ids)

@@ -1,0 +1,40 @@
+"""The sink behind `file` and `stdout`: an event is delivered when its line is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anyio.abc import TaskGroup
+
+from gateway_core import eventjson
+from gateway_core.component import BuildContext
+from gateway_core.errors import StartError
+from gateway_core.event import Event
+from gateway_core.interfaces import Outcome
+from gateway_core.linewriter import LineWriter, Target
+
+
+class LineSink:
+    """A `Sink` of JSON lines, each as `gateway_core.eventjson.dump` writes it: `tidegate send` reads them again."""
+
+    def __init__(self, address: str, target: Target, context: BuildContext) -> None:
+        self.address = address
+        self._owner = context.owner
+        self._writer = LineWriter(target, context.clock)
+
+    async def start(self, tasks: TaskGroup) -> None:
+        try:
+            await self._writer.start()
+        except OSError as e:
+            raise StartError(f"{self._owner}: can't write {self.address}: {e.strerror or e}") from e
+
+    async def stop(self) -> None:
+        await self._writer.stop()
+
+    def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
+        try:
+            line = eventjson.dump(event)
+        except ValueError as e:
+            done(Outcome(False, reason=str(e)))
+            return
+        self._writer.write(line, timeout_s, done)
