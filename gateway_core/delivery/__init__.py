@@ -1,5 +1,6 @@
 """Delivery: attempts, waits, limits and dead letters of one subscription."""
 
-from .subscription import Budget, Subscription
+from .limits import Budget
+from .subscription import Subscription
 
 __all__ = ["Budget", "Subscription"]

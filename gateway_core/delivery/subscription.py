@@ -19,9 +19,8 @@ from ..event import Event
 from ..interfaces import Accepted, Feed, Observer, Outcome, Sink
 from . import backoff
 from .deadletter import Burial, with_facts
-from .rate import Rate
+from .limits import Budget, Limits
 from .reply import TTL, as_published
-from .window import Window
 
 log = logging.getLogger("tidegate.delivery")
 
@@ -43,16 +42,6 @@ class _NoFeed:
 
 
 _NO_FEED = _NoFeed()
-
-
-class Budget:
-    """Bytes of event data that all subscriptions of a process may hold together."""
-
-    __slots__ = ("limit", "used")
-
-    def __init__(self, limit: int = 256 * 1024 * 1024) -> None:
-        self.limit = limit
-        self.used = 0
 
 
 class Delivery:
@@ -108,8 +97,7 @@ class Subscription:
         self._budget = budget or Budget()
         self._observers = observers
         self._draw = draw
-        self._window = Window(policy.max_in_flight)
-        self._rate = Rate(policy.rate_per_s, clock) if policy.rate_per_s else None
+        self._limits = Limits(policy, clock)
 
         self._line: deque[Delivery] = deque()  # due for an attempt
         self._waiting: set[Delivery] = set()  # for their retry's time
@@ -118,7 +106,6 @@ class Subscription:
         self._full = False
         self._pumping = False
         self._stopping = False
-        self._not_before = 0.0  # no attempt before this time (Retry-After)
         self._wake: Timer | None = None
         self._stuck_letters = 0
 
@@ -153,23 +140,15 @@ class Subscription:
             return
         self._pumping = True
         try:
-            while self._line and self.in_flight < self._window.size and not self.paused and not self._stopping:
-                if self._not_before and not self._open_again():
-                    break
-                if self._rate and (wait := self._rate.take()):
-                    self._wake_in(wait)
+            while self._line and not self.paused and not self._stopping:
+                wait = self._limits.wait_s(self.in_flight)
+                if wait != 0:
+                    if wait is not None:
+                        self._wake_in(wait)
                     break
                 self._attempt(self._line.popleft())
         finally:
             self._pumping = False
-
-    def _open_again(self) -> bool:
-        wait = self._not_before - self._clock.monotonic()
-        if wait > 0:
-            self._wake_in(wait)
-            return False
-        self._not_before = 0.0
-        return True
 
     def _wake_in(self, wait: float) -> None:
         if self._wake is None:
@@ -208,7 +187,7 @@ class Subscription:
 
     def _succeeded(self, delivery: Delivery, outcome: Outcome) -> None:
         self.failures_in_a_row = 0
-        self._window.succeeded()
+        self._limits.succeeded()
         if outcome.reply is not None and self._publish is not None:
             self._reply(delivery, outcome.reply)
             return
@@ -238,17 +217,12 @@ class Subscription:
         if not outcome.retry:
             self._give_up(delivery)
             return
-        now = self._clock.monotonic()
-        self._window.failed(now)
-        wait = backoff.wait_s(self.policy, delivery.attempts, self._draw())
-        if outcome.retry_after_s is not None:
-            asked = min(outcome.retry_after_s, self.policy.retry_after_max_s)
-            self._not_before = max(self._not_before, now + asked)
-            wait = max(wait, asked)
+        asked = self._limits.failed(outcome.retry_after_s)
         if delivery.attempts > self.policy.retry:
             self._give_up(delivery)
             return
         self.retried += 1
+        wait = max(asked, backoff.wait_s(self.policy, delivery.attempts, self._draw()))
         self._waiting.add(delivery)
         delivery.timer = self._clock.call_later(wait, self._due, delivery)
 

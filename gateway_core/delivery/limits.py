@@ -1,0 +1,104 @@
+"""What bounds a subscription: attempts at once, attempts a second, the subscriber's wish to be left alone, memory."""
+
+from __future__ import annotations
+
+from ..clock import Clock
+from ..config.model import DeliveryConfig
+
+
+class Budget:
+    """Bytes of event data that all subscriptions of a process may hold together."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int = 256 * 1024 * 1024) -> None:
+        self.limit = limit
+        self.used = 0
+
+
+class Window:
+    """Starts fully open at `most`. A retriable failure halves it, at most once a `pause_s` so that one burst of
+    failures counts once; every success opens it by one. It never closes below a sixteenth: an event's own retries must
+    not wait for ever behind others (Knative data plane contract: brokers MUST implement congestion control)."""
+
+    __slots__ = ("_halved", "_least", "_most", "_pause_s", "size")
+
+    def __init__(self, most: int, pause_s: float = 0.1) -> None:
+        self._most = most
+        self._least = max(1, most // 16)
+        self._pause_s = pause_s
+        self._halved = float("-inf")
+        self.size = most
+
+    def succeeded(self) -> None:
+        if self.size < self._most:
+            self.size += 1
+
+    def failed(self, now: float) -> None:
+        if now - self._halved >= self._pause_s:
+            self._halved = now
+            self.size = max(self._least, self.size // 2)
+
+
+class Rate:
+    """A token bucket: `per_s` attempts a second, with a burst of at most a tenth of a second's worth (at least one)."""
+
+    __slots__ = ("_burst", "_clock", "_filled", "_per_s", "_tokens")
+
+    def __init__(self, per_s: float, clock: Clock) -> None:
+        self._per_s = per_s
+        self._burst = max(1.0, per_s / 10)
+        self._tokens = self._burst
+        self._clock = clock
+        self._filled = clock.monotonic()
+
+    def take(self) -> float:
+        """Takes one token and returns 0, or returns the seconds until there is one."""
+        now = self._clock.monotonic()
+        self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._per_s)
+        self._filled = now
+        # the slack is for float rounding: without it a timer could fire a hair too early, again and again
+        if self._tokens >= 1.0 - 1e-9:
+            self._tokens -= 1.0
+            return 0.0
+        return (1.0 - self._tokens) / self._per_s
+
+
+class Limits:
+    """All that decides whether the next attempt may start now."""
+
+    __slots__ = ("_clock", "_not_before", "_rate", "_retry_after_max_s", "_window")
+
+    def __init__(self, policy: DeliveryConfig, clock: Clock) -> None:
+        self._clock = clock
+        self._window = Window(policy.max_in_flight)
+        self._rate = Rate(policy.rate_per_s, clock) if policy.rate_per_s else None
+        self._retry_after_max_s = policy.retry_after_max_s
+        self._not_before = 0.0
+
+    def wait_s(self, in_flight: int) -> float | None:
+        """0 where an attempt may start (it is counted as started), the seconds to wait where time alone will allow
+        it, None where an attempt must end first."""
+        if in_flight >= self._window.size:
+            return None
+        if self._not_before:
+            wait = self._not_before - self._clock.monotonic()
+            if wait > 0:
+                return wait
+            self._not_before = 0.0
+        return self._rate.take() if self._rate else 0.0
+
+    def succeeded(self) -> None:
+        """An attempt was answered well."""
+        self._window.succeeded()
+
+    def failed(self, retry_after_s: float | None) -> float:
+        """An attempt failed in a retriable way. Returns how long the subscriber asked to be left alone, within what is
+        honoured (0 where it did not): no attempt at all starts before that."""
+        now = self._clock.monotonic()
+        self._window.failed(now)
+        if retry_after_s is None:
+            return 0.0
+        asked = min(retry_after_s, self._retry_after_max_s)
+        self._not_before = max(self._not_before, now + asked)
+        return asked
