@@ -18,6 +18,7 @@ from ..config.model import DeliveryConfig
 from ..event import Event
 from ..interfaces import Accepted, Feed, Observer, Outcome, Sink
 from . import backoff
+from .attempt import Delivery
 from .deadletter import Burial, with_facts
 from .limits import Budget, Limits
 from .reply import TTL, as_published
@@ -42,25 +43,6 @@ class _NoFeed:
 
 
 _NO_FEED = _NoFeed()
-
-
-class Delivery:
-    """One event on its way to one subscriber. Called with the outcome of each attempt."""
-
-    __slots__ = ("attempts", "event", "first_ns", "outcome", "owner", "size", "started", "timer")
-
-    def __init__(self, owner: Subscription, event: Event) -> None:
-        self.owner = owner
-        self.event = event
-        self.size = 256 + (len(event.data) if event.data else 0)
-        self.attempts = 0
-        self.first_ns = 0
-        self.started = 0.0
-        self.outcome: Outcome | None = None
-        self.timer: Timer | None = None
-
-    def __call__(self, outcome: Outcome) -> None:
-        self.owner.attempted(self, outcome)
 
 
 class Subscription:

@@ -1,0 +1,31 @@
+"""One event on its way to one subscriber."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..clock import Timer
+from ..event import Event
+from ..interfaces import Outcome
+
+if TYPE_CHECKING:
+    from .subscription import Subscription
+
+
+class Delivery:
+    """The attempts for one event. It is itself the callback of each: no closure is made."""
+
+    __slots__ = ("attempts", "event", "first_ns", "outcome", "owner", "size", "started", "timer")
+
+    def __init__(self, owner: Subscription, event: Event) -> None:
+        self.owner = owner
+        self.event = event
+        self.size = 256 + (len(event.data) if event.data else 0)
+        self.attempts = 0
+        self.first_ns = 0
+        self.started = 0.0
+        self.outcome: Outcome | None = None
+        self.timer: Timer | None = None
+
+    def __call__(self, outcome: Outcome) -> None:
+        self.owner.attempted(self, outcome)
