@@ -1,0 +1,61 @@
+"""A trigger's filter, evaluated in Spark's Python workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from gateway_core.clock import SystemClock
+from gateway_core.component import BuildContext, FilterRef
+from gateway_core.event import Event, text_of
+from gateway_core.registry import Registry
+
+from .schema import JSON_DATA, Row
+
+Matches = Callable[[Row, dict[str, Any]], bool]
+
+
+@lru_cache(32)
+def compiled(filters: str, attributes: str) -> Matches | None:
+    """The condition that a row and its attributes must fulfil; None where all do. `filters` is a JSON list of filters
+    as a config has them, `attributes` a JSON object of attributes and values, asked only where there are no `filters`
+    (Knative's rule); both may be empty. Raises `StartError` or pydantic's `ValidationError`."""
+    if filters and (refs := json.loads(filters)):
+        return _filters(refs)
+    if attributes and (wanted := json.loads(attributes)):
+        return _attributes(wanted)
+    return None
+
+
+def _filters(raw: list[Any]) -> Matches:
+    registry = _registry()
+    context = BuildContext(owner="spark.filters", data_dir=Path(), clock=SystemClock(), registry=registry)
+    tests = [context.build(FilterRef.parse(value), str(n)).matches for n, value in enumerate(raw)]
+
+    def matches(row: Row, attributes: dict[str, Any]) -> bool:
+        event = Event(attributes, row[5], bool(row[2] & JSON_DATA), row[3], row[1], row[0])
+        return all(test(event) for test in tests)
+
+    return matches
+
+
+def _attributes(wanted: Mapping[str, str]) -> Matches:
+    pairs = list(wanted.items())
+
+    def matches(row: Row, attributes: dict[str, Any]) -> bool:
+        for name, value in pairs:
+            found = attributes.get(name)
+            if found is None or (value and text_of(found) != value):
+                return False
+        return True
+
+    return matches
+
+
+@lru_cache(1)
+def _registry() -> Registry:
+    # reading all entry points takes a while, and a worker process serves many tasks
+    return Registry.installed()

@@ -1,0 +1,123 @@
+"""Fetches the jars of a connector with the Ivy that PySpark ships, once, into the cache. Needs a Java, no Maven."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from gateway_core.errors import MissingExtra, StartError
+
+from .java import Java, cache_dir, trust_store
+
+TIMEOUT_S = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A Maven artifact, `organisation:name:revision`. `transitive` asks for what it depends on as well."""
+
+    organisation: str
+    name: str
+    revision: str
+    transitive: bool = False
+
+    @classmethod
+    def parse(cls, text: str, transitive: bool = False) -> Artifact:
+        """Reads `organisation:name:revision`; raises `ValueError` for anything else."""
+        parts = text.split(":")
+        if len(parts) != 3 or not all(parts):
+            raise ValueError(f"{text!r} is no artifact: write organisation:name:revision")
+        return cls(parts[0], parts[1], parts[2], transitive)
+
+    def __str__(self) -> str:
+        return f"{self.organisation}:{self.name}:{self.revision}"
+
+
+# What Spark 4.2 itself does not ship of Delta's dependencies.
+DELTA = tuple(
+    Artifact("io.delta", name, "4.4.0")
+    for name in ("delta-spark_4.2_2.13", "delta-storage", "delta-kernel-api", "delta-kernel-defaults")
+)
+
+
+def fetch(artifacts: Sequence[Artifact], java: Java, cache: Path | None = None) -> list[Path]:
+    """The jars of these artifacts, fetched where they are not in the cache yet (then it takes the network, and up to
+    minutes). Raises `StartError` naming what was not found."""
+    folder = (cache or cache_dir()) / "jars"
+    names = sorted(f"{a} {a.transitive}" for a in artifacts)
+    ready = folder / hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
+    with _one_at_a_time(folder):
+        if not (ready / "complete").exists():
+            _retrieve(artifacts, java, folder, ready)
+            (ready / "complete").touch()
+    return sorted(ready.glob("*.jar"))
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    # two Ivys in one cache break each other's files
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / "lock", "w")  # noqa: SIM115
+    except OSError as e:
+        raise StartError(f"can't write to the cache {folder}: {e}; set XDG_CACHE_HOME to a folder you own") from e
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _retrieve(artifacts: Sequence[Artifact], java: Java, folder: Path, ready: Path) -> None:
+    ready.mkdir(exist_ok=True)
+    ivy = ready / "ivy.xml"
+    ivy.write_text(_description(artifacts))
+    store = trust_store()
+    command = [
+        java.executable,
+        *([f"-Djavax.net.ssl.trustStore={store}"] if store else []),
+        *("-jar", str(_ivy_jar())),
+        *("-ivy", str(ivy), "-cache", str(folder / "ivy"), "-types", "jar", "bundle"),
+        *("-retrieve", f"{ready}/[artifact]-[revision].[ext]"),
+    ]
+    wanted = ", ".join(map(str, artifacts))
+    try:
+        ran = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, env={**os.environ, "JAVA_HOME": str(java.home)}
+        )
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise StartError(f"can't fetch {wanted}: {e}") from e
+    missing = [str(a) for a in artifacts if not (ready / f"{a.name}-{a.revision}.jar").exists()]
+    if ran.returncode or missing:
+        lines = [line.strip() for line in (ran.stdout + ran.stderr).splitlines() if line.strip()]
+        said = [line for line in lines if "not found" in line or "unresolved" in line or "Exception" in line]
+        raise StartError(f"can't fetch {', '.join(missing) or wanted}: {'; '.join((said or lines)[-3:])}")
+
+
+def _description(artifacts: Sequence[Artifact]) -> str:
+    lines = [
+        f"<dependency org={quoteattr(a.organisation)} name={quoteattr(a.name)} rev={quoteattr(a.revision)}"
+        f' conf="jars-&gt;{"default" if a.transitive else "master"}"/>'
+        for a in artifacts
+    ]
+    return (
+        '<ivy-module version="2.0"><info organisation="tidegate" module="jars"/>'
+        '<configurations><conf name="jars"/></configurations>'
+        f"<dependencies>{''.join(lines)}</dependencies></ivy-module>\n"
+    )
+
+
+def _ivy_jar() -> Path:
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise MissingExtra("fetching jars needs PySpark: install tidegate[spark]")
+    found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+    if not found:
+        raise StartError(f"no Ivy among the jars of PySpark ({spec.origin})")
+    return found[-1]

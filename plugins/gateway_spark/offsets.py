@@ -1,0 +1,64 @@
+"""Arithmetic on offsets: {"shard": the next position to read}."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+Offsets = Mapping[str, int]
+Wanted = str | Offsets
+"""What a user asked for: "earliest", "latest" or offsets."""
+
+
+def parse(text: str, option: str) -> Wanted:
+    """Reads the option `startingOffsets` or `endingOffsets`; raises `ValueError` naming it."""
+    if text in ("earliest", "latest"):
+        return text
+    try:
+        value = json.loads(text)
+        if isinstance(value, dict) and all(s.isdigit() and type(p) is int and p >= 0 for s, p in value.items()):
+            return {str(int(s)): p for s, p in value.items()}
+    except ValueError:
+        pass
+    raise ValueError(f'option {option!r} must be "earliest", "latest" or JSON like {{"0": 17}}, not {text!r}')
+
+
+def clamp(wanted: Wanted, absent: Offsets, end: Offsets) -> dict[str, int]:
+    """Offsets for every shard that there is: what was asked for, at most its end; `absent` says where shards are that
+    were not named."""
+    if wanted == "earliest":
+        return dict(absent)
+    if isinstance(wanted, str):
+        return dict(end)
+    return {s: min(wanted.get(s, absent[s]), e) for s, e in end.items()}
+
+
+def advance(start: Offsets, first: Offsets, end: Offsets, most: int | None) -> dict[str, int]:
+    """Where the next micro-batch ends: at `end`, or after `most` positions, shared by shards by what each has waiting.
+    It never goes back, and keeps shards that are gone."""
+    at = {s: start.get(s, 0) for s in {*start, *end}}
+    # what retention has deleted is no work
+    waiting = {s: max(0, end.get(s, 0) - max(at[s], first.get(s, 0))) for s in at}
+    total = sum(waiting.values())
+    if most is None or total <= most:
+        return {s: max(at[s], end.get(s, 0)) for s in at}
+    new = dict(at)
+    left = most
+    for shard in sorted((s for s in at if waiting[s]), key=lambda s: waiting[s]):
+        share = min(left, -(-most * waiting[shard] // total))  # rounded up, so that no shard waits for ever
+        new[shard] = max(at[shard], first.get(shard, 0)) + share
+        left -= share
+    return new if left < most else at
+
+
+def ranges(start: Offsets, end: Offsets, size: int) -> list[tuple[int, int, int]]:
+    """(shard, first, end) for each task: a shard's part in pieces of at most `size`, all about equally long."""
+    found = []
+    for shard, stop in sorted(end.items(), key=lambda item: int(item[0])):
+        first = start.get(shard, 0)
+        count = -(-(stop - first) // size)
+        for n in range(count):
+            low = first + (stop - first) * n // count
+            high = first + (stop - first) * (n + 1) // count
+            found.append((int(shard), low, high))
+    return found

@@ -1,0 +1,83 @@
+"""Spark sessions with settings that are safe on anyone's machine: the Java that is found, loopback only, UTC, quiet."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import jars, java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+
+
+def settings(
+    *, master: str = "local[2]", app: str = "tidegate", delta: Sequence[Path] = (), memory: str = "", scratch: str = ""
+) -> dict[str, str]:
+    """The Spark settings that all our sessions share. `delta` are Delta's jars, `memory` the driver's ("2g"),
+    `scratch` the folder for temporary files."""
+    conf = {
+        "spark.master": master,
+        "spark.app.name": app,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_LOGGING}",
+        "spark.sql.shuffle.partitions": "4",  # 200 is made for clusters
+    }
+    if memory:
+        conf["spark.driver.memory"] = memory
+    if scratch:
+        conf["spark.local.dir"] = scratch
+        conf["spark.sql.warehouse.dir"] = f"{scratch}/warehouse"
+    if delta:
+        conf["spark.jars"] = ",".join(map(str, delta))
+        conf["spark.sql.extensions"] = "io.delta.sql.DeltaSparkSessionExtension"
+        conf["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    return conf
+
+
+def environment(found: java.Java) -> dict[str, str]:
+    """Environment variables that a process needs before it starts Spark."""
+    return {
+        "JAVA_HOME": str(found.home),
+        # the workers must be this Python, with its packages, whatever `python3` on PATH is
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+def session(
+    master: str = "local[2]",
+    app: str = "tidegate",
+    delta: bool = False,
+    memory: str = "",
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A local Spark session, with the data source `tidegate` registered. `delta` fetches Delta's jars (network, the
+    first time) and switches it on. Raises `MissingExtra` where PySpark or Java are not installed, else `StartError`."""
+    from gateway_core.errors import MissingExtra
+
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as e:
+        raise MissingExtra("Spark needs PySpark: install tidegate[spark]") from e
+    from .datasource import register
+
+    found = java.find()
+    os.environ.update(environment(found))
+    fetched = jars.fetch(jars.DELTA, found) if delta else []
+    builder = SparkSession.builder
+    for key, value in {**settings(master=master, app=app, delta=fetched, memory=memory), **(conf or {})}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark

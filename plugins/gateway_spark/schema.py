@@ -1,0 +1,185 @@
+"""The columns of the data source and the tables, and how they are made from the log's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gateway_core.event import text_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Row = tuple[int, int, int, bytes | None, str, bytes | None]
+"""A row of the log: position, received (ns), flags, key, attributes (JSON text), data."""
+
+DDL = """
+    specversion string, id string, source string, type string, subject string, time timestamp,
+    datacontenttype string, dataschema string, extensions map<string,string>,
+    data binary, data_text string, key binary, shard int, position bigint, received timestamp
+"""
+"""All columns, in order. `time` is null where it can't be parsed; `extensions` holds every other attribute as text;
+`data` is null where the event has no data and empty where its data is; `data_text` is the data where it is JSON in
+valid UTF-8, else null; (`shard`, `position`) is the event's place in the log, and unique."""
+
+NAMED = ("specversion", "id", "source", "type", "subject", "datacontenttype", "dataschema")
+JSON_DATA = 1  # the log's flag: the data is JSON although `datacontenttype` does not say so
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_decode_all = msgspec.json.Decoder(list[dict[str, Any]]).decode
+
+
+@lru_cache(4096)
+def is_json(content_type: str | None) -> bool:
+    """Whether a content type is JSON: the subtype is `json` or ends in `+json` (CloudEvents 1.0.2 json-format.md
+    section 3.1)."""
+    if not content_type or not isinstance(content_type, str):
+        return False
+    subtype = content_type.partition(";")[0].strip().lower().partition("/")[2]
+    return subtype == "json" or subtype.endswith("+json")
+
+
+def micros(text: Any) -> int | None:
+    """Microseconds since 1970 of an RFC 3339 time, None where it is none. Digits beyond the sixth are dropped; a leap
+    second counts as the second after it (Spark knows none)."""
+    if not isinstance(text, str):
+        return None
+    extra = timedelta(0)
+    if text[16:19] == ":60":
+        text, extra = f"{text[:16]}:59{text[19:]}", timedelta(seconds=1)
+    try:
+        when = msgspec.convert(_cut(text), datetime)
+        return (when - _EPOCH + extra) // timedelta(microseconds=1) if when.tzinfo else None
+    except (msgspec.ValidationError, OverflowError):
+        return None
+
+
+def _cut(text: str) -> str:
+    """The time with at most six digits of its seconds' fraction."""
+    if text[19:20] != ".":
+        return text
+    end = 20
+    while text[end : end + 1].isdigit():
+        end += 1
+    return text[: min(end, 26)] + text[end:]
+
+
+class Batches:
+    """Makes Arrow record batches of the rows of one shard. `names` says which columns, in the schema's order."""
+
+    def __init__(self, schema: pa.Schema, shard: int) -> None:
+        self._schema = schema
+        self._shard = shard
+        self._names: list[str] = schema.names
+        self._wants = frozenset(self._names)
+
+    def build(self, rows: Sequence[Row], attributes: Sequence[dict[str, Any]] | None = None) -> pa.RecordBatch:
+        """One batch of these rows; `attributes` are theirs, where a caller has decoded them."""
+        import pyarrow as pa
+
+        columns = self._columns(rows, decode(rows) if attributes is None else attributes)
+        return pa.RecordBatch.from_arrays([columns[name] for name in self._names], schema=self._schema)
+
+    def _columns(self, rows: Sequence[Row], dicts: Sequence[dict[str, Any]]) -> dict[str, pa.Array]:
+        import pyarrow as pa
+
+        positions, received, flags, keys, _, data = zip(*rows, strict=True)
+        named = {name: _texts([d.pop(name, None) for d in dicts]) for name in NAMED}
+        times = [d.pop("time", None) for d in dicts]
+        payload = pa.array(data, pa.binary())
+        columns = {
+            **named,
+            "time": _times(times) if "time" in self._wants else None,
+            "data": payload,
+            "key": pa.array(keys, pa.binary()),
+            "shard": pa.array([self._shard] * len(rows), pa.int32()),
+            "position": pa.array(positions, pa.int64()),
+            "received": _received(received),
+        }
+        if "extensions" in self._wants:
+            columns["extensions"] = _extensions(dicts)
+        if "data_text" in self._wants:
+            columns["data_text"] = _json_texts(payload, _json_mask(named["datacontenttype"], flags))
+        return columns
+
+
+def decode(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """The attributes of each row. One parse for all of them: it is the largest part of the work."""
+    return _decode_all("[" + ",".join([row[4] for row in rows]) + "]")
+
+
+def _texts(values: list[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, pa.string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([None if v is None else text_of(v) for v in values], pa.string())
+
+
+def _times(values: list[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    utc = pa.timestamp("us", "UTC")
+    try:
+        # all at once where every time is plain (at most six digits, in range); a single odd one takes the slow way
+        return pa.array(values, pa.string()).cast(utc)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([micros(v) for v in values], pa.int64()).cast(utc)
+
+
+def _received(values: Sequence[int]) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    ns = pa.array(values, pa.int64())
+    return pc.if_else(pc.equal(ns, 0), None, pc.divide(ns, 1000)).cast(pa.timestamp("us", "UTC"))
+
+
+def _extensions(dicts: Sequence[dict[str, Any]]) -> pa.Array:
+    import pyarrow as pa
+
+    offsets, total = [0], 0
+    names: list[str] = []
+    values: list[Any] = []
+    for d in dicts:
+        if d:
+            names += d
+            values += d.values()
+            total += len(d)
+        offsets.append(total)
+    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(names, pa.string()), _texts(values))
+
+
+def _json_mask(content_types: pa.Array, flags: Sequence[int]) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    coded = content_types.dictionary_encode()
+    by_code = pa.array([is_json(t) for t in coded.dictionary.to_pylist()], pa.bool_())
+    json_type = pc.fill_null(by_code.take(coded.indices), False)
+    if not any(flags):
+        return json_type
+    return pc.or_(json_type, pa.array([bool(f & JSON_DATA) for f in flags], pa.bool_()))
+
+
+def _json_texts(data: pa.Array, mask: pa.Array) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    chosen = pc.if_else(mask, data, pa.scalar(None, pa.binary()))
+    try:
+        return chosen.cast(pa.string())  # checks the UTF-8 of all at once
+    except pa.ArrowInvalid:
+        return pa.array([_utf8(v) for v in chosen.to_pylist()], pa.string())
+
+
+def _utf8(data: bytes | None) -> str | None:
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return None
