@@ -1,0 +1,73 @@
+"""What stands behind a path, and what is done with a request: the same for both server engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway_core.errors import Refused
+from gateway_core.event import Message
+from gateway_core.interfaces import Accepted, Codec, Intake
+
+from . import responses
+from .responses import Response
+
+
+class Endpoint:
+    """One ingress: it reads events from requests and hands them to the intake."""
+
+    __slots__ = ("_accept", "_decode", "_intake", "_now_ns", "owner", "path", "target")
+
+    def __init__(self, path: str, codec: Codec, now_ns: Callable[[], int], intake: Intake, owner: str = "") -> None:
+        self.path = path
+        self.target = path.encode()
+        self.owner = owner
+        self._decode = codec.decode
+        self._now_ns = now_ns
+        self._intake = intake
+        self._accept = intake.accept
+
+    def take(self, message: Message, done: Accepted) -> None:
+        """Calls `done` with None when the message's events are safe, else with the error to answer with."""
+        try:
+            events = self._decode(message)
+        except Refused as e:
+            self._intake.refuse(e)
+            done(e)
+            return
+        except Exception as e:
+            done(e)
+            return
+        if not events:  # an empty batch: nothing to wait for
+            done(None)
+            return
+        now = self._now_ns()
+        for event in events:
+            event.received_ns = now
+        try:
+            self._accept(events, done)
+        except Exception as e:
+            done(e)
+
+
+Routes = dict[bytes, Endpoint]
+
+
+def find(routes: Routes, target: bytes) -> Endpoint | None:
+    """The endpoint of a request target in origin or absolute form (RFC 9112 section 3.2); its query is ignored."""
+    path = target.partition(b"?")[0]
+    if path[:1] != b"/" and b"://" in path:
+        _, slash, rest = path.partition(b"://")[2].partition(b"/")
+        path = b"/" + rest if slash else b"/"
+    return routes.get(path)
+
+
+def decide(routes: Routes, method: bytes, target: bytes, headers: list[tuple[bytes, bytes]]) -> Endpoint | Response:
+    """Where a request goes, or what answers it without looking at its body."""
+    endpoint = find(routes, target)
+    if method == b"OPTIONS" and (endpoint is not None or target == b"*"):
+        return responses.for_options(headers)
+    if endpoint is None:
+        return responses.not_found()
+    if method != b"POST":
+        return responses.not_allowed(method.decode("latin-1"))
+    return endpoint

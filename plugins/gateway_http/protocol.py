@@ -1,0 +1,222 @@
+"""One connection of the native server: HTTP/1.1 and 1.0, requests read by `reader`, answers in their order.
+
+The fast path is `data_received`, `on_header` for each, `on_body`, `on_message_complete`, `Endpoint.take`, `_answered`.
+It makes no task, future or scope. What it relies on:
+
+* Answers leave in the order of the requests. `_busy` says that the oldest unanswered request is answered by
+  `_answered`, a bound method made once; requests that came behind it wait in `_queue` with a `Pending` each.
+* An answer may come after the client left: `_transport` is None then, and nothing is written.
+* Time limits are checked by the listener's sweep (`check`); the fast path only copies its coarse clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, cast
+
+from gateway_core.event import Message
+
+from . import responses
+from .endpoint import Endpoint
+from .reader import RequestReader
+from .responses import Response, wire
+
+if TYPE_CHECKING:
+    from .server import NativeListener
+
+MAX_PENDING = 16  # unanswered requests on one connection before it is no longer read
+LINGER_S = 2.0  # how long a refused client may go on sending, so that it gets to read the answer
+
+
+class Pending:
+    """A request that came while an older one was unanswered."""
+
+    __slots__ = ("close", "connection", "endpoint", "head", "response")
+
+    def __init__(self, connection: Connection, endpoint: Endpoint | None, response: Response | None = None) -> None:
+        self.connection = connection
+        self.endpoint = endpoint
+        self.response = response
+        self.head = False
+
+    def answered(self, error: BaseException | None) -> None:
+        if self.response is None:
+            self.response = responses.for_error(error)
+            self.connection._flush()
+
+
+class Connection(RequestReader):
+    """One client. See the module's text for what holds."""
+
+    __slots__ = ("_busy", "_done", "_endpoint", "_eof", "_lingers", "_paused", "_queue", "_write_blocked")
+
+    def __init__(self, listener: NativeListener) -> None:
+        super().__init__(listener)
+        self._done = self._answered
+        self._endpoint: Endpoint | None = None
+        self._queue: deque[Pending] = deque()
+        self._busy = self._paused = self._write_blocked = self._lingers = self._eof = False
+
+    # -- transport ------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        if not self._listener.admit(self):
+            self._refuse(responses.problem(503, "Too many connections.", headers=((b"retry-after", b"1"),)))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._deaf = True
+        self._listener.connections.discard(self)
+
+    def eof_received(self) -> bool:
+        # a client may close its side and still read; what it is owed is written first
+        self._deaf = self._eof = True
+        if self._busy or self._queue:
+            self._last = self._slow = True
+            return self._listener.tls is None
+        return False
+
+    def pause_writing(self) -> None:
+        self._write_blocked = True
+        self._since = self._listener.now
+        self._steer_reading()
+
+    def resume_writing(self) -> None:
+        self._write_blocked = False
+        self._steer_reading()
+
+    def _steer_reading(self) -> None:
+        transport = self._transport
+        pause = self._write_blocked or len(self._queue) >= MAX_PENDING
+        if transport is None or transport.is_closing() or pause == self._paused:
+            return
+        self._paused = pause
+        if pause:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
+
+    # -- answers --------------------------------------------------------------------------------------------------
+
+    def _take(self, endpoint: Endpoint, message: Message) -> None:
+        if self._busy or self._queue:
+            pending = Pending(self, endpoint)
+            self._push(pending)
+            endpoint.take(message, pending.answered)
+        else:
+            self._busy = True
+            self._endpoint = endpoint
+            endpoint.take(message, self._done)
+
+    def _answered(self, error: BaseException | None) -> None:
+        if not self._busy:
+            return
+        self._busy = False
+        listener = self._listener
+        self._since = listener.now
+        if error is None and not self._slow and self._transport is not None:
+            self._transport.write(listener.accepted)
+            if self._queue:
+                self._flush()
+        else:
+            self._write(responses.for_error(error))
+            self._flush()
+
+    def _reply(self, response: Response, head: bool = False) -> None:
+        if self._busy or self._queue:
+            pending = Pending(self, None, response)
+            pending.head = head
+            self._push(pending)
+        else:
+            self._write(response, head)
+
+    def _refuse(self, response: Response) -> None:
+        """Answers, and interprets nothing more of the connection."""
+        self._deaf = self._last = self._slow = True
+        self._reply(response)
+
+    def _continue(self) -> None:
+        if self._busy or self._queue:
+            self._owes_continue = self._slow = True
+        elif self._transport is not None:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _push(self, pending: Pending) -> None:
+        self._queue.append(pending)
+        if len(self._queue) >= MAX_PENDING:
+            self._steer_reading()
+
+    def _flush(self) -> None:
+        """Writes the answers whose turn it is."""
+        if self._busy:
+            return
+        queue = self._queue
+        while queue and (response := queue[0].response) is not None:
+            head = queue.popleft().head
+            self._write(response, head)
+        if self._paused:
+            self._steer_reading()
+        if self._owes_continue and not queue and self._transport is not None and not self._deaf:
+            self._owes_continue = False
+            self._continue()
+
+    def _write(self, response: Response, head: bool = False) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        final = self._last and not self._queue and (self._between or self._deaf)
+        self._since = self._listener.now
+        transport.write(wire(response, self._listener.date, close=final, head=head))
+        if final:
+            self._end(transport)
+
+    def _end(self, transport: asyncio.Transport) -> None:
+        # closing at once would reset the connection when more data is on its way, and the answer would be lost
+        self._deaf = True
+        if not self._eof and not self._listener.stopping and transport.can_write_eof():
+            self._lingers = True
+            transport.write_eof()
+        else:
+            transport.close()
+
+    # -- the listener's side --------------------------------------------------------------------------------------
+
+    def serves(self, endpoint: Endpoint | None) -> bool:
+        """Whether a request (of this endpoint; None: any) is still unanswered."""
+        mine = [p.endpoint for p in self._queue if p.response is None or self._transport is not None]
+        if self._busy:
+            mine.append(self._endpoint)
+        return bool(mine) if endpoint is None else endpoint in mine
+
+    def drain(self) -> None:
+        """Takes no more; closes once what was taken is answered."""
+        self._deaf = self._last = self._slow = True
+        if not self._busy and not self._queue and self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._slow = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def check(self, now: float) -> None:
+        """Called every half second: ends what takes too long."""
+        transport, waited, limits = self._transport, now - self._since, self._limits
+        if transport is None:
+            return
+        if self._lingers:
+            if waited > LINGER_S:
+                transport.abort()
+        elif self._write_blocked:
+            if waited > limits.idle_timeout_s:
+                self._slow = True
+                transport.abort()
+        elif self._busy or self._queue:
+            return
+        elif self._between or self._deaf:
+            if waited > limits.idle_timeout_s:
+                transport.close()
+        elif waited > (limits.body_timeout_s if self._head_done else limits.header_timeout_s):
+            self._refuse(responses.problem(408, "The request took too long to come."))

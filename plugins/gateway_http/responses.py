@@ -1,0 +1,112 @@
+"""What the ingress answers. Both server engines take every answer from here.
+
+Sources: RFC 9457 (problem details), RFC 9110 (status codes), Knative data plane contract, CloudEvents HTTP webhooks 4.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import NamedTuple
+
+from gateway_core.errors import Overloaded, Refused, StorageError
+
+log = logging.getLogger(__name__)
+
+Headers = tuple[tuple[bytes, bytes], ...]
+_ALLOW = b"POST, OPTIONS"
+_logged: set[str] = set()
+
+
+class Response(NamedTuple):
+    """A whole answer, for either engine to write."""
+
+    status: int
+    headers: Headers = ()
+    body: bytes = b""
+
+
+ACCEPTED = Response(202)
+
+
+def problem(
+    status: int, detail: str, *, title: str = "", attribute: str = "", rule: str = "", headers: Headers = ()
+) -> Response:
+    """A problem description (RFC 9457); `attribute` and `rule` are members of our own, for refused events."""
+    fields = {"type": "about:blank", "title": title or HTTPStatus(status).phrase, "status": status, "detail": detail}
+    if attribute:
+        fields["attribute"] = attribute
+    if rule:
+        fields["rule"] = rule
+    body = json.dumps(fields).encode()
+    return Response(status, ((b"content-type", b"application/problem+json"), *headers), body)
+
+
+def for_error(error: BaseException | None) -> Response:
+    """The answer to an input, from what became of it: None is accepted."""
+    if error is None:
+        return ACCEPTED
+    if isinstance(error, Refused):
+        return problem(error.status, error.detail, title=error.title, attribute=error.attribute, rule=error.rule)
+    if isinstance(error, Overloaded):
+        wait = str(max(1, math.ceil(error.retry_after_s))).encode()
+        return problem(503, str(error), headers=((b"retry-after", wait),))
+    if isinstance(error, StorageError):
+        return problem(503, str(error))
+    log_once(error)
+    return problem(500, "The gateway failed; the event was not accepted.")
+
+
+def log_once(error: BaseException) -> None:
+    """Logs an unexpected error with its traceback, the first time that one of its kind comes."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    kind = f"{type(error).__name__} {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else repr(error)
+    if kind not in _logged and len(_logged) < 1000:
+        _logged.add(kind)
+        log.error("unexpected error while taking an event; further ones like it are not logged", exc_info=error)
+
+
+def for_options(headers: list[tuple[bytes, bytes]]) -> Response:
+    """`Allow`, and the consent that a webhook sender may ask for (CloudEvents HTTP webhooks 4.1, 4.2)."""
+    answer: list[tuple[bytes, bytes]] = [(b"allow", _ALLOW)]
+    for name, value in headers:
+        if name == b"webhook-request-origin":
+            answer += [(b"webhook-allowed-origin", value), (b"webhook-allowed-rate", b"*")]
+            break
+    return Response(200, tuple(answer))
+
+
+def not_allowed(method: str) -> Response:
+    return problem(405, f"{method} is not offered here: events are sent with POST", headers=((b"allow", _ALLOW),))
+
+
+def not_found() -> Response:
+    return problem(404, "No ingress has this path.")
+
+
+def too_large(limit: int) -> Response:
+    return problem(413, f"The body is longer than {limit} bytes.")
+
+
+def date_now() -> bytes:
+    """The `Date` header line (RFC 9110 section 6.6.1)."""
+    return b"date: " + formatdate(usegmt=True).encode() + b"\r\n"
+
+
+def wire(response: Response, date: bytes, *, close: bool = False, head: bool = False) -> bytes:
+    """An answer as HTTP/1.1 bytes. `head` leaves the body out (RFC 9110 section 9.3.2)."""
+    status, headers, body = response
+    lines = [b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode()), date]
+    lines += [b"%s: %s\r\n" % header for header in headers]
+    lines.append(b"content-length: %d\r\n" % len(body))
+    if close:
+        lines.append(b"connection: close\r\n")
+    lines.append(b"\r\n")
+    if not head:
+        lines.append(body)
+    return b"".join(lines)

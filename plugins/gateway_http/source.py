@@ -1,0 +1,46 @@
+"""The way in: a path on an address."""
+
+from __future__ import annotations
+
+from anyio.abc import TaskGroup
+
+from gateway_core.component import BuildContext
+from gateway_core.interfaces import Codec, Intake
+
+from .config import HttpSourceConfig, split_listen
+from .endpoint import Endpoint
+from .server import Listener, NativeListener, attach, detach
+from .tls import server_context
+
+
+class HttpSource:
+    """A `Source` that answers 202 once its intake says that the events are safe."""
+
+    def __init__(self, options: HttpSourceConfig, context: BuildContext) -> None:
+        self._options = options
+        self._context = context
+        self._codec: Codec = context.build(options.codec, "codec")
+        self._tls = server_context(options.tls, context.owner) if options.tls else None
+        self._listener: Listener | None = None
+        self._endpoint: Endpoint | None = None
+        self.address = ""
+
+    async def start(self, intake: Intake, tasks: TaskGroup) -> None:
+        options, context = self._options, self._context
+        self._endpoint = Endpoint(options.path, self._codec, context.clock.now_ns, intake, context.owner)
+        self._listener = await attach(options, self._endpoint, self._make, context.workers, tasks)
+        host = split_listen(options.listen)[0]
+        host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        name = f"[{host}]" if ":" in host else host
+        self.address = f"{'https' if options.tls else 'http'}://{name}:{self._listener.port}{options.path}"
+
+    async def stop(self) -> None:
+        if self._listener is not None and self._endpoint is not None:
+            await detach(self._listener, self._endpoint)
+
+    def _make(self) -> Listener:
+        if self._options.server == "hypercorn":
+            from .hypercorn_server import HypercornListener
+
+            return HypercornListener(self._options, self._tls, self._context.owner)
+        return NativeListener(self._options, self._tls, self._context.owner)
