@@ -1,0 +1,154 @@
+"""Finds the filters that an event matches, at a cost that depends on those that match and not on those that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, Literal, NamedTuple, TypeVar
+
+from .event import Event, text_of
+from .filters import indexable
+from .interfaces import Filter
+
+T = TypeVar("T")
+
+
+class _Key(NamedTuple):
+    """A condition under which a filter is found."""
+
+    kind: Literal["exact", "prefix"]
+    attribute: str
+    text: str
+
+
+class _Entry(Generic[T]):
+    __slots__ = ("keys", "matches", "target")
+
+    def __init__(self, filter: Filter, target: T, keys: list[_Key]) -> None:
+        self.matches = filter.matches
+        self.target = target
+        self.keys = keys
+
+
+_Bucket = dict[str, _Entry[T]]
+_Lengths = tuple[int, ...]
+
+
+class Router(Generic[T]):
+    """Filters by name, each with a target.
+
+    A filter is kept under one of its `exact` or `prefix` conditions, that which it shares with the fewest others, or
+    under each of its `alternatives`; one without any is asked for every event. `matches` always has the last word.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry[T]] = {}
+        self._exact: dict[str, dict[str, _Bucket[T]]] = {}
+        self._prefix: dict[str, tuple[_Lengths, dict[str, _Bucket[T]]]] = {}
+        self._scan: _Bucket[T] = {}
+        self._repeating = 0  # entries with several keys: an event may find them more than once
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, name: str, filter: Filter, target: T) -> None:
+        """Adds a filter, in place of the one of this name where there is one."""
+        self.remove(name)
+        _, keys = self._plan(filter)
+        entry = self._entries[name] = _Entry(filter, target, keys)
+        self._repeating += len(keys) > 1
+        if not keys:
+            self._scan[name] = entry
+        for key in keys:
+            self._bucket(key)[name] = entry
+
+    def remove(self, name: str) -> None:
+        """Takes a filter out, if it is there."""
+        entry = self._entries.pop(name, None)
+        if entry is None:
+            return
+        self._repeating -= len(entry.keys) > 1
+        self._scan.pop(name, None)
+        for key in entry.keys:
+            self._discard(key, name)
+
+    def route(self, event: Event) -> list[T]:
+        """The targets of all filters that the event matches, each once, in no particular order."""
+        found: list[T] = []
+        if self._repeating:
+            entries = {id(e): e for bucket in self._buckets(event) for e in bucket.values()}
+            return [e.target for e in entries.values() if e.matches(event)]
+        for bucket in self._buckets(event):
+            for entry in bucket.values():
+                if entry.matches(event):
+                    found.append(entry.target)  # noqa: PERF401 - one list for all buckets
+        return found
+
+    def _buckets(self, event: Event) -> list[_Bucket[T]]:
+        """Everything that may match."""
+        attributes = event.attributes
+        found = [self._scan] if self._scan else []
+        for name, values in self._exact.items():
+            value = attributes.get(name)
+            if value is not None:
+                bucket = values.get(value if type(value) is str else text_of(value))
+                if bucket is not None:
+                    found.append(bucket)
+        for name, (lengths, prefixes) in self._prefix.items():
+            value = attributes.get(name)
+            if value is not None:
+                text = value if type(value) is str else text_of(value)
+                for length in lengths:
+                    if length > len(text):
+                        break
+                    bucket = prefixes.get(text[:length])
+                    if bucket is not None:
+                        found.append(bucket)
+        return found
+
+    # -- where a filter is kept -------------------------------------------------------------------------------------
+
+    def _plan(self, filter: Filter) -> tuple[int, list[_Key]]:
+        """The keys that are shared with the fewest others, and with how many; no keys where it can't be indexed."""
+        options = [(self._shared(key), [key]) for key in _conditions(filter)]
+        if filter.alternatives and all(map(indexable, filter.alternatives)):
+            plans = [self._plan(f) for f in filter.alternatives]
+            keys = list(dict.fromkeys(key for _, keys in plans for key in keys))
+            options.append((sum(cost for cost, _ in plans), keys))
+        return min(options, key=lambda option: option[0], default=(0, []))
+
+    def _shared(self, key: _Key) -> int:
+        buckets = self._exact.get(key.attribute, {}) if key.kind == "exact" else self._prefixes(key.attribute)[1]
+        return len(buckets.get(key.text, ()))
+
+    def _prefixes(self, attribute: str) -> tuple[_Lengths, dict[str, _Bucket[T]]]:
+        return self._prefix.get(attribute, ((), {}))
+
+    def _bucket(self, key: _Key) -> _Bucket[T]:
+        if key.kind == "exact":
+            return self._exact.setdefault(key.attribute, {}).setdefault(key.text, {})
+        lengths, buckets = self._prefixes(key.attribute)
+        if len(key.text) not in lengths:
+            self._prefix[key.attribute] = (tuple(sorted((*lengths, len(key.text)))), buckets)
+        return buckets.setdefault(key.text, {})
+
+    def _discard(self, key: _Key, name: str) -> None:
+        buckets = self._exact[key.attribute] if key.kind == "exact" else self._prefix[key.attribute][1]
+        bucket = buckets[key.text]
+        del bucket[name]
+        if bucket:
+            return
+        del buckets[key.text]
+        if key.kind == "exact":
+            if not buckets:
+                del self._exact[key.attribute]
+        elif buckets:
+            self._prefix[key.attribute] = (tuple(sorted({len(text) for text in buckets})), buckets)
+        else:
+            del self._prefix[key.attribute]
+
+
+def _conditions(filter: Filter) -> Iterator[_Key]:
+    for name, text in filter.exact:
+        yield _Key("exact", name, text)
+    for name, text in filter.prefix:
+        yield _Key("prefix", name, text)
