@@ -1,0 +1,72 @@
+"""The way out on the native client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from anyio.abc import TaskGroup
+
+from gateway_core.component import BuildContext
+from gateway_core.errors import Refused
+from gateway_core.event import Event
+from gateway_core.interfaces import Codec, Outcome
+
+from .config import HttpSinkConfig
+from .connection import Exchange
+from .outcome import Judge
+from .pool import Pool
+from .request import RequestWriter, Target
+from .tls import client_context
+
+
+class NativeSink:
+    """A `Sink` that makes no task for an event: the request is one write, the outcome a callback."""
+
+    def __init__(self, options: HttpSinkConfig, context: BuildContext) -> None:
+        codec: Codec = context.build(options.codec, "codec")
+        target = Target(options, context.wants_reply)
+        tls = client_context(options.tls, context.owner) if target.tls else None
+        judge = Judge(codec, context.wants_reply, target.address, lambda: context.clock.now_ns() / 1e9)
+        self.address = target.address
+        self._encode = codec.encode
+        self._writer = RequestWriter(target)
+        self._write = self._writer.write
+        self._connect_timeout_s = options.connect_timeout_s
+        self._pool = Pool(target.host, target.port, tls, options.max_connections, options.connect_timeout_s, judge)
+        self._held: list[Exchange] | None = [] if options.probe else None  # until the probe is answered
+        self._probing = False
+
+    async def start(self, tasks: TaskGroup) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._now = self._loop.time
+        self._pool.start(tasks)
+
+    async def stop(self) -> None:
+        self._pool.stop()
+
+    def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
+        try:
+            data = self._write(self._encode(event))
+        except Refused as e:
+            self._loop.call_soon(done, Outcome(False, reason=f"the event can't be sent: {e.detail}"))
+            return
+        exchange = Exchange(data, self._now() + timeout_s, timeout_s, done)
+        if self._held is not None:
+            self._probe(exchange)
+        else:
+            self._pool.send(exchange)
+
+    def _probe(self, exchange: Exchange) -> None:
+        """Holds requests back until `OPTIONS` is answered or failed; either way they go out after that."""
+        assert self._held is not None
+        self._held.append(exchange)
+        if not self._probing:
+            self._probing = True
+            limit = min(self._connect_timeout_s, exchange.timeout_s / 2)
+            self._pool.send(Exchange(self._writer.probe, self._now() + limit, limit, self._probed))
+
+    def _probed(self, outcome: Outcome) -> None:
+        held, self._held = self._held or [], None
+        for exchange in held:
+            self._pool.send(exchange)

@@ -1,0 +1,193 @@
+"""One connection of the native client: an exchange at a time, HTTP/1.1 on llhttp's strict parser.
+
+What holds: the parser stands between two messages whenever `_exchange` is None, and bytes that come then end the
+connection. `_untouched` says that no byte of the answer came yet. The outcome is given after `feed_data` returned, so
+that a new exchange never starts within the parser. An answer whose bytes, in one read, were seen before means what it
+meant then: `Pool.known` remembers plain 2xx answers, and those are not parsed again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+import httptools
+
+from gateway_core.interfaces import Outcome
+
+from .outcome import unanswered
+
+if TYPE_CHECKING:
+    from .pool import Pool
+
+MAX_HEAD_BYTES = 64 * 1024
+_KNOWN_BYTES = 1024
+
+
+class Exchange:
+    """One request and who waits for its outcome. `deadline` is in the loop's time."""
+
+    __slots__ = ("again", "data", "deadline", "done", "timeout_s", "timer")
+
+    def __init__(self, data: bytes, deadline: float, timeout_s: float, done: Callable[[Outcome], None]) -> None:
+        self.data = data
+        self.deadline = deadline
+        self.timeout_s = timeout_s
+        self.done = done
+        self.timer: asyncio.TimerHandle | None = None
+        self.again = False
+
+
+class ClientConnection(asyncio.Protocol):
+    """See the module's text."""
+
+    __slots__ = (
+        "_body", "_complete", "_exchange", "_framed", "_head_bytes", "_head_done", "_headers", "_interim", "_keep",
+        "_limit", "_parser", "_pool", "_reused", "_size", "_status", "_transport", "_untouched", "idle_since",
+    )  # fmt: skip
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._exchange: Exchange | None = None
+        self.idle_since = 0.0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._body: list[bytes] = []
+        self._size = self._status = self._limit = self._head_bytes = 0
+        self._complete = self._interim = self._head_done = self._framed = False
+        self._keep = self._untouched = True
+
+    @property
+    def exchange(self) -> Exchange | None:
+        return self._exchange
+
+    @property
+    def usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def start(self, exchange: Exchange, reused: bool) -> None:
+        """Sends a request. The connection is usable and idle."""
+        assert self._transport is not None
+        self._exchange = exchange
+        self._reused = reused
+        self._transport.write(exchange.data)
+
+    def abort(self) -> Exchange | None:
+        """Closes at once, and hands back the exchange that was under way."""
+        exchange, self._exchange = self._exchange, None
+        if self._transport is not None:
+            self._transport.abort()
+        return exchange
+
+    # -- transport ------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._pool.forget(self)
+        exchange = self._exchange
+        if exchange is None:
+            return
+        if self._head_done and not self._framed and not self._interim and exc is None:
+            self._keep = False  # the end of the connection is the end of the body (RFC 9112 section 6.3)
+            self._finish(exchange)
+        elif self._untouched and self._reused and not exchange.again:
+            self._exchange = None
+            self._pool.resend(exchange)
+        else:
+            reset = isinstance(exc, ConnectionResetError)
+            self._fail("connection reset" if reset else "connection closed before the answer was complete")
+
+    def data_received(self, data: bytes) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            self.abort()
+            return
+        whole = self._untouched
+        if whole:
+            known = self._pool.known.get(data)
+            if known is not None:
+                self._exchange = None
+                self._pool.settled(self, exchange, known)
+                return
+            self._untouched = False
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._keep = False
+        except httptools.HttpParserError as e:
+            self._fail(f"malformed response: {e}")
+            return
+        if self._complete:
+            self._finish(exchange, data if whole and len(data) <= _KNOWN_BYTES else b"")
+        elif not self._head_done:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self._fail("malformed response: the head is too long")
+
+    # -- parser callbacks -----------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        if self._complete:
+            self._keep = False  # more than was asked for: nothing of it is believed
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._head_done:
+            return  # trailers
+        name = name.lower()
+        self._headers.append((name, value.rstrip(b" \t")))
+        if name == b"content-length" or name == b"transfer-encoding":
+            self._framed = True
+
+    def on_headers_complete(self) -> None:
+        if self._complete:
+            return
+        self._head_done = True
+        self._status = self._parser.get_status_code()
+        self._interim = 100 <= self._status < 200 and self._status != 101
+        self._limit = self._pool.judge.body_limit(self._status)
+
+    def on_body(self, part: bytes) -> None:
+        if self._size <= self._limit and not self._complete:
+            self._body.append(part)
+        self._size += len(part)
+
+    def on_message_complete(self) -> None:
+        if self._complete:
+            return
+        if self._interim:
+            self._reset()
+            self._untouched = False
+            self._head_bytes = 1  # an answer after an interim one is not a known one
+            return
+        self._complete = True
+        if self._status == 101 or not self._parser.should_keep_alive():
+            self._keep = False
+
+    # -- the end of an exchange -----------------------------------------------------------------------------------
+
+    def _finish(self, exchange: Exchange, data: bytes = b"") -> None:
+        limit = self._limit
+        body = b"".join(self._body)[:limit]
+        outcome = self._pool.judge.settle(self._status, self._headers, body, self._size > limit)
+        simple = outcome.delivered and outcome.reply is None and self._keep and not self._head_bytes
+        keep = self._keep
+        self._exchange = None
+        self._reset()
+        if data and simple:
+            self._pool.remember(data, outcome)
+        if not keep:
+            self.abort()
+        self._pool.settled(self, exchange, outcome)
+
+    def _fail(self, reason: str) -> None:
+        exchange = self.abort()
+        if exchange is not None:
+            self._pool.end(exchange, unanswered(reason))

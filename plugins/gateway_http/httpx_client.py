@@ -1,0 +1,87 @@
+"""The way out on httpx: HTTP/2 and proxies, at the price of a task for each event."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import httpx
+from anyio.abc import TaskGroup
+
+from gateway_core.component import BuildContext
+from gateway_core.errors import Refused
+from gateway_core.event import Event
+from gateway_core.interfaces import AsyncSink, Codec, Outcome
+
+from .config import HttpSinkConfig
+from .outcome import Judge, unanswered
+from .request import Target, header_lines
+from .tls import client_context
+
+
+class HttpxSink(AsyncSink):
+    """A `Sink` with the outcomes of the native one."""
+
+    def __init__(self, options: HttpSinkConfig, context: BuildContext) -> None:
+        self._options = options
+        self._codec: Codec = context.build(options.codec, "codec")
+        self._target = Target(options, context.wants_reply)
+        self._tls = client_context(options.tls, context.owner) if self._target.tls else None
+        self._judge = Judge(
+            self._codec, context.wants_reply, self._target.address, lambda: context.clock.now_ns() / 1e9
+        )
+        self._client: httpx.AsyncClient | None = None
+        self._probed = not options.probe
+        self.address = self._target.address
+
+    async def start(self, tasks: TaskGroup) -> None:
+        await super().start(tasks)
+        count = self._options.max_connections
+        self._client = httpx.AsyncClient(
+            http2=importlib.util.find_spec("h2") is not None,
+            verify=self._tls or False,
+            follow_redirects=False,
+            timeout=httpx.Timeout(None, connect=self._options.connect_timeout_s),
+            limits=httpx.Limits(max_connections=count, max_keepalive_connections=count),
+        )
+
+    async def stop(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def deliver(self, event: Event) -> Outcome:
+        assert self._client is not None, "send before start"
+        try:
+            message = self._codec.encode(event)
+            header_lines(message)
+        except Refused as e:
+            return Outcome(False, reason=f"the event can't be sent: {e.detail}")
+        if not self._probed:
+            self._probed = True
+            await self._probe(self._client)
+        # a reply is an event whose bytes are passed on: no content coding is asked for
+        headers = [(b"accept-encoding", b"identity"), *self._target.headers, *message.headers]
+        try:
+            async with self._client.stream(
+                "POST", self._target.address, headers=headers, content=message.body or b""
+            ) as response:
+                limit = self._judge.body_limit(response.status_code)
+                body = bytearray()
+                async for part in response.aiter_raw():
+                    if len(body) <= limit:
+                        body += part
+        except httpx.HTTPError as e:
+            return unanswered(f"{_words(e)}: {e}" if str(e) else _words(e))
+        found = [(name.lower(), value) for name, value in response.headers.raw]
+        return self._judge.settle(response.status_code, found, bytes(body[:limit]), len(body) > limit)
+
+    async def _probe(self, client: httpx.AsyncClient) -> None:
+        try:
+            await client.options(self._target.address, headers=self._target.headers)
+        except httpx.HTTPError:
+            return  # the first POST tells (Knative data plane: an error of the probe does not stop the delivery)
+
+
+def _words(error: httpx.HTTPError) -> str:
+    """`ConnectError` as "connect error"."""
+    name = type(error).__name__
+    return "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()

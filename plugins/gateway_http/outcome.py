@@ -1,0 +1,109 @@
+"""What an answer means for a delivery: the table that both client engines use.
+
+Sources: Knative data plane contract ("Event Delivery", "Event Acknowledgement and Delivery Retry"); RFC 9110 section
+10.2.3 (Retry-After).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+
+from gateway_core.errors import Refused
+from gateway_core.event import Message
+from gateway_core.interfaces import Codec, Outcome
+
+log = logging.getLogger(__name__)
+
+Headers = list[tuple[bytes, bytes]]
+
+KEEP_BYTES = 64 * 1024  # of a body that is not a reply
+REPLY_BYTES = 1024 * 1024  # the longest reply
+_RETRIED_4XX = frozenset((404, 408, 409, 429))
+_DELIVERED = {status: Outcome(True, code=status) for status in range(200, 300)}
+
+
+def retry_after_s(value: bytes, now_s: float) -> float | None:
+    """Seconds from a `Retry-After` value, which is digits or an HTTP date; None where it is neither."""
+    value = value.strip(b" \t")
+    if value.isdigit():
+        return float(value) if len(value) <= 9 else None
+    if not value.endswith(b" GMT"):
+        return None
+    try:
+        return max(0.0, parsedate_to_datetime(value.decode("ascii")).timestamp() - now_s)
+    except (ValueError, OverflowError):
+        return None
+
+
+def is_retried(status: int) -> bool:
+    """Whether an answer that is not 2xx makes sense to try again. Codes outside the table are retried (DP-14)."""
+    if 400 <= status < 500:
+        return status in _RETRIED_4XX
+    return not (100 <= status < 200 or 300 <= status < 400)
+
+
+def unanswered(reason: str) -> Outcome:
+    """An attempt that got no answer, or none that is HTTP."""
+    return Outcome(False, retry=True, reason=reason)
+
+
+class Judge:
+    """Makes outcomes of answers, for one sink. `codec` reads replies where the sink `wants_reply`."""
+
+    def __init__(self, codec: Codec, wants_reply: bool, address: str, now_s: Callable[[], float] = time.time) -> None:
+        self._codec = codec
+        self._wants_reply = wants_reply
+        self._address = address
+        self._now_s = now_s
+        self._told = False
+
+    def body_limit(self, status: int) -> int:
+        """How much of a body `settle` has a use for."""
+        return REPLY_BYTES if status == 200 and self._wants_reply else KEEP_BYTES
+
+    def settle(self, status: int, headers: Headers, body: bytes, truncated: bool = False) -> Outcome:
+        """The outcome of a final answer. Header names are lower-case; `truncated` where the body was longer."""
+        if 200 <= status < 300:
+            if status == 200 and _claims_event(headers):
+                return self._reply(headers, body, truncated)
+            return _DELIVERED[status]
+        wait = None
+        if status in (429, 503):
+            found = [value for name, value in headers if name == b"retry-after"]
+            wait = retry_after_s(found[0], self._now_s()) if found else None
+        try:
+            reason = f"{status} {HTTPStatus(status).phrase}"
+        except ValueError:
+            reason = str(status)
+        return Outcome(
+            False, retry=is_retried(status), code=status, data=body[:KEEP_BYTES], reason=reason, retry_after_s=wait
+        )
+
+    def _reply(self, headers: Headers, body: bytes, truncated: bool) -> Outcome:
+        if not self._wants_reply:
+            if not self._told:
+                self._told = True
+                log.debug("%s answers with events that nobody asked for: %r", self._address, body[:1024])
+            return _DELIVERED[200]
+        try:
+            if truncated:
+                raise Refused(f"it is longer than {REPLY_BYTES} bytes")
+            events = self._codec.decode(Message(headers, body))
+            if len(events) > 1:
+                raise Refused("it is a batch")
+        except Refused as e:
+            return Outcome(
+                False, retry=True, code=200, data=body[:KEEP_BYTES], reason=f"the reply can't be taken: {e.detail}"
+            )
+        return Outcome(True, code=200, reply=events[0]) if events else _DELIVERED[200]
+
+
+def _claims_event(headers: Headers) -> bool:
+    for name, value in headers:
+        if name[:3] == b"ce-" or (name == b"content-type" and value[:23].lower() == b"application/cloudevents"):
+            return True
+    return False

@@ -1,0 +1,214 @@
+"""The native client's connections to one address, and the queue of those who wait for one.
+
+Time limits: a limit below `FINE_S` has a timer of its own; the others are checked by a sweep, which calls them up to
+one period early and never late. The sweep runs only while something is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+
+import anyio
+from anyio.abc import TaskGroup
+
+from gateway_core.interfaces import Outcome
+
+from .connection import ClientConnection, Exchange
+from .outcome import Judge, unanswered
+
+SWEEP_S = 0.1
+FINE_S = 2.0
+IDLE_S = 60.0
+_KNOWN = 64
+
+
+class Pool:
+    """At most `limit` connections; all of them may be idle."""
+
+    def __init__(
+        self, host: str, port: int, tls: ssl.SSLContext | None, limit: int, connect_timeout_s: float, judge: Judge
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._tls = tls
+        self._limit = limit
+        self._connect_timeout_s = connect_timeout_s
+        self.judge = judge
+        self.known: dict[bytes, Outcome] = {}
+        self._connections: set[ClientConnection] = set()
+        self._idle: list[ClientConnection] = []
+        self._waiting: deque[Exchange] = deque()
+        self._opening = 0
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._idler: asyncio.TimerHandle | None = None
+        self._stopped = True
+
+    def start(self, tasks: TaskGroup) -> None:
+        self._tasks = tasks
+        self._loop = asyncio.get_running_loop()
+        self._now = self._loop.time
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Closes everything; what is under way ends without an answer."""
+        self._stopped = True
+        for timer in (self._sweeper, self._idler):
+            if timer is not None:
+                timer.cancel()
+        ended = [c.abort() for c in tuple(self._connections)]
+        ended += self._waiting
+        self._waiting.clear()
+        self._idle.clear()
+        for exchange in ended:
+            if exchange is not None:
+                self.end(exchange, unanswered("the gateway stops"))
+
+    # -- exchanges ------------------------------------------------------------------------------------------------
+
+    def send(self, exchange: Exchange) -> None:
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+        if exchange.timeout_s < FINE_S:
+            exchange.timer = self._loop.call_at(exchange.deadline, self._expire, exchange)
+        idle = self._idle
+        while idle:
+            connection = idle.pop()
+            if connection.usable:
+                connection.start(exchange, True)
+                return
+        if self._stopped:
+            self._loop.call_soon(self.end, exchange, unanswered("the gateway stops"))
+            return
+        self._waiting.append(exchange)
+        self._open()
+
+    def resend(self, exchange: Exchange) -> None:
+        """For a request that went out on an idle connection just when the server closed it: once more, on a new one
+        where possible. It is sent at least once anyway."""
+        exchange.again = True
+        self._waiting.appendleft(exchange)
+        self._open()
+
+    def settled(self, connection: ClientConnection, exchange: Exchange, outcome: Outcome) -> None:
+        """An exchange is over; the connection takes the next one or rests."""
+        if connection.usable:
+            self._serve(connection, True)
+        elif self._waiting:
+            self._open()
+        self.end(exchange, outcome)
+
+    def end(self, exchange: Exchange, outcome: Outcome) -> None:
+        if exchange.timer is not None:
+            exchange.timer.cancel()
+        exchange.done(outcome)
+
+    def remember(self, data: bytes, outcome: Outcome) -> None:
+        if len(self.known) >= _KNOWN:
+            self.known.clear()
+        self.known[data] = outcome
+
+    # -- connections ----------------------------------------------------------------------------------------------
+
+    def forget(self, connection: ClientConnection) -> None:
+        self._connections.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        if self._waiting:
+            self._open()
+
+    def _serve(self, connection: ClientConnection, reused: bool) -> None:
+        if self._waiting:
+            connection.start(self._waiting.popleft(), reused)
+        else:
+            connection.idle_since = self._now()
+            self._idle.append(connection)
+
+    def _open(self) -> None:
+        """Opens one more connection where more wait than are being opened."""
+        room = len(self._connections) + self._opening < self._limit
+        if room and self._opening < len(self._waiting) and not self._stopped:
+            self._opening += 1
+            self._tasks.start_soon(self._connect)
+
+    async def _connect(self) -> None:
+        failure = ""
+        connection: ClientConnection | None = None
+        name = self._host if self._tls else None
+        try:
+            with anyio.fail_after(self._connect_timeout_s):
+                _, connection = await self._loop.create_connection(
+                    lambda: ClientConnection(self), self._host, self._port, ssl=self._tls, server_hostname=name
+                )
+        except TimeoutError:
+            failure = f"no connection within {self._connect_timeout_s:g} s"
+        except ssl.SSLError as e:
+            failure = f"TLS failed: {getattr(e, 'verify_message', '') or e.reason or e}"
+        except OSError as e:
+            failure = _text(e)
+        except Exception as e:
+            failure = f"{type(e).__name__}: {e}"
+        finally:
+            self._opening -= 1
+            if self._stopped and connection is not None:
+                connection.abort()
+        if self._stopped:
+            return
+        if connection is None:
+            if self._waiting:
+                self.end(self._waiting.popleft(), unanswered(failure))
+        elif connection.usable:
+            self._connections.add(connection)
+            self._serve(connection, False)
+        self._open()
+
+    # -- time -----------------------------------------------------------------------------------------------------
+
+    def _sweep(self) -> None:
+        soon = self._now() + SWEEP_S
+        busy = False
+        for connection in tuple(self._connections):
+            exchange = connection.exchange
+            if exchange is not None:
+                busy = True
+                if exchange.deadline < soon and exchange.timer is None:
+                    self._expire(exchange)
+        for exchange in [e for e in self._waiting if e.deadline < soon and e.timer is None]:
+            self._expire(exchange)
+        if busy or self._waiting:
+            self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+            return
+        self._sweeper = None
+        if self._idler is None and self._connections:
+            self._idler = self._loop.call_later(IDLE_S / 2, self._close_idle)
+
+    def _expire(self, exchange: Exchange) -> None:
+        if exchange in self._waiting:
+            self._waiting.remove(exchange)
+        else:
+            for connection in tuple(self._connections):
+                if connection.exchange is exchange:
+                    connection.abort()
+        self.end(exchange, unanswered(f"no answer within {exchange.timeout_s:g} s"))
+
+    def _close_idle(self) -> None:
+        self._idler = None
+        now = self._now()
+        for connection in self._idle[:]:
+            if now - connection.idle_since > IDLE_S:
+                self._idle.remove(connection)
+                connection.abort()
+        if self._connections and not self._stopped:
+            self._idler = self._loop.call_later(IDLE_S / 2, self._close_idle)
+
+
+def _text(error: OSError) -> str:
+    """One line, without the address: "connection refused"."""
+    text = error.strerror or str(error)
+    text = text.partition("[Errno")[0] or str(error)
+    lowered = text.lower()
+    for known in ("connection refused", "connection reset", "network is unreachable", "no route to host"):
+        if known in str(error).lower():
+            return known
+    return lowered.strip()

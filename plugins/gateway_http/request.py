@@ -1,0 +1,56 @@
+"""The constant part of a sink's requests, the same for both client engines."""
+
+from __future__ import annotations
+
+import base64
+from urllib.parse import unquote, urlsplit
+
+from gateway_core.errors import Refused
+from gateway_core.event import Message
+
+from .config import HttpSinkConfig
+
+
+class Target:
+    """A sink's URL, taken apart. `address` is the URL without user and password; `headers` go with every request."""
+
+    def __init__(self, options: HttpSinkConfig, wants_reply: bool) -> None:
+        parts = urlsplit(options.url)
+        self.tls = parts.scheme == "https"
+        self.host = parts.hostname or ""
+        self.port = parts.port or (443 if self.tls else 80)
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        place = name if parts.port is None else f"{name}:{parts.port}"
+        self.path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self.address = f"{parts.scheme}://{place}{self.path}"
+        headers = {"host": place, "user-agent": "tidegate"}
+        if parts.username is not None:
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            headers["authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+        if wants_reply:
+            headers["prefer"] = "reply"
+        headers |= {name.lower(): value for name, value in options.headers.items()}
+        self.headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+
+
+class RequestWriter:
+    """Writes requests as HTTP/1.1 bytes, in one piece each."""
+
+    def __init__(self, target: Target) -> None:
+        lines = b"".join([b"%s: %s\r\n" % header for header in target.headers])
+        self._start = b"POST %s HTTP/1.1\r\n" % target.path.encode() + lines
+        self.probe = b"OPTIONS %s HTTP/1.1\r\n" % target.path.encode() + lines + b"\r\n"
+
+    def write(self, message: Message) -> bytes:
+        body = message.body or b""
+        return b"%s%scontent-length: %d\r\n\r\n%s" % (self._start, header_lines(message), len(body), body)
+
+
+def header_lines(message: Message) -> bytes:
+    """Raises `Refused` where a header can't be written: its line break would begin another header or request."""
+    headers = message.headers
+    lines = b"".join([b"%s: %s\r\n" % header for header in headers])
+    count = len(headers)
+    if lines.count(b"\n") != count or lines.count(b"\r") != count or b"\0" in lines:
+        raise Refused("a header's value holds a line break or NUL", rule="RFC 9110 section 5.5")
+    return lines
