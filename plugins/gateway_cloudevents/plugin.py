@@ -1,1 +1,14 @@
 """What the plugin offers."""
+
+from __future__ import annotations
+
+from gateway_core.component import Component
+from gateway_core.hookspecs import hookimpl
+
+from .codec import build
+from .config import CloudEventsConfig
+
+
+@hookimpl
+def gateway_codecs() -> list[Component]:
+    return [Component("cloudevents", "CloudEvents in binary, structured and batch mode.", CloudEventsConfig, build)]

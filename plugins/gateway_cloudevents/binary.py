@@ -1,0 +1,175 @@
+"""Binary mode: attributes as headers, data as the body (HTTP binding section 3.1, Kafka binding section 3.2)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import quote, unquote_to_bytes
+
+from gateway_core.component import Binding
+from gateway_core.errors import Refused
+from gateway_core.event import Event, Message, text_of
+
+from .memory import Memory
+from .values import forbidden_character
+from .versions import V1_0, VERSIONS, version_of
+
+CONTENT_TYPE = "content-type"  # stands among attribute names: the dash keeps it apart from all of them
+
+_BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_BACKSLASH = re.compile(r"\\(.)", re.DOTALL)
+_PLAIN = bytes(c for c in range(0x21, 0x7F) if c not in b'"%')
+_PLAIN_TEXT = _PLAIN.decode()
+_NAME = re.compile("[A-Za-z0-9_]+")
+
+
+class BinaryMode:
+    """Events to and from the headers and body of one binding's messages."""
+
+    def __init__(self, binding: Binding) -> None:
+        self._http = binding.name == "http"
+        self._prefix = binding.prefix
+        self._percent = binding.percent
+        self._names_in: Memory[bytes, str] = Memory(self._name_in)
+        self._names_out: Memory[str, bytes] = Memory(self._name_out)
+        self._values_out: Memory[str, bytes] = Memory(_percent_encoded if binding.percent else str.encode)
+
+    def headers(self, message: Message) -> dict[str, bytes]:
+        """The headers that carry attributes, by attribute name, and the content type under `CONTENT_TYPE`; values as
+        they came. Raises `Refused` where one of them is there twice."""
+        found: dict[str, bytes] = {}
+        names = self._names_in
+        for name, value in message.headers:
+            attribute = names[name]
+            if attribute:
+                if attribute in found:
+                    raise self._fault(attribute, f"header {name.decode()} is there more than once")
+                found[attribute] = value
+        if not self._http:
+            for attribute in [a for a in found if a[0] == " "]:
+                value = found.pop(attribute)
+                found.setdefault(attribute[1:], value)
+        return found
+
+    def decode(self, found: dict[str, bytes], message: Message) -> Event:
+        """The event of a message in binary mode, whose `headers` were found."""
+        content_type = found.pop(CONTENT_TYPE, None)
+        attributes: dict[str, Any] = self._texts(found)
+        version = version_of(attributes)
+        names = version.good_names
+        if not names.keys() >= attributes.keys():
+            for name in attributes:
+                names[name]
+        if content_type is not None:
+            # it wins over a `ce-datacontenttype`, which must not be there (section 3.1.1) but is, from sdk-javascript
+            attributes[version.content_type] = self._text(version.content_type, content_type, percent=False)
+        version.check(attributes)
+        data = message.body
+        if self._http and not data and content_type is None:
+            data = None  # HTTP can't tell an empty body from none
+        return Event(attributes, data, False, message.key)
+
+    def encode(self, event: Event) -> Message:
+        """The event as a message in binary mode."""
+        attributes = event.attributes
+        version = VERSIONS.get(attributes.get("specversion", ""), V1_0)
+        content_type = attributes.get(version.content_type)
+        if content_type is not None:
+            attributes = attributes.copy()
+            del attributes[version.content_type]
+        elif event.json_data:
+            content_type = "application/json"
+        names = self._names_out
+        headers = [(names[name], value) for name, value in zip(attributes, self._bytes(attributes), strict=True)]
+        if content_type is not None:
+            headers.append((b"content-type", self._media_type(content_type)))
+        return Message(headers, event.data, event.key)
+
+    # -- values ---------------------------------------------------------------------------------------------------
+
+    def _texts(self, found: dict[str, bytes]) -> dict[str, str]:
+        # One pass in C for the common case: values joined by a character that asks for the slow way itself.
+        try:
+            text = b'"'.join(found.values()).decode()
+        except UnicodeDecodeError:
+            text = "\x00"
+        if text.isprintable() and not (self._percent and "%" in text):
+            texts = text.split('"')
+            if len(texts) == len(found):
+                return dict(zip(found, texts, strict=True))
+        return {name: self._text(name, value, self._percent) for name, value in found.items()}
+
+    def _text(self, name: str, value: bytes, percent: bool) -> str:
+        try:
+            text = value.decode()
+            if percent:
+                text = self._unescaped(name, text)
+        except UnicodeDecodeError as e:
+            raise self._fault(name, f"the value of {name} is not UTF-8") from e
+        if character := forbidden_character(text):
+            raise self._fault(name, f"the value of {name} contains {character}, which no attribute may have")
+        return text
+
+    def _unescaped(self, name: str, text: str) -> str:
+        if quoted := _QUOTED.fullmatch(text):
+            text = _BACKSLASH.sub(r"\1", quoted[1])
+        if "%" not in text:
+            return text
+        if bad := _BAD_ESCAPE.search(text):
+            detail = f"the value of {name} has {text[bad.start() : bad.start() + 3]!r}, which is no percent-encoding"
+            raise self._fault(name, detail)
+        return unquote_to_bytes(text).decode()
+
+    def _bytes(self, attributes: dict[str, Any]) -> list[bytes]:
+        values: list[Any] = list(attributes.values())
+        try:
+            joined = '"'.join(values)
+        except TypeError:
+            values = list(map(text_of, values))
+            joined = '"'.join(values)
+        if not self._percent:
+            return [value.encode() for value in values]
+        raw = joined.encode()
+        if len(raw.translate(None, _PLAIN)) == len(values) - 1:  # nothing but the joints needs encoding
+            return raw.split(b'"')
+        return [self._values_out[value] for value in values]
+
+    def _media_type(self, value: Any) -> bytes:
+        text = text_of(value)
+        if text.isascii() and text.isprintable():
+            return text.encode()
+        raise self._fault("datacontenttype", f"{text!r} can't be a content-type header")
+
+    # -- names ----------------------------------------------------------------------------------------------------
+
+    def _name_in(self, name: bytes) -> str:
+        """The attribute that a header carries, "" for none. Kafka names count as they are written; where only the
+        case differs (sdk-go) a space in front says that the exact name wins."""
+        lower = name.lower()
+        exact = self._http or name == lower
+        if lower == b"content-type":
+            attribute = CONTENT_TYPE
+        elif lower.startswith(self._prefix):
+            try:
+                attribute = lower[len(self._prefix) :].decode()
+            except UnicodeDecodeError as e:
+                raise self._fault("", f"header name {name!r} is not UTF-8") from e
+        else:
+            return ""
+        return attribute if exact else f" {attribute}"
+
+    def _name_out(self, attribute: str) -> bytes:
+        if not _NAME.fullmatch(attribute):
+            raise self._fault(attribute, f"attribute name {attribute!r} can't be part of a header name")
+        return self._prefix + attribute.encode()
+
+    def _fault(self, attribute: str, detail: str) -> Refused:
+        if attribute == CONTENT_TYPE:
+            attribute = "datacontenttype"
+        section = "HTTP binding 1.0.2, section 3.1.3" if self._http else "Kafka binding 1.0.3, section 3.2.3"
+        return Refused(detail, attribute=attribute.strip(), rule=f"CloudEvents {section}")
+
+
+def _percent_encoded(text: str) -> bytes:
+    return quote(text, safe=_PLAIN_TEXT).encode()

@@ -1,0 +1,74 @@
+"""The codec: which content mode a message is in, and events read and written accordingly."""
+
+from __future__ import annotations
+
+from gateway_core.component import Binding, BuildContext
+from gateway_core.errors import Refused
+from gateway_core.event import Event, Message
+from gateway_core.interfaces import Codec
+
+from . import jsonformat
+from .binary import CONTENT_TYPE, BinaryMode
+from .config import CloudEventsConfig
+from .memory import Memory
+from .values import charset, essence
+
+_PREFIX = b"application/cloudevents"
+_STRUCTURED = "application/cloudevents+json"
+_BATCH = "application/cloudevents-batch+json"
+_STRUCTURED_HEADERS = (b"content-type", b"application/cloudevents+json; charset=utf-8")
+
+
+def build(config: CloudEventsConfig, context: BuildContext) -> Codec:
+    """The codec for the binding of the transport that asks."""
+    reader = _Codec(context.binding)
+    return _Structured(context.binding) if config.mode == "structured" else reader
+
+
+class _Codec:
+    """Reads every mode; writes binary mode."""
+
+    def __init__(self, binding: Binding) -> None:
+        self._binary = BinaryMode(binding)
+        self._http = binding.name == "http"
+        self._modes: Memory[bytes, str] = Memory(self._mode)
+
+    def decode(self, message: Message) -> list[Event]:
+        found = self._binary.headers(message)
+        content_type = found.get(CONTENT_TYPE)
+        mode = self._modes[content_type] if content_type is not None else "binary"
+        if mode == "binary":
+            return [self._binary.decode(found, message)]
+        if message.body is None:
+            raise Refused("a structured event needs a value", rule="CloudEvents Kafka binding 1.0.3, section 3.3.2")
+        if mode == "structured":
+            return [jsonformat.decode(message.body, message.key)]
+        return jsonformat.decode_batch(message.body)
+
+    def encode(self, event: Event) -> Message:
+        return self._binary.encode(event)
+
+    def _mode(self, content_type: bytes) -> str:
+        if content_type[: len(_PREFIX)].lower() != _PREFIX:
+            return "binary"
+        text = content_type.decode("latin-1")
+        kind = essence(text)
+        mode = "structured" if kind == _STRUCTURED else "batch" if kind == _BATCH and self._http else ""
+        if not mode:
+            if not self._http:
+                return "binary"  # Kafka binding section 3: forwarded as it is
+            raise _unsupported(f"event format {kind[:100]!r} is not known; send {_STRUCTURED} or {_BATCH}")
+        if charset(text) not in ("", "utf-8", "utf8"):
+            raise _unsupported(f"charset {charset(text)[:100]!r} is not taken; JSON events are UTF-8")
+        return mode
+
+
+class _Structured(_Codec):
+    """Reads every mode; writes structured mode."""
+
+    def encode(self, event: Event) -> Message:
+        return Message([_STRUCTURED_HEADERS], jsonformat.encode(event), event.key)
+
+
+def _unsupported(detail: str) -> Refused:
+    return Refused(detail, status=415, rule="CloudEvents HTTP binding 1.0.2, section 3", attribute="datacontenttype")

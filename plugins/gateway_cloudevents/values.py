@@ -1,0 +1,100 @@
+"""Checks of attribute values: allowed characters, RFC 3339 times, URIs, media types.
+
+A check returns "" or what is wrong with a value. All patterns take time linear in the value's length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+Check = Callable[[str], str]
+
+# CloudEvents 1.0.2 spec.md, "Type System", String: no C0 or C1 controls, noncharacters or surrogates
+_NONCHARACTERS = "".join(chr(plane << 16 | low) for plane in range(17) for low in (0xFFFE, 0xFFFF))
+_FORBIDDEN = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef{_NONCHARACTERS}]")
+
+_TIME = re.compile(
+    r"([0-9]{4})-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+    r"|02-(?:0[1-9]|1[0-9]|2([0-9])))"
+    r"[Tt](?:[01][0-9]|2[0-3]):[0-5][0-9]:(?:[0-5][0-9]|60)(?:\.[0-9]+)?"
+    r"(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+)
+
+# RFC 3986 section 2, and beyond ASCII whatever producers write there (IRIs): the value is carried, not dereferenced
+_URI_CHARACTERS = r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/?\[\]]|%[0-9A-Fa-f]{2}|[^\x00-\x7f])*"
+_URI_REFERENCE = re.compile(rf"{_URI_CHARACTERS}(?:#{_URI_CHARACTERS})?")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:.")
+
+_TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
+_QUOTED = r'"(?:[^"\\\x00-\x1f\x7f]|\\[^\x00-\x1f\x7f])*"'
+_MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN}[ \t]*(?:;[ \t]*(?:{_TOKEN}=(?:{_TOKEN}|{_QUOTED})[ \t]*)?)*", re.ASCII)
+_PARAMETER = re.compile(rf";[ \t]*({_TOKEN})=({_TOKEN}|{_QUOTED})")
+
+
+def forbidden_character(text: str) -> str:
+    """The first character that no attribute may have, as "U+0007"; "" where there is none."""
+    if text.isprintable():  # true of no forbidden character, and ten times quicker than the pattern
+        return ""
+    found = _FORBIDDEN.search(text)
+    return f"U+{ord(found[0]):04X}" if found else ""
+
+
+def check_time(text: str) -> str:
+    """RFC 3339 section 5.6, `date-time`; 60 seconds are a leap second."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return "is not an RFC 3339 date and time such as 2018-04-05T17:31:00Z"
+    if found[2] == "9":  # 29 February
+        year = int(found[1])
+        if year % 4 or (year % 100 == 0 and year % 400):
+            return f"names 29 February, which {found[1]} did not have"
+    return ""
+
+
+def check_uri_reference(text: str) -> str:
+    """RFC 3986 section 4.1, `URI-reference`."""
+    return "" if _URI_REFERENCE.fullmatch(text) else "is not a URI-reference (RFC 3986 section 4.1)"
+
+
+def check_uri(text: str) -> str:
+    """RFC 3986 section 3, `URI`: it begins with a scheme."""
+    if _SCHEME.match(text) and _URI_REFERENCE.fullmatch(text):
+        return ""
+    return "is not an absolute URI (RFC 3986 section 4.3)"
+
+
+def check_media_type(text: str) -> str:
+    """RFC 2046 `type/subtype`, with parameters."""
+    return "" if _MEDIA_TYPE.fullmatch(text) else "is not a media type such as application/json (RFC 2046)"
+
+
+def essence(media_type: str) -> str:
+    """`type/subtype` in lower case, without parameters."""
+    return media_type.partition(";")[0].strip(" \t").lower()
+
+
+def charset(media_type: str) -> str:
+    """The `charset` parameter in lower case, "" where there is none."""
+    for name, value in _PARAMETER.findall(media_type):
+        if name.lower() == "charset":
+            return str(value).strip('"').lower()
+    return ""
+
+
+def is_json(media_type: str) -> bool:
+    """Whether the type declares JSON: `*/json` or `*/*+json` (json-format.md section 3.1.1)."""
+    subtype = essence(media_type).partition("/")[2]
+    return subtype == "json" or subtype.endswith("+json")
+
+
+_TEXT_SUBTYPES = frozenset(
+    {"xml", "javascript", "ecmascript", "x-www-form-urlencoded", "yaml", "toml", "graphql", "sql"}
+)
+
+
+def is_text(media_type: str) -> bool:
+    """Whether data of this type is UTF-8 text to people, and so a string in JSON rather than Base64."""
+    kind, _, subtype = essence(media_type).partition("/")
+    textual = kind == "text" or subtype in _TEXT_SUBTYPES or subtype.endswith(("+xml", "+yaml"))
+    return textual and charset(media_type) in ("", "utf-8", "utf8", "us-ascii")
