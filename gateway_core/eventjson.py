@@ -16,7 +16,10 @@ import msgspec
 
 from .event import Event
 
-_MEMBERS = frozenset({"data", "data_base64", "key_base64", "json_data", "other_attributes"})
+OWN = frozenset({"key_base64", "json_data", "other_attributes"})
+"""The members that the CloudEvents JSON format doesn't know."""
+
+_MEMBERS = OWN | {"data", "data_base64"}
 _SPACE = b" \t\r\n"
 _encode = msgspec.json.Encoder().encode
 _any = msgspec.json.Decoder().decode

@@ -1,0 +1,101 @@
+"""What several commands need: the config's place, settings, output."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import typer
+
+from ..errors import TidegateError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..settings import Settings
+
+DEFAULT_CONFIG = Path("tidegate.yaml")
+
+
+class CommandError(TidegateError):
+    """A command can't do what it was asked; the text says why. Exit code 1."""
+
+
+def config_paths(paths: Sequence[Path] | None) -> list[Path]:
+    """The config: what was named, else `TIDEGATE_CONFIG` (several with `:` between), else ./tidegate.yaml."""
+    if paths:
+        return list(paths)
+    if named := os.environ.get("TIDEGATE_CONFIG"):
+        return [Path(p) for p in named.split(os.pathsep) if p]
+    if DEFAULT_CONFIG.exists():
+        return [DEFAULT_CONFIG]
+    raise typer.BadParameter(f"no config: name a file or directory, set TIDEGATE_CONFIG, or write ./{DEFAULT_CONFIG}")
+
+
+def settings(**flags: Any) -> Settings:
+    """The process's settings: flags that were given win over the environment."""
+    from pydantic import ValidationError
+
+    from ..settings import Settings
+
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        return Settings(**given)
+    except ValidationError as e:
+        first = e.errors()[0]
+        name = str(first["loc"][0])
+        place = f"--{name.replace('_', '-')}" if name in given else f"TIDEGATE_{name.upper()}"
+        raise typer.BadParameter(f"{place}: {first['msg']}, not {first['input']!r}") from None
+
+
+def colours(stream: TextIO) -> bool:
+    """Whether text on this stream may have colours."""
+    return stream.isatty() and "NO_COLOR" not in os.environ
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console on the stream as it is now."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, soft_wrap=False)
+
+
+def print_json(document: Any) -> None:
+    """A document on standard output: indented on a terminal, else on one line."""
+    print(json.dumps(document, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False, default=str))
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Rows for people: a table on a terminal, else lines with aligned columns that no width cuts."""
+    cells = [["" if value is None else str(value) for value in row] for row in rows]
+    if sys.stdout.isatty():
+        console().print(rich_table(title, columns, cells))
+        return
+    widths = [max(len(row[i]) for row in [list(columns), *cells]) for i in range(len(columns))]
+    for row in [[name.upper() for name in columns], *cells]:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def rich_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
+    """A table for a terminal. Cells are text, not markup."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, name in enumerate(columns):
+        numbers = bool(rows) and all(row[i].replace(".", "", 1).isdigit() or not row[i] for row in rows)
+        table.add_column(name, overflow="fold", justify="right" if numbers else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def one_line(text: Any, width: int = 80) -> str:
+    """Text for a cell: one line, cut."""
+    flat = " ".join(str(text or "").split())
+    return flat if len(flat) <= width else flat[: width - 1] + "…"

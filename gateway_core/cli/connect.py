@@ -1,0 +1,102 @@
+"""Trying the real ends of a config, without sending an event: hosts answer, ports are free, files can be written."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..admin import split_address
+from ..component import ComponentRef
+from ..config.model import GatewayConfig
+from ..settings import Settings
+
+TIMEOUT_S = 5.0
+_PORTS = {"http": 80, "https": 443}
+
+
+def probe_all(config: GatewayConfig, settings: Settings) -> list[dict[str, Any]]:
+    """One result for each end: `path` in the config, `end`, `ok`, `reason`. Each end is tried once."""
+    seen: dict[str, str] = {}
+    results = []
+    for path, end, attempt in _ends(config, settings):
+        if end not in seen:
+            seen[end] = _reason(attempt)
+        results.append({"path": path, "end": end, "ok": not seen[end], "reason": seen[end]})
+    return results
+
+
+def _reason(attempt: Callable[[], None]) -> str:
+    try:
+        attempt()
+    except (OSError, ValueError) as e:
+        return getattr(e, "strerror", None) or str(e) or type(e).__name__
+    return ""
+
+
+def _ends(config: GatewayConfig, settings: Settings) -> Iterator[tuple[str, str, Callable[[], None]]]:
+    yield "data_dir", str(settings.data_dir), partial(_writable, settings.data_dir)
+    if settings.admin != "off":
+        yield "admin", f"listen {settings.admin}", partial(_free, settings.admin)
+    for path, ref in _refs(config):
+        # the shipped transports' words; a component with other ends says so when it starts
+        options = ref.options
+        if ref.kind == "source" and isinstance(listen := getattr(options, "listen", None), str):
+            yield path, f"listen {listen}", partial(_free, listen)
+        elif ref.kind in ("sink", "dead_letter"):
+            if isinstance(url := getattr(options, "url", None), str):
+                yield path, _host(url), partial(_reachable, url)
+            elif isinstance(file := getattr(options, "path", None), Path):
+                yield path, str(file), partial(_writable, file.absolute().parent)
+
+
+def _refs(config: GatewayConfig) -> Iterator[tuple[str, ComponentRef]]:
+    for name, broker in config.brokers.items():
+        for i, ref in enumerate(broker.ingress):
+            yield f"brokers.{name}.ingress[{i}]", ref
+        yield f"brokers.{name}.dead_letter", broker.dead_letter
+    for name, trigger in config.triggers.items():
+        yield f"triggers.{name}.subscriber", trigger.subscriber
+        if trigger.dead_letter is not None:
+            yield f"triggers.{name}.dead_letter", trigger.dead_letter
+    for name, bridge in config.bridges.items():
+        yield f"bridges.{name}.source", bridge.source
+        yield f"bridges.{name}.sink", bridge.sink
+        if bridge.dead_letter is not None:
+            yield f"bridges.{name}.dead_letter", bridge.dead_letter
+
+
+def _host(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.hostname}:{parts.port or _PORTS.get(parts.scheme, '?')}"
+
+
+def _reachable(url: str) -> None:
+    parts = urlsplit(url)
+    port = parts.port or _PORTS.get(parts.scheme)
+    if not parts.hostname or port is None:
+        return  # no host to try
+    socket.create_connection((parts.hostname, port), TIMEOUT_S).close()
+
+
+def _free(address: str) -> None:
+    host, port = split_address(address)
+    family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind, protocol) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(where)
+
+
+def _writable(directory: Path) -> None:
+    """The directory, or the nearest above it that is there (it will be made), can be written."""
+    there = directory.absolute()
+    while not there.exists():
+        there = there.parent
+    if not there.is_dir():
+        raise NotADirectoryError(20, f"{there} is no directory")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(13, f"{there} can't be written")

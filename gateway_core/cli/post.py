@@ -1,0 +1,94 @@
+"""Sending events by HTTP from the command line: messages in each content mode, tries, answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import anyio
+import httpx
+
+from ..event import Event, text_of
+
+STRUCTURED = {"content-type": "application/cloudevents+json; charset=utf-8"}
+BATCH = {"content-type": "application/cloudevents-batch+json; charset=utf-8"}
+
+_FOR_NOW = frozenset({408, 425, 429, 500, 502, 503, 504})
+_WAIT_MAX_S = 10.0
+# CloudEvents HTTP binding 1.0.2 section 3.1.3.2: space, '"', '%' and all outside U+0021..U+007E are percent-encoded
+_AS_IS = "".join(chr(c) for c in range(0x21, 0x7F) if chr(c) not in '"%')
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a request: `status` is None where no answer came; `detail` is one line."""
+
+    status: int | None
+    detail: str
+
+    @property
+    def accepted(self) -> bool:
+        return self.status is not None and 200 <= self.status < 300
+
+
+def binary(event: Event) -> tuple[dict[str, str], bytes]:
+    """The event in binary content mode: headers and body."""
+    headers = {}
+    for name, value in event.attributes.items():
+        text = text_of(value)
+        headers["content-type" if name == "datacontenttype" else f"ce-{name}"] = (
+            text if name == "datacontenttype" else quote(text, safe=_AS_IS)
+        )
+    return headers, event.data or b""
+
+
+def client(in_flight: int = 1) -> httpx.AsyncClient:
+    """A client for a few requests at once."""
+    limits = httpx.Limits(max_connections=in_flight, max_keepalive_connections=in_flight)
+    return httpx.AsyncClient(limits=limits, timeout=httpx.Timeout(30.0, connect=5.0), follow_redirects=False)
+
+
+async def post(to: httpx.AsyncClient, url: str, headers: dict[str, str], body: bytes, retry: int) -> Answer:
+    """Sends one request, again while that may help and `retry` tries are left."""
+    attempt = 0
+    while True:
+        answer, wait_s = await _attempt(to, url, headers, body)
+        if attempt >= retry or answer.accepted or (answer.status is not None and answer.status not in _FOR_NOW):
+            return answer
+        await anyio.sleep(wait_s if wait_s is not None else min(_WAIT_MAX_S, 0.2 * 2**attempt))
+        attempt += 1
+
+
+async def _attempt(
+    to: httpx.AsyncClient, url: str, headers: dict[str, str], body: bytes
+) -> tuple[Answer, float | None]:
+    try:
+        response = await to.post(url, headers=headers, content=body)
+    except httpx.HTTPError as e:
+        return Answer(None, str(e) or type(e).__name__), None
+    after = response.headers.get("retry-after", "")
+    wait_s = min(float(after), _WAIT_MAX_S) if after.isascii() and after.isdigit() else None
+    return Answer(response.status_code, _detail(response)), wait_s
+
+
+def _detail(response: httpx.Response) -> str:
+    """What a problem document (RFC 9457) says, else the reason phrase."""
+    text = f"{response.status_code} {response.reason_phrase}"
+    if response.headers.get("content-type", "").startswith("application/problem+json"):
+        try:
+            problem = response.json()
+            return f"{text}: {problem.get('detail') or problem.get('title')}"
+        except (ValueError, AttributeError):
+            return text
+    return text
+
+
+def check_url(url: str) -> str:
+    """The URL, where it is one that can be sent to. Raises `ValueError`."""
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as e:
+        raise ValueError(f"{url!r} is no URL: {e}") from e
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise ValueError(f"{url!r} is no HTTP URL: write http://HOST:PORT/")
+    return url

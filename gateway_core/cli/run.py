@@ -1,0 +1,53 @@
+"""`tidegate run`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from . import common
+
+if TYPE_CHECKING:
+    from ..runtime import Gateway
+
+log = logging.getLogger("tidegate")
+
+
+def run_gateway(paths: Sequence[Path] | None, flags: dict[str, Any]) -> int:
+    """Runs until a signal; returns the exit code. Raises `ConfigError` and `StartError`."""
+    settings = common.settings(**flags)
+    files = common.config_paths(paths)
+    from ..logs import configure
+
+    configure(settings)
+    from ..workers import run
+
+    return run(files, settings, on_started=_announce)
+
+
+def _announce(gateway: Gateway) -> None:
+    """Where to send, where to look: for people on a terminal, else as a log line."""
+    if not sys.stderr.isatty():
+        log.info("ready", extra={"ingress": gateway.ingress, "admin": gateway.admin_url})
+        return
+    common.console(stderr=True).print(banner(gateway.status(), gateway.ingress, gateway.admin_url), soft_wrap=True)
+
+
+def banner(status: dict[str, Any], ingress: dict[str, list[str]], admin: str | None) -> Text:
+    """A few lines that say where events go in and out."""
+    text = Text()
+    text.append("tidegate", "bold").append(f" {status['version']}  data in {status['data_dir']}\n")
+    for name, addresses in ingress.items():
+        text.append(f"  {name}", "cyan").append(f" takes events at {', '.join(addresses) or 'no address'}\n")
+    for trigger in status["triggers"]:
+        text.append(f"  {trigger['name']}", "cyan").append(f" -> {trigger['subscriber'] or trigger['reason']}\n")
+    for bridge in status["bridges"]:
+        text.append(f"  {bridge['name']}", "cyan").append(f" -> {bridge['sink']}\n")
+    if admin:
+        text.append(f"  admin API at {admin}\n")
+    return text.append("  Ctrl-C stops it")
