@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.spec_report import CATALOGUE, load
@@ -48,7 +50,7 @@ def run(pytester: pytest.Pytester):  # type: ignore[no-untyped-def]
 
 
 def rows(page: str) -> dict[str, tuple[str, str]]:
-    cells = [line.strip("| ").split("|") for line in page.splitlines() if line.startswith("| ") and "-0" in line[:10]]
+    cells = [line.strip("| ").split("|") for line in page.splitlines() if re.match(r"\| [A-Z0-9]+-\d\d ", line)]
     return {c[0].strip(): (c[-2].strip(), c[-1].strip()) for c in cells}
 
 

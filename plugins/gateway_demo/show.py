@@ -1,0 +1,95 @@
+"""What the demo prints at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os.path import relpath
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from .accounting import Check
+from .sender import Ledger
+
+if TYPE_CHECKING:
+    from .run import Demo
+    from .table import Answers
+
+
+def answers(console: Console, found: Answers) -> None:
+    """What Spark said about the flights."""
+    carriers = Table(title="Delay by carrier (minutes)", title_justify="left")
+    for name, justify in (
+        ("carrier", "left"),
+        ("flights", "right"),
+        ("mean", "right"),
+        ("late", "right"),
+        ("cancelled", "right"),
+    ):
+        carriers.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for row in found.carriers:
+        carriers.add_row(row.name, f"{row.flights:,}", _minutes(row.mean), _share(row.late), _share(row.cancelled))
+    hours = Table(title="Delay by scheduled hour (minutes)", title_justify="left")
+    for name in ("hour", "flights", "mean", ""):
+        hours.add_column(name, justify="right" if name else "left")
+    worst = max((h.mean or 0.0 for h in found.hours), default=1.0) or 1.0
+    for hour in found.hours:
+        bar = "█" * round(24 * max(hour.mean or 0.0, 0.0) / worst)
+        hours.add_row(f"{hour.hour:02}", f"{hour.flights:,}", _minutes(hour.mean), bar)
+    console.print(carriers)
+    console.print(hours)
+
+
+def account(console: Console, checks: Sequence[Check], ledger: Ledger) -> None:
+    """The sums; where one does not hold, that too."""
+    console.print("\nAccount", style="bold")
+    for check in checks:
+        word = "[green]ok[/green]" if check.ok else "[bold red]MISSING[/bold red]"
+        console.print(f"  {check.where:10} {check.text}  {word}", highlight=False, soft_wrap=True)
+    for surprise in ledger.surprises[:5]:
+        console.print(f"  unexpected answer: {surprise}", highlight=False, markup=False)
+    if ledger.refusal:
+        console.print(f"  [dim]a refusal says: {_detail(ledger.refusal)}[/dim]", highlight=False, soft_wrap=True)
+    if all(check.ok for check in checks):
+        console.print("Nothing is missing.", style="bold green")
+    else:
+        console.print("Something is missing: see the lines above.", style="bold red")
+
+
+def further(console: Console, demo: Demo, seconds: float) -> None:
+    """How to look further."""
+    console.print(f"\nDone in {seconds:.0f} s. To look further:", style="bold")
+    config = relpath(demo.config)
+    lines = [
+        (relpath(demo.out / "delays.png"), "the chart"),
+        (relpath(demo.table), "the table (docs/howto/read-the-table.md)"),
+        (relpath(demo.dead_letters), "what could not be delivered, and why"),
+        (relpath(demo.out / "gateway.log"), "what the gateway said"),
+        (config, "the whole pipeline"),
+    ]
+    if demo.keep:
+        lines.append((relpath(demo.data), f"the gateway's data: tidegate log info {relpath(demo.data)}"))
+    else:
+        lines.append(("tidegate demo --keep", "keeps the gateway's data, for `tidegate log` and `tidegate dlq`"))
+    width = max(len(path) for path, _ in lines)
+    for path, what in lines:
+        console.print(f"  {path:{width}}  {what}", highlight=False, soft_wrap=True)
+
+
+def _minutes(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _detail(problem: str) -> str:
+    """The detail of an RFC 9457 problem; the text as it is where it is none."""
+    try:
+        body: dict[str, Any] = msgspec.json.decode(problem)
+        return str(body["detail"])
+    except (msgspec.MsgspecError, KeyError, TypeError):
+        return problem[:200]

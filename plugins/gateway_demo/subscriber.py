@@ -1,0 +1,96 @@
+"""A subscriber that fails some of the time, as a process of its own: `python -m gateway_demo.subscriber LEDGER`.
+
+It prints its URL, answers until its standard input ends, and then writes what it took to the file LEDGER: JSON,
+event id -> [attempts, accepted, SHA-256 of the body].
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import sys
+import zlib
+from pathlib import Path
+from typing import cast
+
+import httptools
+
+_PHRASES = {202: b"Accepted", 422: b"Unprocessable Content", 503: b"Service Unavailable"}
+
+
+def verdict(id: str, attempt: int) -> int:
+    """The status for an attempt (from 1): always the same for the same event, so that a run can be checked.
+
+    One event in 200 is never wanted (422), one in 200 never succeeds (503), and of the others one in 20 fails at first.
+    """
+    lot = zlib.crc32(id.encode()) % 200
+    if lot == 0:
+        return 422
+    if lot == 1 or (lot < 12 and attempt == 1):
+        return 503
+    return 202
+
+
+def undeliverable(id: str) -> bool:
+    """Whether every attempt will fail."""
+    return verdict(id, 1_000) != 202
+
+
+class Book:
+    def __init__(self) -> None:
+        self.rows: dict[str, tuple[int, int, str]] = {}
+
+    def take(self, id: str, body: bytes) -> int:
+        attempts, accepted, digest = self.rows.get(id, (0, 0, ""))
+        status = verdict(id, attempts + 1)
+        if status == 202:
+            accepted, digest = accepted + 1, hashlib.sha256(body).hexdigest()
+        self.rows[id] = (attempts + 1, accepted, digest)
+        return status
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self._parser = httptools.HttpRequestParser(self)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is not derived from it
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._transport.close()
+
+    def on_message_begin(self) -> None:
+        self._id = ""
+        self._body = b""
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == b"ce-id":
+            self._id = value.decode("latin-1")
+
+    def on_body(self, body: bytes) -> None:
+        self._body += body
+
+    def on_message_complete(self) -> None:
+        status = self._book.take(self._id, self._body)
+        self._transport.write(b"HTTP/1.1 %d %s\r\ncontent-length: 0\r\n\r\n" % (status, _PHRASES[status]))
+
+
+async def serve(ledger: Path) -> None:
+    book = Book()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: _Connection(book), "127.0.0.1", 0, backlog=512)
+    print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", flush=True)
+    await loop.run_in_executor(None, sys.stdin.read)
+    server.close()
+    ledger.write_text(json.dumps(book.rows))
+
+
+if __name__ == "__main__":
+    import uvloop
+
+    uvloop.run(serve(Path(sys.argv[1])))
