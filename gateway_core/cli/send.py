@@ -39,6 +39,7 @@ class Tally:
     refused: int = 0
     unanswered: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
+    fault: common.CommandError | None = None
 
     @property
     def sent(self) -> int:
@@ -68,6 +69,8 @@ def send_events(
     with _progress(tally, shown=file is not None and not options.as_json) as advance:
         anyio.run(_send_all, url, _requests(texts, options), options, tally, advance)
     _report(tally, options)
+    if tally.fault is not None:
+        raise tally.fault
     return OK if tally.accepted == tally.sent else FAULT
 
 
@@ -88,11 +91,22 @@ async def _send_all(
 ) -> None:
     """`in_flight` senders take from one iterator. Without any answer, even after the retries, there is no use in
     going on."""
-    pace = _Pace(options.rate)
+    pace, one = _Pace(options.rate), anyio.Lock()
+
+    async def take() -> Request | None:
+        # in a thread: standard input may have nothing for long, while answers come
+        try:
+            async with one:
+                return await anyio.to_thread.run_sync(next, requests, None, abandon_on_cancel=True)
+        except common.CommandError as e:
+            tally.fault = e
+            return None
+
     async with client(options.in_flight) as to, anyio.create_task_group() as tasks:
 
         async def sender() -> None:
-            for headers, body, count in requests:
+            while request := await take():
+                headers, body, count = request
                 await pace.turn(count)
                 answer = await post(to, url, headers, body, options.retry)
                 if answer.accepted:

@@ -1,0 +1,165 @@
+"""`tidegate dlq list` and `show`; finding the dead letters of a config."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import eventjson
+from ..clock import SystemClock
+from ..component import BuildContext, DeadLetterRef
+from ..config.load import load
+from ..config.model import GatewayConfig
+from ..delivery.deadletter import without_facts
+from ..event import Event, text_of
+from ..interfaces import DeadLetterStore
+from ..registry import Registry
+from . import common
+
+COLUMNS = ("id", "trigger", "type", "event", "attempts", "code", "reason", "last")
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A dead letter of the config that can be read. `broker` is "" for a bridge's."""
+
+    owner: str
+    broker: str
+    address: str
+    store: DeadLetterStore
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    id: str
+    event: Event
+    place: Store
+
+    def fact(self, name: str) -> str:
+        """A fact as text, "" where the letter has none of this name."""
+        value = self.event.attributes.get(name)
+        return "" if value is None else text_of(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which letters are meant. All that is given must hold; no ids: any."""
+
+    broker: str | None = None
+    trigger: str | None = None
+    reason: str | None = None
+    ids: frozenset[str] = frozenset()
+
+    def has(self, letter: Letter) -> bool:
+        return (
+            (not self.ids or letter.id in self.ids)
+            and (self.broker is None or letter.place.broker == self.broker)
+            and (self.trigger is None or letter.fact("tidegatetrigger") == self.trigger)
+            and (self.reason is None or self.reason.lower() in letter.fact("tidegatereason").lower())
+        )
+
+
+class Stores:
+    """All dead letters of a config that can be read; others (a sink elsewhere) are named in `unreadable`."""
+
+    def __init__(self, config: GatewayConfig, data_dir: Path, registry: Registry) -> None:
+        self.data_dir = data_dir
+        self.stores: list[Store] = []
+        self.unreadable: list[str] = []
+        context = BuildContext("", data_dir.absolute(), SystemClock(), registry)
+        for owner, broker, name, ref in _places(config):
+            built = context.build(ref, "", owner=owner, broker=name)
+            address = getattr(built, "address", owner)
+            if not isinstance(built, DeadLetterStore):
+                self.unreadable.append(f"{owner}: {address}")
+            elif not any(s.address == address for s in self.stores):
+                self.stores.append(Store(owner, broker, address, built))
+
+    @classmethod
+    def of(cls, paths: Sequence[Path] | None, data_dir: Path | None) -> Stores:
+        """Those of the config that the command line means."""
+        registry = Registry.installed()
+        settings = common.settings(data_dir=data_dir)
+        return cls(load(common.config_paths(paths), registry), settings.data_dir, registry)
+
+    def letters(self, query: Query) -> Iterator[Letter]:
+        """The letters that are meant, store by store, oldest first."""
+        for place in self.stores:
+            for id_, event in place.store.entries():
+                letter = Letter(id_, event, place)
+                if query.has(letter):
+                    yield letter
+
+
+def _places(config: GatewayConfig) -> Iterator[tuple[str, str, str, DeadLetterRef]]:
+    """(path in the config, broker or "", the name that its build gets, component)."""
+    for name, broker in config.brokers.items():
+        yield f"brokers.{name}.dead_letter", name, name, broker.dead_letter
+    for name, trigger in config.triggers.items():
+        if trigger.dead_letter is not None:
+            yield f"triggers.{name}.dead_letter", trigger.broker, trigger.broker, trigger.dead_letter
+    for name, bridge in config.bridges.items():
+        if bridge.dead_letter is not None:
+            yield f"bridges.{name}.dead_letter", "", name, bridge.dead_letter
+
+
+def list_letters(stores: Stores, query: Query, *, as_json: bool) -> None:
+    """All letters that are meant, one a row."""
+    rows = [_row(letter) for letter in stores.letters(query)]
+    if as_json:
+        common.print_json(rows)
+        return
+    if rows:
+        shown = [[common.one_line(row[name], 60) for name in COLUMNS] for row in rows]
+        common.print_table("Dead letters", COLUMNS, shown)
+    else:
+        print("no dead letters")
+    for other in stores.unreadable:
+        print(f"not readable from here: {other}")
+
+
+def _row(letter: Letter) -> dict[str, Any]:
+    return {
+        "id": letter.id,
+        "store": letter.place.address,
+        "broker": letter.place.broker or None,
+        "trigger": letter.fact("tidegatetrigger"),
+        "type": letter.fact("type"),
+        "source": letter.fact("source"),
+        "event": letter.fact("id"),
+        "attempts": letter.event.attributes.get("tidegateattempts"),
+        "code": letter.fact("knativeerrorcode") or None,
+        "stage": letter.fact("tidegatestage"),
+        "reason": letter.fact("tidegatereason"),
+        "first": letter.fact("tidegatefirst"),
+        "last": letter.fact("tidegatelast"),
+    }
+
+
+def show_letter(stores: Stores, id_: str, *, as_json: bool) -> None:
+    """One letter: the facts, what the far side said, the event as it was."""
+    letter = next(stores.letters(Query(ids=frozenset((id_,)))), None)
+    if letter is None:
+        raise common.CommandError(f"no letter has the id {id_}")
+    import json
+
+    event = json.loads(eventjson.structured(without_facts(letter.event)))
+    answer = _answer(letter)
+    if as_json:
+        common.print_json({**_row(letter), "dest": letter.fact("knativeerrordest"), "answer": answer, "event": event})
+        return
+    for name, value in {**_row(letter), "dest": letter.fact("knativeerrordest"), "answer": answer}.items():
+        if value not in (None, ""):
+            print(f"{name:>9}  {common.one_line(value, 2000)}")
+    print(json.dumps(event, indent=2, ensure_ascii=False))
+
+
+def _answer(letter: Letter) -> str | None:
+    """What the far side said (`knativeerrordata` is base64)."""
+    try:
+        return b64decode(letter.fact("knativeerrordata")).decode(errors="replace") or None
+    except ValueError:
+        return letter.fact("knativeerrordata")
