@@ -56,7 +56,7 @@ class HypercornListener(Listener):
         config.h11_max_incomplete_size = self.limits.max_header_bytes
         config.h2_max_header_list_size = self.limits.max_header_bytes
         config.include_server_header = False
-        config.graceful_timeout = 5.0
+        config.graceful_timeout = 600.0  # whoever stops the gateway bounds it
         if self.options.tls is not None:
             config.certfile = str(self.options.tls.cert_file)
             config.keyfile = str(self.options.tls.key_file)

@@ -82,14 +82,21 @@ class RequestReader(asyncio.Protocol):
         if self._deaf:
             return
         self._chunk = len(data)
+        rest = self._feed(data)
+        if rest is not None:
+            self._serve_without_upgrade(rest)
+        if not self._between and not self._deaf:
+            self._incomplete()
+
+    def _feed(self, data: bytes) -> bytes | None:
+        """Parses; returns what follows a head that asks for another protocol, where one does."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as e:
-            self._serve_without_upgrade(data[e.args[0] :])
+            return data[e.args[0] :]
         except httptools.HttpParserError as e:
             self._malformed(e)
-        if not self._between and not self._deaf:
-            self._incomplete()
+        return None
 
     # -- parser callbacks -----------------------------------------------------------------------------------------
 
@@ -161,6 +168,8 @@ class RequestReader(asyncio.Protocol):
 
     def _answer_other(self, method: bytes, decision: Endpoint | Response) -> None:
         """A request that is not simply a POST to an endpoint's path."""
+        if method == b"CONNECT":
+            raise Rejected(responses.not_allowed("CONNECT"))  # what follows would be a tunnel
         target, headers, body = self._target, self._headers, bytes(self._body)
         self._reset()
         self._mixed = True
@@ -182,8 +191,6 @@ class RequestReader(asyncio.Protocol):
         coding = special.get(b"transfer-encoding")
         if coding is not None and (version == "1.0" or coding.lower() != b"chunked"):
             raise Rejected(responses.problem(400, "The transfer coding is not chunked.", rule="RFC 9112 section 6.1"))
-        if self._parser.get_method() == b"CONNECT":
-            raise Rejected(responses.not_allowed("CONNECT"))
         if version == "1.0" or not self._parser.should_keep_alive():
             self._last = self._slow = True
         expect = special.get(b"expect")
@@ -206,25 +213,19 @@ class RequestReader(asyncio.Protocol):
             if name == b"content-length" and int(value) > limit:  # llhttp let digits through only
                 raise Rejected(responses.too_large(limit))
 
-    def _serve_without_upgrade(self, rest: bytes) -> None:
+    def _serve_without_upgrade(self, rest: bytes | None) -> None:
         """A request to change the protocol is ignored (RFC 9110 section 7.8): the parser stops there, so a new one is
         given the same head without it, and what followed."""
-        while True:
+        while rest is not None:
             kept = [h for h in self._headers if h[0] not in (b"upgrade", b"connection")]
             if self._last:
                 kept.append((b"connection", b"close"))
-            start = b"%s %s HTTP/1.1\r\n" % (self._parser.get_method(), self._target)
-            rest = b"".join([start, *[b"%s: %s\r\n" % h for h in kept], b"\r\n", rest])
+            version = self._parser.get_http_version().encode()
+            start = b"%s %s HTTP/%s\r\n" % (self._parser.get_method(), self._target, version)
+            data = b"".join([start, *[b"%s: %s\r\n" % h for h in kept], b"\r\n", rest])
             self._parser = httptools.HttpRequestParser(self)
             self._reset()
-            try:
-                self._parser.feed_data(rest)
-                return
-            except httptools.HttpParserUpgrade as e:
-                rest = rest[e.args[0] :]
-            except httptools.HttpParserError as e:
-                self._malformed(e)
-                return
+            rest = self._feed(data)
 
     def _incomplete(self) -> None:
         """The data ended within a request: its clock starts, and what has come is counted."""
