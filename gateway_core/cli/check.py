@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config.faults import render, to_json
-from ..config.load import load
-from ..config.model import GatewayConfig
+from ..config.load import Loaded, load_all
 from ..errors import ConfigError, Fault
 from ..registry import Registry
 from . import FAULT, OK, common
@@ -19,22 +18,23 @@ def check_config(paths: Sequence[Path] | None, *, connect: bool, data_dir: Path 
     """Reports all faults; with `connect` also what the real ends say. Returns the exit code."""
     settings = common.settings(data_dir=data_dir)
     faults: list[Fault] = []
-    config: GatewayConfig | None = None
+    loaded: Loaded | None = None
     registry = Registry.installed()
     try:
-        config = load(common.config_paths(paths), registry)
+        loaded = load_all(common.config_paths(paths), registry)
     except ConfigError as e:
         faults = e.faults
     probes: list[dict[str, Any]] = []
-    if connect and config is not None:
+    if connect and loaded is not None:
         from .connect import probe_all
 
-        probes = probe_all(config, settings)
+        probes = probe_all(loaded.config, settings)
+    warnings = loaded.warnings if loaded else []
     good = not faults and all(p["ok"] for p in probes)
     if as_json:
-        common.print_json({**to_json(faults), "ok": good, **({"probes": probes} if connect else {})})
+        common.print_json({**to_json(faults, warnings), "ok": good, **({"probes": probes} if connect else {})})
     else:
-        print(render(faults, common.colours(sys.stdout)), end="")
+        print(render(faults, common.colours(sys.stdout), warnings), end="")
         if probes:
             words = [("ok" if p["ok"] else "FAILED", p["path"], p["end"], p["reason"]) for p in probes]
             common.print_table("Ends", ("result", "path", "end", "reason"), words)

@@ -24,10 +24,9 @@ COLUMNS = ("id", "trigger", "type", "event", "attempts", "code", "reason", "last
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A dead letter of the config that can be read. `broker` is "" for a bridge's."""
+    """A dead letter of the config that can be read. Several owners may share one."""
 
     owner: str
-    broker: str
     address: str
     store: DeadLetterStore
 
@@ -37,6 +36,8 @@ class Letter:
     id: str
     event: Event
     place: Store
+    broker: str
+    """The broker of its trigger, "" for a bridge's letter."""
 
     def fact(self, name: str) -> str:
         """A fact as text, "" where the letter has none of this name."""
@@ -56,7 +57,7 @@ class Query:
     def has(self, letter: Letter) -> bool:
         return (
             (not self.ids or letter.id in self.ids)
-            and (self.broker is None or letter.place.broker == self.broker)
+            and (self.broker is None or letter.broker == self.broker)
             and (self.trigger is None or letter.fact("tidegatetrigger") == self.trigger)
             and (self.reason is None or self.reason.lower() in letter.fact("tidegatereason").lower())
         )
@@ -69,14 +70,17 @@ class Stores:
         self.data_dir = data_dir
         self.stores: list[Store] = []
         self.unreadable: list[str] = []
+        self._brokers = {name: trigger.broker for name, trigger in config.triggers.items()}
+        self._owners: dict[str, str] = {}
         context = BuildContext("", data_dir.absolute(), SystemClock(), registry)
-        for owner, broker, name, ref in _places(config):
-            built = context.build(ref, "", owner=owner, broker=name)
+        for owner, broker, ref, names in _places(config):
+            built = context.build(ref, "", owner=owner, **names)
             address = getattr(built, "address", owner)
             if not isinstance(built, DeadLetterStore):
                 self.unreadable.append(f"{owner}: {address}")
             elif not any(s.address == address for s in self.stores):
-                self.stores.append(Store(owner, broker, address, built))
+                self.stores.append(Store(owner, address, built))
+                self._owners[address] = broker
 
     @classmethod
     def of(cls, paths: Sequence[Path] | None, data_dir: Path | None) -> Stores:
@@ -89,21 +93,25 @@ class Stores:
         """The letters that are meant, store by store, oldest first."""
         for place in self.stores:
             for id_, event in place.store.entries():
-                letter = Letter(id_, event, place)
+                # the trigger knows its broker; the file's owner is asked where the trigger is gone from the config
+                trigger = event.attributes.get("tidegatetrigger")
+                broker = self._brokers.get(str(trigger), self._owners[place.address])
+                letter = Letter(id_, event, place, broker)
                 if query.has(letter):
                     yield letter
 
 
-def _places(config: GatewayConfig) -> Iterator[tuple[str, str, str, DeadLetterRef]]:
-    """(path in the config, broker or "", the name that its build gets, component)."""
+def _places(config: GatewayConfig) -> Iterator[tuple[str, str, DeadLetterRef, dict[str, str]]]:
+    """(path in the config, broker or "", component, the names that the gateway builds it with)."""
     for name, broker in config.brokers.items():
-        yield f"brokers.{name}.dead_letter", name, name, broker.dead_letter
+        yield f"brokers.{name}.dead_letter", name, broker.dead_letter, {"broker": name}
     for name, trigger in config.triggers.items():
         if trigger.dead_letter is not None:
-            yield f"triggers.{name}.dead_letter", trigger.broker, trigger.broker, trigger.dead_letter
+            names = {"broker": trigger.broker, "trigger": name}
+            yield f"triggers.{name}.dead_letter", trigger.broker, trigger.dead_letter, names
     for name, bridge in config.bridges.items():
         if bridge.dead_letter is not None:
-            yield f"bridges.{name}.dead_letter", "", name, bridge.dead_letter
+            yield f"bridges.{name}.dead_letter", "", bridge.dead_letter, {"broker": name}
 
 
 def list_letters(stores: Stores, query: Query, *, as_json: bool) -> None:
@@ -125,7 +133,7 @@ def _row(letter: Letter) -> dict[str, Any]:
     return {
         "id": letter.id,
         "store": letter.place.address,
-        "broker": letter.place.broker or None,
+        "broker": letter.broker or None,
         "trigger": letter.fact("tidegatetrigger"),
         "type": letter.fact("type"),
         "source": letter.fact("source"),

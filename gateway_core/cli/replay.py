@@ -52,7 +52,7 @@ def replay_letters(stores: Stores, query: Query, plan: Replay) -> int:
     count = Count()
     if plan.dry_run:
         for letter in letters:
-            where = targets[letter.place.address] if _original(letter) else "nowhere: it never was an event"
+            where = targets[letter.broker] if _original(letter) else "nowhere: it never was an event"
             print(f"{letter.id}  {letter.fact('type')} {letter.fact('id')} -> {where}", file=sys.stderr)
     elif letters:
         anyio.run(_replay_all, letters, targets, plan, count)
@@ -61,24 +61,23 @@ def replay_letters(stores: Stores, query: Query, plan: Replay) -> int:
 
 
 def _targets(stores: Stores, letters: Iterable[Letter], plan: Replay) -> dict[str, str]:
-    """Where each store's letters go, by the store's address. Raises `CommandError` where that isn't known."""
-    places = {letter.place.address: letter.place for letter in letters}
+    """Where each broker's letters go. Raises `CommandError` where that isn't known."""
+    brokers = {letter.broker: letter for letter in letters}
     if plan.to is not None:
-        return dict.fromkeys(places, plan.to)
+        return dict.fromkeys(brokers, plan.to)
     found = addresses(stores.data_dir)
-    ingress = found["ingress"] if found else {}
-    return {address: _ingress_of(place, ingress, running=found is not None) for address, place in places.items()}
-
-
-def _ingress_of(place: Store, ingress: dict[str, list[str]], *, running: bool) -> str:
-    if not place.broker:
-        raise common.CommandError(f"{place.owner}: a bridge has no ingress for letters: name an address with --to")
-    if not running:
+    if brokers and found is None:
         raise common.CommandError("the gateway isn't running: start it, or name an address with --to")
-    for url in ingress.get(place.broker, ()):
+    return {name: _ingress_of(letter, found["ingress"] if found else {}) for name, letter in brokers.items()}
+
+
+def _ingress_of(letter: Letter, ingress: dict[str, list[str]]) -> str:
+    if not letter.broker:
+        raise common.CommandError(f"{letter.place.owner}: a bridge takes no letters back: name an address with --to")
+    for url in ingress.get(letter.broker, ()):
         if url.startswith(("http://", "https://")):
             return url
-    raise common.CommandError(f"broker {place.broker!r} has no HTTP ingress: name an address with --to")
+    raise common.CommandError(f"broker {letter.broker!r} has no HTTP ingress: name an address with --to")
 
 
 def _original(letter: Letter) -> bool:
@@ -100,7 +99,7 @@ async def _replay_all(letters: list[Letter], targets: dict[str, str], plan: Repl
                     headers, body = STRUCTURED, eventjson.structured(event)
                 else:
                     headers, body = binary(event)
-                answer = await post(to, targets[letter.place.address], headers, body, plan.retry)
+                answer = await post(to, targets[letter.broker], headers, body, plan.retry)
                 if not answer.accepted:
                     count.refused += 1
                     print(f"{letter.id}: {answer.detail}", file=sys.stderr)
