@@ -1,0 +1,139 @@
+"""Keeps a child process running: starts it again with a growing pause when it dies, stops it politely."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import anyio
+from anyio.abc import ByteReceiveStream, Process
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+KILL_AFTER_S = 3.0
+_LONGEST_LINE = 1 << 20
+_NOISE = ("WARNING: Using incubator modules", "Using Spark's default log4j profile", "SLF4J")
+
+
+class Supervisor:
+    """Runs `python -m MODULE` with a first line on its standard input. The child's standard output is lines for
+    `on_line`, its standard error is kept for `last_words`; the end of its standard input tells it that we died."""
+
+    def __init__(
+        self,
+        module: str,
+        first_line: Callable[[], bytes],
+        on_line: Callable[[bytes], None],
+        on_exit: Callable[[int, float], None],
+        delay_s: float,
+        delay_max_s: float,
+        stop_s: float,
+    ) -> None:
+        self._command: Sequence[str] = [sys.executable, "-m", module]
+        self._first_line = first_line
+        self._on_line = on_line
+        self._on_exit = on_exit
+        self._delay_s = delay_s
+        self._delay_max_s = delay_max_s
+        self._stop_s = stop_s
+        self._wait_s = delay_s
+        self._stopping = anyio.Event()
+        self._ended = anyio.Event()
+        self._process: Process | None = None
+        self._words: deque[str] = deque(maxlen=20)
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, None while there is none."""
+        return self._process.pid if self._process else None
+
+    def last_words(self) -> str:
+        """The last line that the child wrote to standard error, "" where there was none."""
+        return self._words[-1] if self._words else ""
+
+    def good(self) -> None:
+        """The child does its work: the next crash is the first again."""
+        self._wait_s = self._delay_s
+
+    async def run(self) -> None:
+        """Runs the child until `stop`."""
+        try:
+            while not self._stopping.is_set():
+                began = anyio.current_time()
+                status = await self._once()
+                if self._stopping.is_set():
+                    break
+                if anyio.current_time() - began > 2 * self._delay_max_s:
+                    self.good()
+                wait, self._wait_s = self._wait_s, min(self._wait_s * 2, self._delay_max_s)
+                self._on_exit(status, wait)
+                with anyio.move_on_after(wait):
+                    await self._stopping.wait()
+        finally:
+            self._ended.set()
+
+    async def stop(self) -> None:
+        """Asks the child to finish; ends it where it takes too long."""
+        self._stopping.set()
+        if self._process is not None:
+            with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                assert self._process.stdin is not None
+                await self._process.stdin.send(b"stop\n")
+        try:
+            with anyio.move_on_after(self._stop_s):
+                await self._ended.wait()
+        finally:
+            await self._end()
+
+    async def _once(self) -> int:
+        self._words.clear()
+        # a session of its own: Ctrl-C in the terminal reaches the gateway alone, which then stops the child politely
+        process = await anyio.open_process(self._command, start_new_session=True)
+        self._process = process
+        try:
+            with contextlib.suppress(OSError, anyio.BrokenResourceError):
+                assert process.stdin is not None
+                await process.stdin.send(self._first_line())
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._listen, process.stdout, self._on_line)
+                tasks.start_soon(self._listen, process.stderr, self._keep)
+                await process.wait()
+                # what it has started may live on and hold the pipes open for a while
+                tasks.cancel_scope.deadline = anyio.current_time() + 1
+            return process.returncode or 0
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._end()
+                await process.aclose()
+                self._process = None
+
+    async def _end(self) -> None:
+        """Ends the child: the end of its input first, so that it can end what it has started, then by force."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        with anyio.CancelScope(shield=True):
+            with contextlib.suppress(OSError, anyio.BrokenResourceError):
+                assert process.stdin is not None
+                await process.stdin.aclose()
+            with anyio.move_on_after(KILL_AFTER_S):
+                await process.wait()
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+
+    async def _listen(self, stream: ByteReceiveStream | None, take: Callable[[bytes], None]) -> None:
+        assert stream is not None
+        lines = BufferedByteReceiveStream(stream)
+        with contextlib.suppress(
+            anyio.EndOfStream, anyio.IncompleteRead, anyio.ClosedResourceError, anyio.BrokenResourceError
+        ):
+            while True:
+                take(await lines.receive_until(b"\n", _LONGEST_LINE))
+
+    def _keep(self, line: bytes) -> None:
+        text = line.decode(errors="replace").strip()
+        if text and not text.startswith(_NOISE):
+            self._words.append(text[:1000])
