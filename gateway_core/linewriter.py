@@ -211,7 +211,8 @@ class LineWriter:
                 batch, self._waiting = self._waiting, []
             if not batch:
                 return
-            outcome = self._commit([entry for entry in batch if entry.done is not None])
+            live = [entry for entry in batch if entry.done is not None]  # the others were answered as late
+            outcome = self._commit(live) if live else DELIVERED
             self._loop.call_soon_threadsafe(self._finish, batch, outcome)
 
     def _commit(self, batch: list[_Line]) -> Outcome:

@@ -1,0 +1,105 @@
+"""Events as JSON lines: what is written is read back, byte for byte."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway_core.event import Event
+from gateway_core.eventjson import OWN, dump, load, structured
+
+NAMES = st.one_of(
+    st.from_regex(r"[a-z0-9]{1,20}", fullmatch=True), st.sampled_from(sorted(OWN | {"data", "data_base64"}))
+)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+VALUES = st.one_of(TEXT, st.booleans(), st.integers(-(2**70), 2**70), st.dictionaries(TEXT, TEXT, max_size=3))
+TYPES = st.sampled_from(
+    [
+        None,
+        "application/json",
+        "text/json; charset=utf-8",
+        "application/vnd.a+json",
+        "text/plain",
+        "image/png",
+        "a/b+xml",
+        "",
+    ]
+)
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.floats(allow_nan=False, allow_infinity=False), TEXT),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXT, inner, max_size=3)),
+    max_leaves=5,
+)
+DATA = st.one_of(
+    st.none(),
+    st.binary(max_size=30),
+    TEXT.map(str.encode),
+    JSON.map(lambda v: json.dumps(v).encode()),
+    JSON.map(lambda v: json.dumps(v, indent=1, ensure_ascii=False).encode()),
+    st.sampled_from([b"", b" 1", b"1\n", b"NaN", b'"\xff"', b'{"a":1}', b"[" * 5000 + b"]" * 5000, b'"\\ud800"']),
+)
+
+
+def exactly(event: Event) -> tuple[Any, ...]:
+    """Types too: True is not 1."""
+    return repr(event.attributes), event.data, event.json_data, event.key
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.dictionaries(NAMES, VALUES, max_size=4), TYPES, DATA, st.booleans(), st.one_of(st.none(), st.binary(max_size=9))
+)
+def test_any_event_is_read_back_from_its_line(
+    attributes: dict[str, Any], media_type: str | None, data: bytes | None, json_data: bool, key: bytes | None
+) -> None:
+    if media_type is not None:
+        attributes = {**attributes, "datacontenttype": media_type}
+    event = Event(attributes, data, json_data and data is not None, key)
+    line = dump(event)
+    assert b"\n" not in line
+    again = load(line)
+    assert {k: repr(v) for k, v in again.attributes.items()} == {k: repr(v) for k, v in attributes.items()}
+    assert exactly(again)[1:] == exactly(event)[1:]
+
+
+@settings(max_examples=100, deadline=None)
+@given(TYPES, DATA)
+def test_structured_keeps_every_byte_and_has_no_members_of_our_own(media_type: str | None, data: bytes | None) -> None:
+    attributes = {"id": "1", "n": 7, **({} if media_type is None else {"datacontenttype": media_type})}
+    text = structured(Event(attributes, data, key=b"k"))
+    assert not OWN & json.loads(text).keys()
+    assert load(text) == Event(attributes, data)
+
+
+@pytest.mark.parametrize(
+    ("event", "member", "value"),
+    [
+        (Event({"datacontenttype": "application/json"}, b'{"a": 1.0}'), "data", {"a": 1.0}),
+        (Event({}, b'{"a": 1}', json_data=True), "data", {"a": 1}),
+        (Event({"datacontenttype": "text/plain"}, "Grüße".encode()), "data", "Grüße"),
+        (Event({"datacontenttype": "image/png"}, b"\x89PNG"), "data_base64", "iVBORw=="),
+        (Event({"datacontenttype": "application/json"}, b"{broken"), "data_base64", "e2Jyb2tlbg=="),
+        (Event({}, b"bytes"), "data_base64", "Ynl0ZXM="),
+    ],
+)
+def test_data_is_readable_where_it_can_be(event: Event, member: str, value: Any) -> None:
+    assert json.loads(dump(event))[member] == value
+
+
+def test_a_json_null_stands_for_no_attribute() -> None:
+    assert load(b'{"id": "1", "subject": null}') == Event({"id": "1"})
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{", b'"x"', b'{"data_base64": "!"}', b'{"data_base64": 1}', b"\xff"])
+def test_what_is_no_event_is_a_value_error(text: bytes) -> None:
+    with pytest.raises(ValueError):
+        load(text)
+
+
+def test_an_attribute_that_no_json_text_can_hold_is_a_value_error() -> None:
+    with pytest.raises(ValueError):
+        dump(Event({"id": "\ud800"}))

@@ -1,0 +1,192 @@
+"""The `file` and `stdout` sinks, and the line writer under them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from gateway_core.clock import SystemClock
+from gateway_core.component import BuildContext, SinkRef
+from gateway_core.errors import StartError
+from gateway_core.event import Event
+from gateway_core.eventjson import load
+from gateway_core.interfaces import Outcome, Sink
+from gateway_core.linewriter import FileTarget, LineWriter
+from gateway_core.registry import Registry
+from gateway_core.testing import FakeClock
+
+pytestmark = pytest.mark.anyio
+
+
+def build(name: str, options: Any, tmp_path: Path) -> Sink:
+    import gateway_file.plugin
+
+    registry = Registry()
+    registry.add("file", gateway_file.plugin)
+    context = BuildContext("triggers.t.subscriber", tmp_path, SystemClock(), registry)
+    sink: Sink = registry.build(SinkRef(name, options), context)
+    return sink
+
+
+def event(n: int) -> Event:
+    return Event({"specversion": "1.0", "id": str(n), "datacontenttype": "application/json"}, b'{"n": %d}' % n)
+
+
+class Outcomes:
+    """Counts outcomes, and can be awaited."""
+
+    def __init__(self) -> None:
+        self.all: list[Outcome] = []
+        self._changed = anyio.Event()
+
+    def __call__(self, outcome: Outcome) -> None:
+        self.all.append(outcome)
+        self._changed.set()
+
+    async def until(self, count: int) -> list[Outcome]:
+        with anyio.fail_after(20):
+            while len(self.all) < count:
+                await self._changed.wait()
+                self._changed = anyio.Event()
+        return self.all
+
+
+async def test_a_file_holds_each_event_once_it_is_delivered(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "events.jsonl"
+    sink, outcomes = build("file", {"path": str(path)}, tmp_path), Outcomes()
+    async with anyio.create_task_group() as tasks:
+        await sink.start(tasks)
+        for n in range(500):
+            sink.send(event(n), 30, outcomes)
+        assert all(o.delivered for o in await outcomes.until(500))
+        assert [load(line) for line in path.read_bytes().splitlines()] == [event(n) for n in range(500)]
+        await sink.stop()
+
+
+async def test_stop_writes_what_waits(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    sink, outcomes = build("file", {"path": str(path), "fsync": False}, tmp_path), Outcomes()
+    async with anyio.create_task_group() as tasks:
+        await sink.start(tasks)
+        for n in range(100):
+            sink.send(event(n), 30, outcomes)
+        await sink.stop()
+    assert len(outcomes.all) == 100
+    assert len(path.read_bytes().splitlines()) == 100
+
+
+async def test_a_rotated_file_is_followed(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    sink, outcomes = build("file", {"path": str(path)}, tmp_path), Outcomes()
+    async with anyio.create_task_group() as tasks:
+        await sink.start(tasks)
+        sink.send(event(1), 30, outcomes)
+        await outcomes.until(1)
+        path.rename(tmp_path / "events.1")
+        sink.send(event(2), 30, outcomes)
+        await outcomes.until(2)
+        await sink.stop()
+    assert load((tmp_path / "events.1").read_bytes()) == event(1)
+    assert load(path.read_bytes()) == event(2)
+
+
+async def test_writers_of_one_file_never_mix_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    sinks = [build("file", {"path": str(path), "fsync": False}, tmp_path) for _ in range(3)]
+    outcomes = Outcomes()
+    async with anyio.create_task_group() as tasks:
+        for sink in sinks:
+            await sink.start(tasks)
+        for n in range(300):
+            sinks[n % 3].send(event(n), 30, outcomes)
+        await outcomes.until(300)
+        for sink in sinks:
+            await sink.stop()
+    assert sorted(int(load(line).attributes["id"]) for line in path.read_bytes().splitlines()) == list(range(300))
+
+
+async def test_a_line_that_was_torn_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b'{"id":"1"}\n{"id":"2", "da' + b"x" * 70_000)
+    sink, outcomes = build("file", {"path": str(path)}, tmp_path), Outcomes()
+    async with anyio.create_task_group() as tasks:
+        await sink.start(tasks)
+        assert path.read_bytes() == b'{"id":"1"}\n'
+        sink.send(event(3), 30, outcomes)
+        await outcomes.until(1)
+        await sink.stop()
+    assert [load(line).attributes["id"] for line in path.read_bytes().splitlines()] == ["1", "3"]
+
+
+async def test_a_place_that_cant_be_written_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    sink = build("file", {"path": str(tmp_path / "file" / "events")}, tmp_path)
+    async with anyio.create_task_group() as tasks:
+        with pytest.raises(StartError, match=r"triggers\.t\.subscriber: can't write file://"):
+            await sink.start(tasks)
+
+
+async def test_a_full_disk_is_a_reason_to_try_again(tmp_path: Path) -> None:
+    sink, outcomes = build("file", {"path": "/dev/full"}, tmp_path), Outcomes()
+    async with anyio.create_task_group() as tasks:
+        await sink.start(tasks)
+        sink.send(event(1), 30, outcomes)
+        (outcome,) = await outcomes.until(1)
+        await sink.stop()
+    assert (outcome.delivered, outcome.retry, outcome.reason) == (False, True, "No space left on device")
+
+
+async def test_an_event_without_json_text_fails_for_good(tmp_path: Path) -> None:
+    sink, outcomes = build("file", {"path": str(tmp_path / "f")}, tmp_path), Outcomes()
+    sink.send(Event({"id": "\ud800"}), 30, outcomes)
+    assert [(o.delivered, o.retry) for o in outcomes.all] == [(False, False)]
+
+
+async def test_standard_output_gets_one_line_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_end, write_end = os.pipe()
+    with os.fdopen(write_end, "w") as out, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", out)
+        sink, outcomes = build("stdout", {}, tmp_path), Outcomes()
+        async with anyio.create_task_group() as tasks:
+            await sink.start(tasks)
+            sink.send(event(1), 30, outcomes)
+            await outcomes.until(1)
+            await sink.stop()
+    with os.fdopen(read_end, "rb") as r:
+        assert load(r.read()) == event(1)
+
+
+async def drain(fd: int, size: int) -> int:
+    """Reads at least so many bytes."""
+    count = 0
+    with anyio.fail_after(20):
+        while count < size:
+            try:
+                count += len(os.read(fd, 1000))
+            except BlockingIOError:
+                await anyio.sleep(0.001)
+    return count
+
+
+async def test_a_write_that_hangs_is_answered_in_time(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    clock, outcomes = FakeClock(), Outcomes()
+    writer = LineWriter(FileTarget(fifo, fsync=True), clock)
+    await writer.start()
+    writer.write(b"x" * 1_000_000, 30, outcomes)  # more than a pipe holds
+    drained = await drain(reader, 1)  # it is at it
+    clock.advance(29)
+    assert outcomes.all == []
+    clock.advance(2)
+    assert [(o.delivered, o.retry) for o in outcomes.all] == [(False, True)]
+    await drain(reader, 1_000_001 - drained)
+    await writer.stop()
+    os.close(reader)
+    assert len(outcomes.all) == 1
