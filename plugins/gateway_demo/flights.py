@@ -16,13 +16,6 @@ DIVERTED = "flight.diverted"
 CANCELLED = "flight.cancelled"
 LATE_MINUTES = 60
 
-SCHEMA = (
-    "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, arr_time INT, sched_arr_time INT, "
-    "arr_delay INT, carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING, air_time INT, "
-    "distance INT, hour INT, minute INT, time_hour TIMESTAMP"
-)
-"""The columns of a row, as Spark says it; the same text is in configs/demo.yaml."""
-
 
 @dataclass(frozen=True, slots=True)
 class FlightEvent:

@@ -19,7 +19,7 @@ _BY_CARRIER = f"""
 _BY_HOUR = (
     "SELECT data.hour AS hour, count(*) AS flights, avg(data.dep_delay) AS mean FROM flights GROUP BY 1 ORDER BY 1"
 )
-_FACTS = "SELECT id, sha2(data_text, 256) AS digest, shard, position FROM flights"
+_FACTS = "SELECT id, sha2(data_raw, 256) AS digest, shard, position FROM flights"
 
 
 @dataclass(frozen=True, slots=True)

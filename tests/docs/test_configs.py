@@ -1,0 +1,58 @@
+"""The configs that ship are right: by the loader, the command line and the editor schema, with what is installed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from ruamel.yaml import YAML
+
+from gateway_core.config.load import load
+from gateway_core.registry import Registry
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
+ENV = {"RELAY_TOKEN": "for-tests"}
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    done = subprocess.run([sys.executable, "-m", "gateway_core.cli", "schema"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_there_are_configs() -> None:
+    assert {"demo.yaml", "first-pipeline.yaml"} <= {file.name for file in CONFIGS}
+
+
+@pytest.mark.spec("CARD-04")
+@pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.name)
+def test_a_config_has_no_faults(file: Path) -> None:
+    config = load([file], Registry.installed(), ENV)
+    assert config.brokers or config.bridges
+
+
+@pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.name)
+def test_a_config_fits_the_editor_schema(file: Path, schema: dict[str, Any]) -> None:
+    jsonschema.Draft202012Validator(schema).validate(YAML(typ="safe").load(file))
+
+
+def test_the_editor_schema_knows_a_misspelt_key(schema: dict[str, Any]) -> None:
+    text = (ROOT / "configs" / "demo.yaml").read_text().replace("subscriber:", "subscribr:")
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(schema).validate(YAML(typ="safe").load(text))
+
+
+@pytest.mark.slow
+def test_all_configs_pass_the_check_command() -> None:
+    for file in CONFIGS:
+        command = [sys.executable, "-m", "gateway_core.cli", "check", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, env=ENV)
+        assert done.returncode == 0, f"{file.name}: {done.stdout}{done.stderr}"

@@ -1,0 +1,47 @@
+"""The shape of the tree: what is where, and which way imports go."""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+@pytest.mark.spec("CARD-07")
+def test_the_top_level_is_what_was_asked_for() -> None:
+    folders = ("gateway_core", "plugins", "configs", "tests", "docs", "contrib")
+    files = ("pyproject.toml", "Containerfile", "Makefile", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE")
+    assert [f for f in folders if not (ROOT / f).is_dir()] == []
+    assert [f for f in files if not (ROOT / f).is_file()] == []
+
+
+def test_every_plugin_folder_is_an_entry_point_of_its_name_and_in_the_wheel() -> None:
+    folders = {f.name for f in (ROOT / "plugins").glob("gateway_*") if (f / "plugin.py").is_file()}
+    points = PROJECT["project"]["entry-points"]["tidegate"]
+    assert {f"gateway_{name}" for name in points} == folders
+    assert all(value == f"gateway_{name}.plugin" for name, value in points.items())
+    packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert set(packages) == {"gateway_core", *(f"plugins/{f}" for f in folders)}
+
+
+def test_make_help_lists_every_target() -> None:
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True)
+    for target in ("demo", "test", "quick", "check", "conformance", "bench", "docs", "lock"):
+        assert f"make {target} " in done.stdout
+
+
+def test_the_lock_has_hashes_and_no_index() -> None:
+    lock = (ROOT / "requirements" / "dev.txt").read_text()
+    pinned = [line for line in lock.splitlines() if line[:1].isalnum()]
+    assert len(pinned) > 50
+    assert all("==" in line and line.endswith("\\") for line in pinned)
+    assert "--hash=sha256:" in lock
+    assert "://" not in lock
+    for name in [d.split(">")[0].split("==")[0] for d in PROJECT["project"]["dependencies"]]:
+        assert f"\n{name.replace('.', '-')}==" in lock, f"{name} is not locked: run make lock"

@@ -1,0 +1,221 @@
+"""The reference pages, made from what the code says of itself."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any, get_args
+
+import docs_fields as fields
+import typer
+from pydantic import BaseModel
+from typer.core import TyperArgument, TyperGroup
+
+from gateway_core import hookspecs, interfaces
+from gateway_core.cli.app import app
+from gateway_core.component import Command, Component, Kind, Transport
+from gateway_core.config.model import GatewayConfig
+from gateway_core.registry import Offer, Registry
+from gateway_core.settings import Settings
+
+HEAD = "<!-- Written by `make docs`; do not edit. -->\n\n"
+
+_KINDS: dict[Kind, str] = {
+    "source": "Ways in: a broker's `ingress`, a bridge's `source`.",
+    "sink": "Ways out: a trigger's `subscriber`, a bridge's `sink`, and `dead_letter`.",
+    "channel": "Where a broker keeps events between ingress and delivery: its `channel`.",
+    "codec": "How messages become events and events messages: the `codec` of transports.",
+    "filter": "Which events a trigger or a bridge wants: an entry of `filters`.",
+    "key_mapper": "The record key of events that go out.",
+    "dead_letter": "Where undeliverable events go: `dead_letter`. Every sink can be one, too.",
+    "observer": "Who is told of what happens to events: an entry of `observers`.",
+}
+
+
+def _page(*parts: str) -> str:
+    return HEAD + "\n".join(parts).rstrip() + "\n"
+
+
+# -- config -------------------------------------------------------------------------------------------------------
+
+
+def config() -> str:
+    """Sections of a config file, and the settings of the process."""
+    lines = ["# Config", "", fields.text_of(GatewayConfig), ""]
+    lines += [
+        "In every value `${NAME}` is the environment variable NAME, `${NAME:-text}` has a default, `${secret:NAME}` is",
+        "a secret, and `$${` is the text `${`. Keys that are not listed are faults, as are wrong types and unknown",
+        "components; `tidegate check` reports all of them. `tidegate schema` prints a JSON Schema for editors.",
+        "",
+    ]
+    lines += fields.table(GatewayConfig, "components.md")
+    for model in fields.nested(GatewayConfig):
+        lines += ["", f"## {model.__name__}", "", fields.text_of(model), "", *fields.table(model, "components.md")]
+    lines += ["", "## Process settings", "", fields.text_of(Settings), "", *_settings()]
+    return _page(*lines)
+
+
+def _settings() -> list[str]:
+    rows = fields.table(Settings)
+    return [rows[0].replace("| key", "| variable"), rows[1], *(_as_variable(row) for row in rows[2:])]
+
+
+def _as_variable(row: str) -> str:
+    name, rest = row.removeprefix("| `").split("`", 1)
+    return f"| `TIDEGATE_{name.upper()}`{rest}"
+
+
+# -- components ---------------------------------------------------------------------------------------------------
+
+
+def components() -> str:
+    """All components that this tree ships, with their options."""
+    registry = Registry.installed()
+    lines = [
+        "# Components",
+        "",
+        "What a config can name: a component's name alone, `name: {options}`, or, where a component has URL schemes, a",
+        "URL. `tidegate plugins` lists what is installed and what is missing.",
+    ]
+    for kind in get_args(Kind):
+        lines += ["", f"## {kind}", "", _KINDS[kind]]
+        for offer in registry.offers(kind):
+            if offer.kind == kind and registry.plugins[offer.plugin].startswith("tidegate "):
+                lines += _component(offer)
+    return _page(*lines)
+
+
+def _component(offer: Offer) -> Iterator[str]:
+    component = offer.component
+    yield from ("", f"### {offer.kind}: {component.name}", "", component.summary)
+    facts = [f"Plugin `{offer.plugin}`."]
+    if component.extra:
+        facts.append(f"Needs the extra `tidegate[{component.extra}]`.")
+    if component.schemes:
+        facts.append(f"URLs: {', '.join(f'`{s}://…`' for s in component.schemes)}.")
+    yield from ("", " ".join(facts), "", *_options(component.config))
+    for model in fields.nested(component.config):
+        if table := fields.table(model):
+            yield from ("", f"#### {model.__name__}", "", fields.text_of(model), "", *table)
+
+
+def _options(model: type[BaseModel]) -> list[str]:
+    text = fields.text_of(model)
+    if "root" in model.model_fields:
+        return [f"Takes a {fields.root_type(model)}: {text[:1].lower()}{text[1:]}"]
+    table = fields.table(model)
+    return [text, "", *table] if table else [text]
+
+
+# -- hooks --------------------------------------------------------------------------------------------------------
+
+
+def hooks() -> str:
+    """Hook specifications, descriptors and interfaces."""
+    lines = ["# Hooks", "", inspect.getdoc(hookspecs) or ""]
+    for name, function in vars(hookspecs).items():
+        if name.startswith("gateway_"):
+            lines += ["", f"## {name}", "", _signature(function), "", inspect.getdoc(function) or ""]
+    lines += ["", "# Descriptors", ""]
+    for cls in (Component, Transport, Command):
+        lines += [f"## {cls.__name__}", "", _fenced(_fields_of(cls)), "", inspect.getdoc(cls) or "", ""]
+    lines += ["# Interfaces", "", "`gateway_core.interfaces`. " + (inspect.getdoc(interfaces) or ""), ""]
+    lines += _interfaces()
+    return _page(*lines)
+
+
+def _fields_of(cls: type) -> str:
+    return "\n".join(f"{name}: {annotation}" for name, annotation in inspect.get_annotations(cls).items())
+
+
+def _fenced(code: str) -> str:
+    return f"```python\n{code}\n```"
+
+
+def _signature(function: Callable[..., Any]) -> str:
+    returns = inspect.signature(function).return_annotation
+    return _fenced(f"@hookimpl\ndef {function.__name__}() -> {returns}: ...")
+
+
+def _interfaces() -> Iterator[str]:
+    """Every public class of `gateway_core.interfaces`, read from its source so that order and wording stay."""
+    for node in ast.parse(inspect.getsource(interfaces)).body:
+        if isinstance(node, ast.ClassDef):
+            doc = ast.get_docstring(node) or ""
+            yield from (f"## {node.name}", "", doc, "")
+            for part in node.body:
+                if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) and not part.name.startswith("_"):
+                    yield from _method(part)
+
+
+def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    head = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    arguments = ast.unparse(node.args).removeprefix("self, ").removeprefix("self")
+    yield f"- `{head} {node.name}({arguments}){returns}`"
+    if doc := ast.get_docstring(node):
+        yield textwrap.indent(doc, "  ")
+    yield ""
+
+
+# -- command line -------------------------------------------------------------------------------------------------
+
+
+def cli() -> str:
+    """Every command with its arguments and options, those of plugins too."""
+    root = typer.main.get_command(app)
+    assert isinstance(root, TyperGroup)
+    lines = ["# Command line", "", inspect.cleandoc(root.help or ""), "", *_parameters(root)]
+    added = {n: typer.main.get_command(c.load()) for n, (c, _) in Registry.installed().commands.items()}
+    for name, command in {**root.commands, **added}.items():
+        lines += _command(command, f"tidegate {name}")
+    return _page(*lines)
+
+
+def _command(command: Any, path: str) -> Iterator[str]:
+    commands = command.commands if isinstance(command, TyperGroup) else {}
+    arguments = [p.name.upper() if p.required else f"[{p.name.upper()}]" for p in command.params if _is_argument(p)]
+    usage = " ".join([path, "[OPTIONS]", *arguments, *(["COMMAND"] if commands else [])])
+    yield from ("", f"## {path}", "", f"`{usage}`", "", inspect.cleandoc(command.help or ""), "")
+    yield from _parameters(command)
+    for name, sub in commands.items():
+        yield from _command(sub, f"{path} {name}")
+
+
+def _parameters(command: Any) -> list[str]:
+    rows = []
+    for parameter in command.params:
+        names = ", ".join(f"`{o}`" for o in [*parameter.opts, *parameter.secondary_opts])
+        if _is_argument(parameter):
+            names = f"`{parameter.name.upper()}`"
+        meaning = " ".join((parameter.help or "").split()).replace("|", "\\|")
+        rows.append(f"| {names} | {_words(parameter)} | {_default(parameter)} | {meaning} |")
+    return ["| option | type | default | meaning |", "| --- | --- | --- | --- |", *rows] if rows else []
+
+
+def _is_argument(parameter: Any) -> bool:
+    return isinstance(parameter, TyperArgument)
+
+
+def _words(parameter: Any) -> str:
+    return "" if getattr(parameter, "is_flag", False) else fields.words(parameter.type_descriptor.annotation)
+
+
+def _default(parameter: Any) -> str:
+    value = parameter.default
+    if parameter.required:
+        return "(required)"
+    if value is None or callable(value) or isinstance(value, bool) or value in ((), [], ""):
+        return ""
+    return f"`{getattr(value, 'value', value)}`"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "config.md": config,
+    "components.md": components,
+    "hooks.md": hooks,
+    "cli.md": cli,
+}
+"""File name -> what makes its text."""
