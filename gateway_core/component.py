@@ -93,6 +93,7 @@ class ComponentRef:
 
     kind: ClassVar[Kind]
     __slots__ = ("name", "options", "raw")
+    __hash__ = None  # type: ignore[assignment]  # pydantic copies an unhashable default; `options` is set on the copy
 
     def __init__(self, name: str, raw: Any = None, options: BaseModel | None = None) -> None:
         self.name = name

@@ -67,6 +67,8 @@ class TriggerConfig(Config):
     """Where its undeliverable events go; the broker's where absent."""
     start: Literal["latest", "earliest"] = "latest"
     """Which events a new trigger begins with: those that come from now on, or all that the channel still has."""
+    allow_cycle: bool = False
+    """True where the trigger may send events back to their own broker, because its filter ends the loop."""
 
 
 class BridgeConfig(Config):

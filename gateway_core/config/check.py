@@ -1,0 +1,192 @@
+"""What can only be seen in a config as a whole: names that belong together, addresses, cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..component import ComponentRef
+from .faults import dotted, near
+from .interpolate import Path
+from .model import BridgeConfig, BrokerConfig, DeliveryConfig, TriggerConfig
+from .report import Report
+
+_ANY = ("", "0.0.0.0", "::")
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+def effective_delivery(broker: DeliveryConfig, trigger: DeliveryConfig) -> DeliveryConfig:
+    """A trigger's delivery: the keys that it sets itself win over its broker's, one by one."""
+    changes = {name: getattr(trigger, name) for name in trigger.model_fields_set}
+    return broker.model_copy(update=changes)
+
+
+def cross_check(
+    valid: Mapping[str, Any], names: Mapping[str, Sequence[str]], unused: Sequence[str], report: Report
+) -> None:
+    """Reports what does not fit together. `valid` has the sections' entries that are right in themselves, `names` all
+    names that are written, `unused` the secrets that nothing uses."""
+    brokers: Mapping[str, BrokerConfig] = valid["brokers"]
+    triggers: Mapping[str, TriggerConfig] = valid["triggers"]
+    bridges: Mapping[str, BridgeConfig] = valid["bridges"]
+    _broker_names(triggers, names["brokers"], report)
+    ways_in = list(_ways_in(brokers, bridges))
+    _same_address(ways_in, report)
+    _cycles(list(_edges(brokers, triggers, bridges, ways_in)), report)
+    _idle(brokers, names, report)
+    for name in unused:
+        report.warn("nothing uses this secret", ("secrets", name))
+
+
+def _broker_names(triggers: Mapping[str, TriggerConfig], brokers: Sequence[str], report: Report) -> None:
+    for name, trigger in triggers.items():
+        if trigger.broker in brokers:
+            continue
+        path: Path = ("triggers", name, "broker") if "broker" in trigger.model_fields_set else ("triggers", name)
+        remedy = near(trigger.broker, brokers) or f"add it to `brokers`: `{trigger.broker}: {{}}`"
+        if brokers and not near(trigger.broker, brokers):
+            remedy += f"; brokers here: {', '.join(f'`{b}`' for b in brokers)}"
+        report.warn(f"there is no broker `{trigger.broker}`: the trigger waits for it", path, remedy)
+
+
+def _idle(brokers: Mapping[str, BrokerConfig], names: Mapping[str, Sequence[str]], report: Report) -> None:
+    if not names["brokers"] and not names["bridges"]:
+        report.warn("there is neither a broker nor a bridge: the gateway has nothing to do", ())
+    for name, broker in brokers.items():
+        if not broker.ingress:
+            report.warn("the broker has no `ingress`: no event can come in", ("brokers", name))
+
+
+# -- addresses ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _WayIn:
+    """A source with an address: whose it is (a broker's or bridge's path), where it listens."""
+
+    owner: Path
+    path: Path
+    host: str
+    port: int
+    url_path: str
+
+    def collides(self, other: _WayIn) -> bool:
+        same_host = _same_host(self.host, other.host) or self.host in _ANY or other.host in _ANY
+        return self.port == other.port and self.port != 0 and self.url_path == other.url_path and same_host
+
+    def takes(self, url: str) -> bool:
+        """Whether an event sent to this URL comes in here, as far as the config can tell."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+        except ValueError:
+            return False
+        host = parts.hostname or ""
+        here = _same_host(host, self.host) or (self.host in _ANY and (host in _LOCAL or host in _ANY))
+        return port == self.port != 0 and here and (parts.path or "/") == self.url_path
+
+
+def _same_host(one: str, other: str) -> bool:
+    return one == other or (one in _LOCAL and other in _LOCAL)
+
+
+def _ways_in(brokers: Mapping[str, BrokerConfig], bridges: Mapping[str, BridgeConfig]) -> Iterator[_WayIn]:
+    for name, broker in brokers.items():
+        for i, ref in enumerate(broker.ingress):
+            yield from _way_in(ref, ("brokers", name), ("brokers", name, "ingress", i))
+    for name, bridge in bridges.items():
+        yield from _way_in(bridge.source, ("bridges", name), ("bridges", name, "source"))
+
+
+def _way_in(ref: ComponentRef, owner: Path, path: Path) -> Iterator[_WayIn]:
+    listen, url_path = getattr(ref.options, "listen", None), getattr(ref.options, "path", None)
+    if isinstance(listen, str) and isinstance(url_path, str):
+        host, _, port = listen.rpartition(":")
+        if port.isdecimal() and port.isascii():
+            yield _WayIn(owner, path, host.strip("[]").lower(), int(port), url_path)
+
+
+def _same_address(ways_in: Sequence[_WayIn], report: Report) -> None:
+    by_place: dict[tuple[int, str], list[_WayIn]] = {}
+    for way in ways_in:
+        earlier = by_place.setdefault((way.port, way.url_path), [])
+        if taken := next((w for w in earlier if w.collides(way)), None):
+            message = f"`{dotted(taken.path)}` already listens on port {way.port} at `{way.url_path}`"
+            report.fault(message, way.path, "give one of them another `path` or `listen`")
+        earlier.append(way)
+
+
+# -- cycles -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """Events of `start` (a broker or bridge) are sent to `end`, by what stands at `path`."""
+
+    start: Path
+    end: Path
+    path: Path
+
+
+def _edges(
+    brokers: Mapping[str, BrokerConfig],
+    triggers: Mapping[str, TriggerConfig],
+    bridges: Mapping[str, BridgeConfig],
+    ways_in: Sequence[_WayIn],
+) -> Iterator[_Edge]:
+    sends: list[tuple[Path, ComponentRef | None, Path]] = []
+    for name, broker in brokers.items():
+        sends.append((("brokers", name), broker.dead_letter, ("brokers", name, "dead_letter")))
+    for name, trigger in triggers.items():
+        if not trigger.allow_cycle:
+            owner: Path = ("brokers", trigger.broker)
+            sends.append((owner, trigger.subscriber, ("triggers", name, "subscriber")))
+            sends.append((owner, trigger.dead_letter, ("triggers", name, "dead_letter")))
+    for name, bridge in bridges.items():
+        sends.append((("bridges", name), bridge.sink, ("bridges", name, "sink")))
+        sends.append((("bridges", name), bridge.dead_letter, ("bridges", name, "dead_letter")))
+    for start, ref, path in sends:
+        url = getattr(ref.options, "url", None) if ref is not None else None
+        for way in ways_in if isinstance(url, str) else ():
+            if way.takes(str(url)):
+                yield _Edge(start, way.owner, path)
+
+
+def _cycles(edges: Sequence[_Edge], report: Report) -> None:
+    """Reports one cycle for each edge that closes one."""
+    out: dict[Path, list[_Edge]] = {}
+    for edge in edges:
+        out.setdefault(edge.start, []).append(edge)
+    told: set[frozenset[Path]] = set()
+    for edge in edges:
+        way = _way_back(edge, out)
+        if way is None or frozenset(e.path for e in way) in told:
+            continue
+        told.add(frozenset(e.path for e in way))
+        around = [_word(way[0].start)]
+        for step in way:
+            around += [f"({dotted(step.path)})", _word(step.end)]
+        remedy = "send it elsewhere"
+        if any(e.path[0] == "triggers" for e in way):
+            remedy = "send it elsewhere, or set `allow_cycle: true` on a trigger whose filter ends the loop"
+        report.fault(f"events go in a circle: {' → '.join(around)}", edge.path, remedy)
+
+
+def _way_back(first: _Edge, out: Mapping[Path, Sequence[_Edge]]) -> list[_Edge] | None:
+    """The shortest circle that begins with this edge, None where there is none."""
+    ways: list[list[_Edge]] = [[first]]
+    seen = {first.end}
+    for way in ways:
+        if way[-1].end == first.start:
+            return way
+        for edge in out.get(way[-1].end, ()):
+            if edge.end not in seen or edge.end == first.start:
+                seen.add(edge.end)
+                ways.append([*way, edge])
+    return None
+
+
+def _word(owner: Path) -> str:
+    return f"{str(owner[0])[:-1]} `{owner[1]}`"

@@ -1,0 +1,204 @@
+"""What pydantic found wrong, in plain words."""
+
+from __future__ import annotations
+
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from .faults import near
+from .interpolate import HIDDEN, Path
+
+NAME_RULE = "letters, digits, `.`, `_` and `-`, at most 63, with a letter or digit at both ends"
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a smaller whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+    "bytes_type": "text",
+    "path_type": "a path",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "set_type": "a list",
+    "dict_type": "a mapping",
+    "mapping_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "none_required": "nothing",
+}
+_BOUNDS = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
+_BOUND_WORDS = {"gt": "above", "ge": "of at least", "lt": "below", "le": "of at most"}
+_SIZES = {"too_short": "at least {min_length}", "too_long": "at most {max_length}"}
+_SIZES |= {"string_too_short": _SIZES["too_short"], "string_too_long": _SIZES["too_long"]}
+
+
+@dataclass
+class Finding:
+    """One thing wrong: `path` leads from the validated value; `expected` is what may stand there, or `message` says
+    what is wrong in another way."""
+
+    path: Path
+    message: str
+    remedy: str = ""
+    expected: str = ""
+    value: Any = None
+
+
+def explain(
+    error: ValidationError, data: Any, model: Any, is_secret: Callable[[Path], bool] = lambda _: False
+) -> Iterator[Finding]:
+    """The findings of a failed validation of `data` against `model`; `is_secret` tells of paths that aren't shown."""
+    findings = [_finding(details, data, model) for details in error.errors(include_url=False)]
+    paths = {f.path for f in findings}
+    # of a union's arms, the one that got deeper into the value is the one that was meant
+    outer = {p for p in paths if any(len(q) > len(p) and q[: len(p)] == p for q in paths)}
+    by_path: dict[Path, list[Finding]] = {}
+    for finding in findings:
+        if not (finding.path in outer and finding.expected):
+            by_path.setdefault(finding.path, []).append(finding)
+    for path, group in by_path.items():
+        expected = list(dict.fromkeys(f.expected for f in group if f.expected))
+        if expected:
+            shown = HIDDEN if is_secret(path) else show(group[0].value)
+            remedy = next((f.remedy for f in group if f.remedy), "")
+            yield Finding(path, f"expected {' or '.join(expected)}, found {shown}", remedy)
+        for finding in group:
+            if not finding.expected:
+                yield finding
+
+
+def show(value: Any) -> str:
+    """A value in a message."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f"the text '{value[:60]}…'" if len(value) > 60 else f"the text '{value}'"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    return str(value)[:60]
+
+
+def _finding(details: ErrorDetails, data: Any, model: Any) -> Finding:
+    kind, value, context = details["type"], details["input"], details.get("ctx", {})
+    path = _data_path(details["loc"], data, kind)
+    last = str(path[-1]) if path else ""
+    if details["loc"] and details["loc"][-1] == "[key]":
+        return Finding(path, f"`{last}` can't be a name", NAME_RULE)
+    if kind == "missing":
+        about = _about(model, path)
+        return Finding(path, f"the key `{last}` is missing", f"add `{last}`" + (f": {about}" if about else ""))
+    if kind == "extra_forbidden":
+        return Finding(path, f"unknown key `{last}`", _known(model, path))
+    if kind in _BOUNDS:
+        bound = _BOUNDS[kind]
+        return Finding(path, "", "", f"a number {_BOUND_WORDS[bound]} {context[bound]:g}", value)
+    if kind in _SIZES:
+        things = "characters" if kind.startswith("string") else "entries"
+        return Finding(path, f"expected {_SIZES[kind].format(**context)} {things}")
+    if kind in ("literal_error", "enum"):
+        return _choice(path, value, context["expected"])
+    if kind == "string_pattern_mismatch":
+        return Finding(path, "", "", f"text that matches {context['pattern']}", value)
+    if kind in _EXPECTED:
+        return Finding(path, "", _quotes(kind, value), _EXPECTED[kind], value)
+    message = str(context["error"]) if isinstance(context.get("error"), Exception) else details["msg"]
+    return Finding(path, message)
+
+
+def _quotes(kind: str, value: Any) -> str:
+    return "put it in quotes" if kind == "string_type" and isinstance(value, bool | int | float) else ""
+
+
+def _choice(path: Path, value: Any, expected: str) -> Finding:
+    words = re.findall(r"'((?:[^'\\]|\\.)*)'", expected)
+    if not words:
+        return Finding(path, "", "", expected, value)
+    written = [f"`{w}`" for w in words]
+    text = written[0] if len(written) == 1 else f"{', '.join(written[:-1])} or {written[-1]}"
+    return Finding(path, "", near(str(value), words), text, value)
+
+
+def _data_path(loc: tuple[str | int, ...], data: Any, kind: str) -> Path:
+    """The place in the data: pydantic's location without its own steps (a union's arms, validators)."""
+    path: list[str | int] = []
+    for i, step in enumerate(loc):
+        if _has(data, step):
+            data = data[step]
+        elif not (kind == "missing" and i == len(loc) - 1):
+            continue
+        path.append(step)
+    return tuple(path)
+
+
+def _has(data: Any, step: str | int) -> bool:
+    if isinstance(data, dict):
+        return step in data
+    return isinstance(data, list) and isinstance(step, int) and step < len(data)
+
+
+def _about(model: Any, path: Path) -> str:
+    for owner in models_at(model, path[:-1]):
+        for name, info in owner.model_fields.items():
+            if path[-1] in (name, info.alias):
+                return (info.description or "").split(".")[0].replace("\n", " ")
+    return ""
+
+
+def _known(model: Any, path: Path) -> str:
+    names = [info.alias or n for owner in models_at(model, path[:-1]) for n, info in owner.model_fields.items()]
+    if not names:
+        return "it takes no keys"
+    return near(str(path[-1]), names) or f"keys here: {', '.join(f'`{n}`' for n in names)}"
+
+
+def arms(annotation: Any) -> list[Any]:
+    """The types that an annotation allows: `Annotated` and unions taken apart, a `RootModel` opened."""
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        return arms(typing.get_args(annotation)[0])
+    if isinstance(annotation, typing.TypeAliasType) if hasattr(typing, "TypeAliasType") else False:
+        return arms(annotation.__value__)
+    if origin in (typing.Union, types.UnionType):
+        return [arm for a in typing.get_args(annotation) for arm in arms(a)]
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation.__pydantic_root_model__:
+        return arms(annotation.model_fields["root"].annotation)
+    return [annotation]
+
+
+def inside(annotation: Any, step: str | int) -> list[Any]:
+    """The annotations of what is one step inside."""
+    found: list[Any] = []
+    for arm in arms(annotation):
+        origin, args = typing.get_origin(arm), typing.get_args(arm)
+        if isinstance(arm, type) and issubclass(arm, BaseModel):
+            found += [i.annotation for n, i in arm.model_fields.items() if step in (n, i.alias)]
+        elif origin in (dict, typing.get_origin(typing.Mapping[str, str])) and len(args) == 2:
+            found.append(args[1])
+        elif args and isinstance(step, int):
+            found.append(args[0])
+    return found
+
+
+def models_at(annotation: Any, path: Path) -> list[type[BaseModel]]:
+    """The models that may stand at a path inside a value of this annotation."""
+    level = [annotation]
+    for step in path:
+        level = [a for one in level for a in inside(one, step)]
+    return [a for one in level for a in arms(one) if isinstance(a, type) and issubclass(a, BaseModel)]

@@ -1,0 +1,87 @@
+"""Reports of faults: as text for people, as JSON for tools."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..errors import Fault
+
+_RED, _YELLOW, _BOLD, _DIM, _END = "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[2m", "\x1b[0m"
+
+
+def dotted(path: Iterable[str | int]) -> str:
+    """A path as text: `triggers.late.filters[0].exact`."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def near(word: str, words: Iterable[str]) -> str:
+    """The remedy for a misspelt word, "" where none is near."""
+    found = difflib.get_close_matches(word, list(words), 1)
+    return f"did you mean `{found[0]}`?" if found else ""
+
+
+def in_order(faults: Iterable[Fault]) -> list[Fault]:
+    """Sorted by file and line, each once."""
+    return sorted(dict.fromkeys(faults), key=lambda f: (f.file, f.line, f.path))
+
+
+def render(faults: Sequence[Fault], color: bool = False, warnings: Sequence[Fault] = ()) -> str:
+    """The report: one paragraph a fault (`file:line: path: message`, the remedy indented), warnings after the faults,
+    and a count at the end. It ends with a line break."""
+    lines: list[str] = []
+    for group, word, ink in ((faults, "", _RED), (warnings, "warning: ", _YELLOW)):
+        for fault in in_order(group):
+            lines += _paragraph(fault, word, ink if color else "")
+    lines.append(_count(faults, warnings))
+    return "\n".join(lines) + "\n"
+
+
+def _paragraph(fault: Fault, word: str, ink: str) -> list[str]:
+    bold, dim, end = (_BOLD, _DIM, _END) if ink else ("", "", "")
+    where = f"{fault.file}:{fault.line}" if fault.line else fault.file
+    head = f"{bold}{where}:{end} " if where else ""
+    path = f"{bold}{fault.path}{end}: " if fault.path else ""
+    lines = [_one_line(f"{head}{ink}{word}{end}{path}{ink}{fault.message}{end}")]
+    if fault.remedy:
+        lines.append(f"    {dim}{_one_line(fault.remedy)}{end}")
+    return lines
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\r", "\\r").replace("\n", "\\n")
+
+
+def _count(faults: Sequence[Fault], warnings: Sequence[Fault]) -> str:
+    files = len({f.file for f in faults})
+    found = _number(len(set(faults)), "fault") if faults else "no faults"
+    where = f" in {_number(files, 'file')}" if files > 1 else ""
+    also = f", {_number(len(set(warnings)), 'warning')}" if warnings else ""
+    return f"{found}{where}{also}"
+
+
+def _number(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def to_json(faults: Sequence[Fault], warnings: Sequence[Fault] = ()) -> dict[str, Any]:
+    """The report for tools: {"ok", "faults": […], "warnings": […]}, each with file, line, path, message, remedy."""
+    return {
+        "ok": not faults,
+        "faults": [_json(f) for f in in_order(faults)],
+        "warnings": [_json(f) for f in in_order(warnings)],
+    }
+
+
+def _json(fault: Fault) -> dict[str, Any]:
+    return {
+        "file": fault.file,
+        "line": fault.line or None,
+        "path": fault.path,
+        "message": fault.message,
+        "remedy": fault.remedy,
+    }

@@ -1,0 +1,122 @@
+"""`${ENV}`, `${ENV:-default}`, `${secret:NAME}` and `$${` in the text of a config."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from .faults import near
+from .yaml import Node, scalar
+
+Path = tuple[str | int, ...]
+Report = Callable[[str, Path, str], None]
+"""Takes a fault: message, path, remedy."""
+
+HIDDEN = "****"
+_PLACE = re.compile(r"\$(\$\{|\{([^{}]*)\}|\{)")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Secrets:
+    """The secrets by name, each read when it is first used; and the hiding of their values in texts."""
+
+    def __init__(self, readers: Mapping[str, Callable[[], str | None]] | None = None) -> None:
+        self._readers = dict(readers or {})
+        self._values: dict[str, str | None] = {}
+
+    @property
+    def unused(self) -> list[str]:
+        return [name for name in self._readers if name not in self._values]
+
+    def names(self) -> list[str]:
+        return list(self._readers)
+
+    def use(self, name: str) -> str | None:
+        """The value; None where it can't be read (its reader has reported why)."""
+        if name not in self._values:
+            self._values[name] = self._readers[name]()
+        return self._values[name]
+
+    def hide(self, text: str, shortest: int = 1) -> str:
+        """The text with every secret value of at least `shortest` characters, also escaped, written as `****`."""
+        forms = {f for v in self._values.values() if v for f in _forms(v) if len(f) >= shortest and f.strip("*")}
+        for form in sorted(forms, key=len, reverse=True):
+            text = text.replace(form, HIDDEN)
+        return text
+
+
+def _forms(value: str) -> Iterable[str]:
+    yield value
+    yield repr(value)[1:-1]
+    yield value.strip() or value
+    yield from (line for line in value.splitlines() if len(line) > 3)
+
+
+class Interpolator:
+    """Turns nodes into plain values, with the places in their text filled.
+
+    `bad` collects the paths whose value could not be made (it has a fault already), `secret` those whose text holds a
+    secret's value: nothing may show them.
+    """
+
+    def __init__(self, env: Mapping[str, str], secrets: Secrets | None, report: Report) -> None:
+        self._env = env
+        self._secrets = secrets
+        self._report = report
+        self.bad: set[Path] = set()
+        self.secret: set[Path] = set()
+
+    def plain(self, node: Node, path: Path) -> Any:
+        """The node's value as dicts, lists and scalars."""
+        value = node.value
+        if isinstance(value, dict):
+            return {k: self.plain(v, (*path, k)) for k, v in value.items()}
+        if isinstance(value, list):
+            return [self.plain(v, (*path, i)) for i, v in enumerate(value)]
+        if isinstance(value, str) and "$" in value:
+            return self._text(value, path, node.plain)
+        return value
+
+    def _text(self, text: str, path: Path, plain: bool) -> Any:
+        def fill(found: re.Match[str]) -> str:
+            if found[1] == "${":
+                return "${"
+            value = self._value(found[2], path)
+            if value is None:
+                self.bad.add(path)
+            return value or ""
+
+        filled = _PLACE.sub(fill, text)
+        whole = _PLACE.fullmatch(text)
+        # quotes mean text, as everywhere in YAML; a secret is text always
+        if plain and whole and whole[2] is not None and path not in self.secret:
+            return scalar(filled)
+        return filled
+
+    def _value(self, inner: str | None, path: Path) -> str | None:
+        if inner is not None and inner.startswith("secret:"):
+            return self._secret(inner[len("secret:") :], path)
+        name, given, default = (inner or "").partition(":-")
+        if not _NAME.fullmatch(name):
+            written = "${" if inner is None else f"${{{inner}}}"
+            remedy = "write `${NAME}`, `${NAME:-default}` or `${secret:NAME}`; `$${` for the text `${`"
+            self._report(f"`{written}` names no environment variable", path, remedy)
+            return None
+        if name in self._env and (self._env[name] or not given):
+            return self._env[name]
+        if given:
+            return default
+        self._report(f"the environment variable `{name}` isn't set", path, f"set it, or write `${{{name}:-default}}`")
+        return None
+
+    def _secret(self, name: str, path: Path) -> str | None:
+        if self._secrets is None:
+            self._report("a secret can't be used here", path, "write `${NAME}` for an environment variable")
+            return None
+        if name not in self._secrets.names():
+            remedy = near(name, self._secrets.names()) or f"add `{name}` to `secrets`: `{name}: {{env: VARIABLE}}`"
+            self._report(f"there is no secret `{name}`", path, remedy)
+            return None
+        self.secret.add(path)
+        return self._secrets.use(name)

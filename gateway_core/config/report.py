@@ -1,0 +1,60 @@
+"""Gathers faults and warnings while a config is loaded, and keeps secrets out of them."""
+
+from __future__ import annotations
+
+from ..errors import Fault
+from .faults import dotted, in_order
+from .interpolate import Interpolator, Path, Secrets
+from .yaml import Node, locate
+
+_LONG = 4  # a shorter secret is hidden only where its own value is spoken of: it would blot out common words
+
+
+class Report:
+    """Places each message by its path. What is about a value that could not be made (it has a fault) is dropped."""
+
+    def __init__(self, root: Node) -> None:
+        self._root = root
+        self._faults: list[tuple[Fault, Path]] = []
+        self._warnings: list[tuple[Fault, Path]] = []
+        self._bad: set[Path] = set()
+        self._secret: set[Path] = set()
+
+    def fault(self, message: str, path: Path, remedy: str = "") -> None:
+        """Reports what keeps the config from being used."""
+        if not self._about_bad(path):
+            self._faults.append((self._make(message, path, remedy), path))
+
+    def warn(self, message: str, path: Path, remedy: str = "") -> None:
+        """Reports what is odd, and does not keep the config from being used."""
+        self._warnings.append((self._make(message, path, remedy), path))
+
+    def take(self, interpolator: Interpolator) -> None:
+        """Learns which values could not be made, and which hold secrets."""
+        self._bad |= interpolator.bad
+        self._secret |= interpolator.secret
+
+    def is_secret(self, path: Path) -> bool:
+        """Whether the value at a path holds a secret, or is part of one."""
+        return any(path[:n] in self._secret for n in range(len(path) + 1)) if self._secret else False
+
+    def _about_bad(self, path: Path) -> bool:
+        return any(path[:n] in self._bad for n in range(len(path) + 1)) if self._bad else False
+
+    def _make(self, message: str, path: Path, remedy: str) -> Fault:
+        file, line = locate(self._root, path)
+        return Fault(message, dotted(path), file, line, remedy)
+
+    def faults(self, secrets: Secrets) -> list[Fault]:
+        """All faults in order, without secrets."""
+        return in_order(self._hidden(f, p, secrets) for f, p in self._faults)
+
+    def warnings(self, secrets: Secrets) -> list[Fault]:
+        """All warnings in order, without secrets."""
+        return in_order(self._hidden(f, p, secrets) for f, p in self._warnings)
+
+    def _hidden(self, fault: Fault, path: Path, secrets: Secrets) -> Fault:
+        near = any(s[: len(path)] == path or path[: len(s)] == s for s in self._secret)
+        shortest = 1 if near else _LONG
+        message, remedy = secrets.hide(fault.message, shortest), secrets.hide(fault.remedy, shortest)
+        return Fault(message, fault.path, fault.file, fault.line, remedy)

@@ -1,0 +1,109 @@
+"""Checks the components that a config names, and gives each reference its validated options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel, RootModel, ValidationError
+
+from ..component import ComponentRef, Kind
+from ..registry import Offer, Registry
+from .explain import arms, explain, inside
+from .interpolate import Path
+from .report import Report
+
+
+class Resolver:
+    """Validates values against models, then resolves the references in them, at any depth."""
+
+    def __init__(self, registry: Registry, report: Report) -> None:
+        self._registry = registry
+        self._report = report
+
+    def validate(self, model: type[BaseModel], data: Any, path: Path) -> BaseModel | None:
+        """The model of the data with all references resolved, or None where the data is at fault."""
+        try:
+            value = model.model_validate(data)
+        except ValidationError as e:
+            for finding in explain(e, data, model, lambda p: self._report.is_secret((*path, *p))):
+                self._report.fault(finding.message, (*path, *finding.path), finding.remedy)
+            for ref, at in _written(model, data, path):
+                self.resolve(ref, at)
+            return None
+        self.walk(value, path)
+        return value
+
+    def walk(self, value: Any, path: Path) -> None:
+        """Resolves every reference in a validated value."""
+        if isinstance(value, ComponentRef):
+            self.resolve(value, path)
+        elif isinstance(value, RootModel):
+            self.walk(value.root, path)
+        elif isinstance(value, BaseModel):
+            fields = type(value).model_fields
+            for name, inner in value.__dict__.items():
+                if isinstance(inner, _CONTAINERS):
+                    self.walk(inner, (*path, fields[name].alias or name))
+        elif isinstance(value, dict):
+            for key, inner in value.items():
+                self.walk(inner, (*path, str(key)))
+        elif isinstance(value, list | tuple):
+            for i, inner in enumerate(value):
+                self.walk(inner, (*path, i))
+
+    def resolve(self, ref: ComponentRef, path: Path) -> None:
+        """Sets `ref.name` and `ref.options`, or reports what is wrong with them."""
+        raw = ref.raw
+        if not ref.name:
+            name = self._registry.by_scheme(ref.kind, raw)
+            if name is None:
+                self._unknown_scheme(ref.kind, raw, path)
+                return
+            ref.name, raw = name, {"url": raw}
+        offer = self._registry.find(ref.kind, ref.name)
+        word = ref.kind.replace("_", " ")
+        if offer is None:
+            self._report.fault(f"unknown {word} `{ref.name}`", path, self._registry.suggest(ref.kind, ref.name))
+            return
+        if offer.missing:
+            needs, _, remedy = offer.missing.partition(": ")
+            self._report.fault(f"{word} `{ref.name}` {needs}, which isn't installed", path, remedy)
+        ref.options = self._options(offer, {} if raw is None else raw, (*path, ref.name))
+
+    def _options(self, offer: Offer, raw: Any, path: Path) -> BaseModel | None:
+        try:
+            return self.validate(offer.component.config, raw, path)
+        except Exception as e:  # a plugin's validator that raises something else than ValueError
+            self._report.fault(f"the plugin `{offer.plugin}` failed to check this: {type(e).__name__}: {e}", path)
+            return None
+
+    def _unknown_scheme(self, kind: Kind, url: str, path: Path) -> None:
+        scheme = url.partition("://")[0]
+        known = sorted({s for offer in self._registry.offers(kind) for s in offer.component.schemes})
+        remedy = f"known: {', '.join(f'{s}://' for s in known)}" if known else "write the component's name"
+        if self._report.is_secret(path):
+            self._report.fault("no component takes this URL", path, remedy)
+        else:
+            self._report.fault(f"no {kind.replace('_', ' ')} takes `{scheme}://` URLs", path, remedy)
+
+
+_CONTAINERS = (ComponentRef, BaseModel, dict, list, tuple)
+
+
+def _written(annotation: Any, data: Any, path: Path) -> Iterator[tuple[ComponentRef, Path]]:
+    """The references in data that did not validate as a whole."""
+    for arm in arms(annotation):
+        if isinstance(arm, type) and issubclass(arm, ComponentRef):
+            try:
+                yield arm.parse(data), path
+            except ValueError:
+                continue
+    if isinstance(data, dict):
+        for key, inner in data.items():
+            for kind in inside(annotation, key):
+                yield from _written(kind, inner, (*path, key))
+    elif isinstance(data, list):
+        for i, inner in enumerate(data):
+            for kind in inside(annotation, i):
+                yield from _written(kind, inner, (*path, i))
