@@ -123,8 +123,10 @@ class ClientConnection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             self._keep = False
         except httptools.HttpParserError as e:
-            self._fail(f"malformed response: {e}")
-            return
+            self._keep = False
+            if not self._complete:
+                self._fail(f"malformed response: {e}")
+                return
         if self._complete:
             self._finish(exchange, data if whole and len(data) <= _KNOWN_BYTES else b"")
         elif not self._head_done:
@@ -152,6 +154,9 @@ class ClientConnection(asyncio.Protocol):
         self._head_done = True
         self._status = self._parser.get_status_code()
         self._interim = 100 <= self._status < 200 and self._status != 101
+        if self._status == 101:  # final here: no other protocol was asked for
+            self._complete = True
+            self._keep = False
         self._limit = self._pool.judge.body_limit(self._status)
 
     def on_body(self, part: bytes) -> None:
@@ -168,7 +173,7 @@ class ClientConnection(asyncio.Protocol):
             self._head_bytes = 1  # an answer after an interim one is not a known one
             return
         self._complete = True
-        if self._status == 101 or not self._parser.should_keep_alive():
+        if not self._parser.should_keep_alive():
             self._keep = False
 
     # -- the end of an exchange -----------------------------------------------------------------------------------

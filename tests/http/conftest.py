@@ -6,15 +6,15 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
+import gateway_http.plugin
 import pytest
 
-import gateway_http.plugin
 from gateway_core.clock import SystemClock
 from gateway_core.component import BuildContext, Component, Config
 from gateway_core.errors import Refused
@@ -182,10 +182,8 @@ class Kit:
             yield Reader(reader, writer)
         finally:
             writer.transport.abort()
-            try:
+            with suppress(OSError):
                 await writer.wait_closed()
-            except OSError:
-                pass
 
     async def send(self, sink: Sink, event: Event | None = None, timeout_s: float = 20.0) -> Outcome:
         """One attempt, awaited."""
@@ -196,7 +194,7 @@ class Kit:
 
     async def until(self, true: Callable[[], bool]) -> None:
         with anyio.fail_after(20):
-            while not true():
+            while not true():  # noqa: ASYNC110
                 await anyio.sleep(0.005)
 
 

@@ -216,20 +216,19 @@ async def test_sources_share_an_address_by_path(kit: Any, intake: Any, server: s
     async with kit.source(intake, server=server) as free:
         listen = f"127.0.0.1:{httpx.URL(free.address).port}"  # free again below
     options = {"listen": listen, "server": server}
-    async with httpx.AsyncClient() as client:
-        async with kit.source(intake, owner="first", path="/a", **options) as a:
-            async with kit.source(other, owner="second", path="/b", **options) as b:
-                assert (await client.post(a.address, headers=EVENT)).status_code == 202
-                assert (await client.post(b.address, headers=EVENT)).status_code == 202
-                assert (len(intake.events), len(other.events)) == (1, 1)
-                third = kit.build("source", {**options, "path": "/b"}, owner="third")
-                with pytest.raises(StartError, match=r"third: .*'/b' already, for second"):
-                    await third.start(intake, None)
-                fourth = kit.build("source", {**options, "path": "/c", "limits": {"max_headers": 9}}, owner="fourth")
-                with pytest.raises(StartError, match="shared with first"):
-                    await fourth.start(intake, None)
-            assert (await client.post(b.address, headers=EVENT)).status_code == 404
+    async with httpx.AsyncClient() as client, kit.source(intake, owner="first", path="/a", **options) as a:
+        async with kit.source(other, owner="second", path="/b", **options) as b:
             assert (await client.post(a.address, headers=EVENT)).status_code == 202
+            assert (await client.post(b.address, headers=EVENT)).status_code == 202
+            assert (len(intake.events), len(other.events)) == (1, 1)
+            third = kit.build("source", {**options, "path": "/b"}, owner="third")
+            with pytest.raises(StartError, match=r"third: .*'/b' already, for second"):
+                await third.start(intake, None)
+            fourth = kit.build("source", {**options, "path": "/c", "limits": {"max_headers": 9}}, owner="fourth")
+            with pytest.raises(StartError, match="shared with first"):
+                await fourth.start(intake, None)
+        assert (await client.post(b.address, headers=EVENT)).status_code == 404
+        assert (await client.post(a.address, headers=EVENT)).status_code == 202
 
 
 async def test_port_taken(kit: Any, intake: Any, server: str) -> None:

@@ -1,0 +1,115 @@
+"""HTTPS on both ends, with both engines of each."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trustme
+
+from gateway_core.errors import StartError
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> Any:
+    return "asyncio", {"use_uvloop": True}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tls")
+    ca, other = trustme.CA(key_type=trustme.KeyType.ECDSA), trustme.CA(key_type=trustme.KeyType.ECDSA)
+    ca.cert_pem.write_to_path(folder / "ca.pem")
+    other.cert_pem.write_to_path(folder / "other.pem")
+    for name, cert in {
+        "server": ca.issue_cert("127.0.0.1", "localhost", key_type=trustme.KeyType.ECDSA),
+        "elsewhere": ca.issue_cert("elsewhere.example", key_type=trustme.KeyType.ECDSA),
+        "client": ca.issue_cert("someone@example.org", key_type=trustme.KeyType.ECDSA),
+    }.items():
+        cert.private_key_pem.write_to_path(folder / f"{name}.key")
+        for blob in cert.cert_chain_pems:
+            blob.write_to_path(folder / f"{name}.pem", append=True)
+    return folder
+
+
+def pair(folder: Path, name: str, **more: Any) -> dict[str, Any]:
+    return {"cert_file": folder / f"{name}.pem", "key_file": folder / f"{name}.key", **more}
+
+
+@pytest.mark.spec("BR-09")
+@pytest.mark.parametrize("server", ["native", "hypercorn"])
+@pytest.mark.parametrize("client", ["native", "httpx"])
+async def test_https(kit: Any, intake: Any, folder: Path, server: str, client: str) -> None:
+    async with kit.source(intake, server=server, tls=pair(folder, "server")) as source:
+        assert source.address.startswith("https://127.0.0.1:")
+        trusted = {"ca_file": folder / "ca.pem"}
+        async with kit.sink(source.address, client=client, tls=trusted) as sink:
+            for _ in range(3):
+                assert (await kit.send(sink)).code == 202
+        async with kit.sink(source.address, client=client, tls={"ca_file": folder / "other.pem"}) as sink:
+            outcome = await kit.send(sink)
+            assert (outcome.delivered, outcome.retry, outcome.code) == (False, True, None)
+            assert "certificate" in outcome.reason.lower()
+        async with kit.sink(source.address, client=client, tls={"verify": False}) as sink:
+            assert (await kit.send(sink)).delivered
+        assert len(intake.events) == 4
+
+
+@pytest.mark.parametrize("client", ["native", "httpx"])
+async def test_the_host_name_is_verified(kit: Any, intake: Any, folder: Path, client: str) -> None:
+    async with kit.source(intake, tls=pair(folder, "elsewhere")) as source:
+        async with kit.sink(source.address, client=client, tls={"ca_file": folder / "ca.pem"}) as sink:
+            assert (await kit.send(sink)).retry
+        assert intake.events == []
+
+
+@pytest.mark.parametrize("server", ["native", "hypercorn"])
+async def test_client_certificates(kit: Any, intake: Any, folder: Path, server: str) -> None:
+    asked = pair(folder, "server", client_ca_file=folder / "ca.pem")
+    async with kit.source(intake, server=server, tls=asked) as source:
+        async with kit.sink(source.address, tls={"ca_file": folder / "ca.pem"}) as sink:
+            assert (await kit.send(sink)).retry
+        async with kit.sink(source.address, tls=pair(folder, "client", ca_file=folder / "ca.pem")) as sink:
+            assert (await kit.send(sink)).delivered
+        assert len(intake.events) == 1
+
+
+async def test_http2_by_hypercorn(kit: Any, intake: Any, folder: Path) -> None:
+    trust = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+    headers = {"ce-id": "1"}
+    async with (
+        kit.source(intake, server="hypercorn", tls=pair(folder, "server")) as source,
+        httpx.AsyncClient(http1=False, http2=True, verify=trust) as client,
+    ):
+        response = await client.post(source.address, headers=headers, content=b"x" * 65_536)
+        assert (response.status_code, response.http_version) == (202, "HTTP/2")
+        assert (await client.get(source.address)).status_code == 405
+        assert (await client.post(source.address)).status_code == 400
+    async with kit.source(intake, server="hypercorn") as source, httpx.AsyncClient(http1=False, http2=True) as client:
+        response = await client.post(source.address, headers=headers, content=b"prior knowledge")
+        assert (response.status_code, response.http_version) == (202, "HTTP/2")
+    assert len(intake.events[0].data) == 65_536
+
+
+async def test_refusals_and_pipelining_over_tls(kit: Any, intake: Any, folder: Path, request_bytes: Any) -> None:
+    trust = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+    intake.hold = True
+    async with kit.source(intake, tls=pair(folder, "server")) as source, kit.connect(source, trust) as client:
+        client.write(request_bytes("0") + request_bytes("1") + b"nonsense\r\n\r\n")
+        await kit.until(lambda: len(intake.held) == 2)
+        intake.held[1](None)
+        intake.held[0](None)
+        assert [(await client.response())[0] for _ in range(3)] == [202, 202, 400]
+        assert await client.rest() == b""
+
+
+async def test_unusable_certificates_name_their_owner(kit: Any, folder: Path) -> None:
+    with pytest.raises(StartError, match=r"brokers\.b\.ingress\.tls"):
+        kit.build("source", {"tls": {"cert_file": "/no.pem", "key_file": "/no.key"}}, owner="brokers.b.ingress")
+    with pytest.raises(StartError, match=r"triggers\.t\.subscriber\.tls"):
+        kit.build("sink", {"url": "https://h/", "tls": {"ca_file": "/no.pem"}}, owner="triggers.t.subscriber")
