@@ -88,8 +88,10 @@ def rich_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for i, name in enumerate(columns):
-        numbers = bool(rows) and all(row[i].replace(".", "", 1).isdigit() or not row[i] for row in rows)
-        table.add_column(name, overflow="fold", justify="right" if numbers else "left")
+        texts = [row[i] for row in rows]
+        numbers = any(texts) and all(text.replace(",", "").isdigit() or not text for text in texts)
+        short = all(len(text) <= 20 for text in texts)
+        table.add_column(name, overflow="fold", no_wrap=short, justify="right" if numbers else "left")
     for row in rows:
         table.add_row(*map(Text, row))
     return table

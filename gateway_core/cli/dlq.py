@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +73,8 @@ class Stores:
         self._brokers = {name: trigger.broker for name, trigger in config.triggers.items()}
         self._owners: dict[str, str] = {}
         context = BuildContext("", data_dir.absolute(), SystemClock(), registry)
-        for owner, broker, ref, names in _places(config):
-            built = context.build(ref, "", owner=owner, **names)
+        for owner, broker, ref, name, trigger in _places(config):
+            built = registry.build(ref, replace(context, owner=owner, broker=name, trigger=trigger))
             address = getattr(built, "address", owner)
             if not isinstance(built, DeadLetterStore):
                 self.unreadable.append(f"{owner}: {address}")
@@ -101,17 +101,16 @@ class Stores:
                     yield letter
 
 
-def _places(config: GatewayConfig) -> Iterator[tuple[str, str, DeadLetterRef, dict[str, str]]]:
-    """(path in the config, broker or "", component, the names that the gateway builds it with)."""
+def _places(config: GatewayConfig) -> Iterator[tuple[str, str, DeadLetterRef, str, str]]:
+    """(path in the config, broker or "", component, and the names of broker and trigger that it is built with)."""
     for name, broker in config.brokers.items():
-        yield f"brokers.{name}.dead_letter", name, broker.dead_letter, {"broker": name}
+        yield f"brokers.{name}.dead_letter", name, broker.dead_letter, name, ""
     for name, trigger in config.triggers.items():
         if trigger.dead_letter is not None:
-            names = {"broker": trigger.broker, "trigger": name}
-            yield f"triggers.{name}.dead_letter", trigger.broker, trigger.dead_letter, names
+            yield f"triggers.{name}.dead_letter", trigger.broker, trigger.dead_letter, trigger.broker, name
     for name, bridge in config.bridges.items():
         if bridge.dead_letter is not None:
-            yield f"bridges.{name}.dead_letter", "", bridge.dead_letter, {"broker": name}
+            yield f"bridges.{name}.dead_letter", "", bridge.dead_letter, name, ""
 
 
 def list_letters(stores: Stores, query: Query, *, as_json: bool) -> None:

@@ -39,7 +39,7 @@ def list_(
 
 @dlq.command()
 def show(
-    id_: Annotated[str, typer.Argument(metavar="ID", help="As `dlq list` shows it.")],
+    id_: Annotated[str, typer.Argument(help="As `dlq list` shows it.")],
     config: Config = None,
     data_dir: DataDir = None,
     as_json: Json = False,
@@ -52,7 +52,7 @@ def show(
 
 @dlq.command()
 def replay(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="As `dlq list` shows them.")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="As `dlq list` shows them.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="All letters (that the other options leave).")] = False,
     to: Annotated[str | None, typer.Option(help="Send them here; default is their broker's ingress.")] = None,
     broker: Broker = None,

@@ -39,6 +39,9 @@ def binary(event: Event) -> tuple[dict[str, str], bytes]:
         headers["content-type" if name == "datacontenttype" else f"ce-{name}"] = (
             text if name == "datacontenttype" else quote(text, safe=_AS_IS)
         )
+    if event.json_data:
+        # a JSON event without a media type is application/json (json-format.md section 3.1.1); headers must say so
+        headers.setdefault("content-type", "application/json")
     return headers, event.data or b""
 
 

@@ -1,0 +1,5 @@
+"""`python -m gateway_core.cli` is `tidegate`."""
+
+from . import main
+
+main()
