@@ -31,39 +31,38 @@ class BinaryMode:
         self._http = binding.name == "http"
         self._prefix = binding.prefix
         self._percent = binding.percent
+        self._easy = bytes(c for c in range(0x20, 0x7F) if not (binding.percent and c in b'"%'))
         self._names_in: Memory[bytes, str] = Memory(self._name_in)
         self._names_out: Memory[str, bytes] = Memory(self._name_out)
         self._values_out: Memory[str, bytes] = Memory(_percent_encoded if binding.percent else str.encode)
 
-    def headers(self, message: Message) -> dict[str, bytes]:
-        """The headers that carry attributes, by attribute name, and the content type under `CONTENT_TYPE`; values as
-        they came. Raises `Refused` where one of them is there twice."""
-        found: dict[str, bytes] = {}
+    def attributes(self, message: Message) -> tuple[dict[str, Any], str | None]:
+        """The attributes that headers carry, and the content type. Raises `Refused`."""
+        found: dict[str, Any] = {}
         names = self._names_in
-        for name, value in message.headers:
-            attribute = names[name]
-            if attribute:
-                if attribute in found:
-                    raise self._fault(attribute, f"header {name.decode()} is there more than once")
-                found[attribute] = value
+        try:
+            for name, value in message.headers:
+                if attribute := names[name]:
+                    if attribute in found:
+                        raise self._fault(attribute, f"header {name.decode()} is there more than once")
+                    found[attribute] = value.decode()
+        except UnicodeDecodeError as e:
+            raise self._fault(attribute, f"the value of header {name.decode()} is not UTF-8") from e
         if not self._http:
             for attribute in [a for a in found if a[0] == " "]:
-                value = found.pop(attribute)
-                found.setdefault(attribute[1:], value)
-        return found
-
-    def decode(self, found: dict[str, bytes], message: Message) -> Event:
-        """The event of a message in binary mode, whose `headers` were found."""
+                found.setdefault(attribute[1:], found[attribute])
+                del found[attribute]
         content_type = found.pop(CONTENT_TYPE, None)
-        attributes: dict[str, Any] = self._texts(found)
+        if "".join(found.values()).encode().translate(None, self._easy):
+            found = {name: self._text(name, text) for name, text in found.items()}
+        return found, content_type
+
+    def decode(self, attributes: dict[str, Any], content_type: str | None, message: Message) -> Event:
+        """The event of a message in binary mode, with the `attributes` of its headers."""
         version = version_of(attributes)
-        names = version.good_names
-        if not names.keys() >= attributes.keys():
-            for name in attributes:
-                names[name]
         if content_type is not None:
             # it wins over a `ce-datacontenttype`, which must not be there (section 3.1.1) but is, from sdk-javascript
-            attributes[version.content_type] = self._text(version.content_type, content_type, percent=False)
+            attributes[version.content_type] = content_type
         version.check(attributes)
         data = message.body
         if self._http and not data and content_type is None:
@@ -88,25 +87,9 @@ class BinaryMode:
 
     # -- values ---------------------------------------------------------------------------------------------------
 
-    def _texts(self, found: dict[str, bytes]) -> dict[str, str]:
-        # One pass in C for the common case: values joined by a character that asks for the slow way itself.
-        try:
-            text = b'"'.join(found.values()).decode()
-        except UnicodeDecodeError:
-            text = "\x00"
-        if text.isprintable() and not (self._percent and "%" in text):
-            texts = text.split('"')
-            if len(texts) == len(found):
-                return dict(zip(found, texts, strict=True))
-        return {name: self._text(name, value, self._percent) for name, value in found.items()}
-
-    def _text(self, name: str, value: bytes, percent: bool) -> str:
-        try:
-            text = value.decode()
-            if percent:
-                text = self._unescaped(name, text)
-        except UnicodeDecodeError as e:
-            raise self._fault(name, f"the value of {name} is not UTF-8") from e
+    def _text(self, name: str, text: str) -> str:
+        if self._percent:
+            text = self._unescaped(name, text)
         if character := forbidden_character(text):
             raise self._fault(name, f"the value of {name} contains {character}, which no attribute may have")
         return text
@@ -119,7 +102,10 @@ class BinaryMode:
         if bad := _BAD_ESCAPE.search(text):
             detail = f"the value of {name} has {text[bad.start() : bad.start() + 3]!r}, which is no percent-encoding"
             raise self._fault(name, detail)
-        return unquote_to_bytes(text).decode()
+        try:
+            return unquote_to_bytes(text).decode()
+        except UnicodeDecodeError as e:
+            raise self._fault(name, f"the value of {name}, percent-decoded, is not UTF-8") from e
 
     def _bytes(self, attributes: dict[str, Any]) -> list[bytes]:
         values: list[Any] = list(attributes.values())

@@ -7,13 +7,14 @@ from gateway_core.errors import Refused
 from gateway_core.event import Event, Message
 from gateway_core.interfaces import Codec
 
-from . import jsonformat
-from .binary import CONTENT_TYPE, BinaryMode
+from . import jsonwrite
+from .binary import BinaryMode
 from .config import CloudEventsConfig
+from .jsonformat import JsonFormat
 from .memory import Memory
 from .values import charset, essence
 
-_PREFIX = b"application/cloudevents"
+_PREFIX = "application/cloudevents"
 _STRUCTURED = "application/cloudevents+json"
 _BATCH = "application/cloudevents-batch+json"
 _STRUCTURED_HEADERS = (b"content-type", b"application/cloudevents+json; charset=utf-8")
@@ -30,36 +31,35 @@ class _Codec:
 
     def __init__(self, binding: Binding) -> None:
         self._binary = BinaryMode(binding)
+        self._json = JsonFormat()
         self._http = binding.name == "http"
-        self._modes: Memory[bytes, str] = Memory(self._mode)
+        self._modes: Memory[str, str] = Memory(self._mode)
 
     def decode(self, message: Message) -> list[Event]:
-        found = self._binary.headers(message)
-        content_type = found.get(CONTENT_TYPE)
+        attributes, content_type = self._binary.attributes(message)
         mode = self._modes[content_type] if content_type is not None else "binary"
         if mode == "binary":
-            return [self._binary.decode(found, message)]
+            return [self._binary.decode(attributes, content_type, message)]
         if message.body is None:
             raise Refused("a structured event needs a value", rule="CloudEvents Kafka binding 1.0.3, section 3.3.2")
         if mode == "structured":
-            return [jsonformat.decode(message.body, message.key)]
-        return jsonformat.decode_batch(message.body)
+            return [self._json.decode(message.body, message.key)]
+        return self._json.decode_batch(message.body)
 
     def encode(self, event: Event) -> Message:
         return self._binary.encode(event)
 
-    def _mode(self, content_type: bytes) -> str:
+    def _mode(self, content_type: str) -> str:
         if content_type[: len(_PREFIX)].lower() != _PREFIX:
             return "binary"
-        text = content_type.decode("latin-1")
-        kind = essence(text)
+        kind = essence(content_type)
         mode = "structured" if kind == _STRUCTURED else "batch" if kind == _BATCH and self._http else ""
         if not mode:
             if not self._http:
                 return "binary"  # Kafka binding section 3: forwarded as it is
             raise _unsupported(f"event format {kind[:100]!r} is not known; send {_STRUCTURED} or {_BATCH}")
-        if charset(text) not in ("", "utf-8", "utf8"):
-            raise _unsupported(f"charset {charset(text)[:100]!r} is not taken; JSON events are UTF-8")
+        if charset(content_type) not in ("", "utf-8", "utf8"):
+            raise _unsupported(f"charset {charset(content_type)[:100]!r} is not taken; JSON events are UTF-8")
         return mode
 
 
@@ -67,7 +67,7 @@ class _Structured(_Codec):
     """Reads every mode; writes structured mode."""
 
     def encode(self, event: Event) -> Message:
-        return Message([_STRUCTURED_HEADERS], jsonformat.encode(event), event.key)
+        return Message([_STRUCTURED_HEADERS], jsonwrite.encode(event), event.key)
 
 
 def _unsupported(detail: str) -> Refused:

@@ -1,4 +1,4 @@
-"""The JSON event format (json-format.md 1.0.2): structured mode's one event, batch mode's array of them.
+"""Reading the JSON event format (json-format.md 1.0.2): structured mode's object, batch mode's array of them.
 
 `data` is never parsed: its JSON text is kept byte by byte. That is why members are first read as raw JSON.
 """
@@ -14,98 +14,105 @@ from msgspec import Raw
 from gateway_core.errors import Refused
 from gateway_core.event import Event
 
+from .layouts import Layouts
 from .memory import Memory
-from .values import forbidden_character, is_json, is_text
-from .versions import V1_0, VERSIONS, Version, version_of
+from .values import forbidden_character, is_json
+from .versions import Version, version_of
 
 MAX_BATCH = 10_000  # events in one message
+DOCUMENT = "CloudEvents 1.0.2 json-format.md"
 
-_DOCUMENT = "CloudEvents 1.0.2 json-format.md"
 _MAX_INTEGER = 2**31
 _WHITESPACE = b" \t\r\n"
 
 _object = msgspec.json.Decoder(dict[str, Raw]).decode
 _array = msgspec.json.Decoder(list[Raw]).decode
+_strings = msgspec.json.Decoder(list[str]).decode
 _values = msgspec.json.Decoder(list[Any]).decode
 _string = msgspec.json.Decoder(str).decode
 _base64 = msgspec.json.Decoder(bytes).decode
-_raw = msgspec.json.Decoder(Raw).decode
-_encode = msgspec.json.Encoder().encode
 
-_declares_json: Memory[str, bool] = Memory(is_json)
-_declares_text: Memory[str, bool] = Memory(is_text)
+declares_json: Memory[str, bool] = Memory(is_json)
 
 
-def decode(body: bytes, key: bytes | None = None) -> Event:
-    """The event of a JSON object. Raises `Refused`."""
-    _check_utf8(body)
-    return _event(body, len(body), key)
+class JsonFormat:
+    """Reads events of the JSON format. Remembers what the last event looked like."""
 
+    def __init__(self) -> None:
+        self._layouts = Layouts()
 
-def decode_batch(body: bytes) -> list[Event]:
-    """The events of a JSON array: all, or `Refused` naming the index (from 0) of the first that is none."""
-    _check_utf8(body)
-    try:
-        items = _array(body)
-    except (msgspec.DecodeError, RecursionError) as e:
-        raise _fault(f"the body is not a JSON array of events: {_said(e)}", "4. JSON Batch Format") from e
-    if len(items) > MAX_BATCH:
-        detail = f"the batch has {len(items)} events; at most {MAX_BATCH} are taken at once"
-        raise Refused(detail, status=413, rule=f"{_DOCUMENT}, 4. JSON Batch Format")
-    events = []
-    for item in items:
+    def decode(self, body: bytes, key: bytes | None = None) -> Event:
+        """The event of a JSON object. Raises `Refused`."""
+        _check_utf8(body)
+        return self._event(body, key)
+
+    def decode_batch(self, body: bytes) -> list[Event]:
+        """The events of a JSON array: all, or `Refused` naming the index (from 0) of the first that is none."""
+        _check_utf8(body)
         try:
-            events.append(_event(item, len(item), None))
+            items = _array(body)
+        except (msgspec.DecodeError, RecursionError) as e:
+            raise fault(f"the body is not a JSON array of events: {said(e)}", "4. JSON Batch Format") from e
+        if len(items) > MAX_BATCH:
+            detail = f"the batch has {len(items)} events; at most {MAX_BATCH} are taken at once"
+            raise Refused(detail, status=413, rule=f"{DOCUMENT}, 4. JSON Batch Format")
+        events: list[Event] = []
+        try:
+            for item in items:
+                events.append(self._event(item, None))  # noqa: PERF401 - the count is needed where one is refused
         except Refused as e:
             detail = f"event {len(events)} of the batch: {e.detail}"
             raise Refused(detail, status=e.status, title=e.title, rule=e.rule, attribute=e.attribute) from e
-    return events
+        return events
+
+    def _event(self, text: bytes | Raw, key: bytes | None) -> Event:
+        if quick := self._layouts.read(text, len(text)):
+            attributes, version, data = quick
+            version.check(attributes)
+            return _with_data(attributes, version, data, None, key)
+        return self._general(text, key)
+
+    def _general(self, text: bytes | Raw, key: bytes | None) -> Event:
+        try:
+            members = _object(text)
+            order = tuple(members)
+            data = members.pop("data", None)
+            binary = members.pop("data_base64", None)
+            joined = b",".join(members.values())
+            values, all_text = _read(joined)
+        except (msgspec.DecodeError, RecursionError) as e:
+            raise fault(f"not a JSON object of an event: {said(e)}", "3. Envelope") from e
+        attributes = dict(zip(members, values, strict=True))
+        version = version_of(attributes)
+        checked = _checked(attributes, version)
+        version.check(checked)
+        # {"name":value,…} is 4 bytes a member and 1 more, besides names and values; `joined` has some of the commas
+        parts = [part for part in (joined, data, binary) if part is not None]
+        least = sum(map(len, order)) + sum(map(len, parts)) + 4 * len(order) + 1 - max(len(members) - 1, 0)
+        if least != len(text):
+            _check_duplicates(bytes(text), least, parts)
+        if all_text and binary is None:
+            self._layouts.learn(order, version)
+        return _with_data(checked, version, data, binary, key)
 
 
-def encode(event: Event) -> bytes:
-    """The event as a JSON object: its attributes in their order, then the data."""
-    data = event.data
+def said(error: BaseException) -> str:
+    """A parser's error in words."""
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+def fault(detail: str, section: str, attribute: str = "") -> Refused:
+    """A refusal that cites the JSON format."""
+    return Refused(detail, rule=f"{DOCUMENT}, {section}", attribute=attribute)
+
+
+def _read(joined: bytes) -> tuple[list[Any], bool]:
+    """The values of attributes, and whether all are text."""
+    array = b"[%b]" % joined
     try:
-        if data is None:
-            return _encode(event.attributes)
-        return _encode({**event.attributes, **_data_member(event, data)})
-    except (msgspec.MsgspecError, UnicodeError, TypeError, RecursionError) as e:
-        raise _fault(f"the event can't be written as JSON: {_said(e)}", "2. Attributes") from e
-
-
-# -- reading ------------------------------------------------------------------------------------------------------
-
-
-def _event(text: bytes | Raw, size: int, key: bytes | None) -> Event:
-    try:
-        members = _object(text)
-        if "" in members:
-            raise _fault("an attribute has an empty name", "2. Attributes")
-        # {"name":value,…} is 4 bytes a member and 1 more, besides names and values, where nothing is there twice
-        least = len("".join(members)) + len(b"".join(members.values())) + 4 * len(members) + 1
-        if least != size:
-            _check_duplicates(bytes(text), members)
-        data = members.pop("data", None)
-        binary = members.pop("data_base64", None)
-        values = _values(b"[%b]" % b",".join(members.values()))
-    except (msgspec.DecodeError, RecursionError) as e:
-        raise _fault(f"not a JSON object of an event: {_said(e)}", "3. Envelope") from e
-    attributes = dict(zip(members, values, strict=True))
-    try:
-        clean = "".join(values).isprintable()
-    except TypeError:
-        clean = False
-    version = version_of(attributes)
-    names = version.good_names
-    if not names.keys() >= attributes.keys():
-        for name in attributes:
-            names[name]
-    if not clean:
-        attributes = _checked(attributes, version)
-    version.check(attributes)
-    if data is None and binary is None:
-        return Event(attributes, None, False, key)
-    return _with_data(attributes, version, data, binary, key)
+        return _strings(array), True
+    except msgspec.ValidationError:
+        return _values(array), False
 
 
 def _with_data(
@@ -113,7 +120,7 @@ def _with_data(
 ) -> Event:
     if binary is not None and bytes(binary) != b"null":
         if data is not None:
-            raise _fault("data and data_base64 are both there", "3.1.1. Payload Serialization", "data_base64")
+            raise fault("data and data_base64 are both there", "3.1.1. Payload Serialization", "data_base64")
         return Event(attributes, _decoded(binary, "data_base64"), False, key)
     if data is None:
         return Event(attributes, None, False, key)
@@ -122,7 +129,7 @@ def _with_data(
     content_type = attributes.get(version.content_type)
     if content_type is None:
         return Event(attributes, bytes(data), True, key)
-    if _declares_json[content_type]:
+    if declares_json[content_type]:
         return Event(attributes, bytes(data), False, key)
     return Event(attributes, _text(data, content_type), False, key)
 
@@ -134,14 +141,14 @@ def _text(data: Raw, content_type: str) -> bytes | None:
         if bytes(data) == b"null":
             return None
         detail = f"data is not a string, although its content type {content_type!r} is not JSON"
-        raise _fault(detail, "3.1.2. Payload Deserialization", "data") from e
+        raise fault(detail, "3.1.2. Payload Deserialization", "data") from e
 
 
 def _decoded(text: Raw, member: str) -> bytes:
     try:
         return _base64(text)
     except (msgspec.DecodeError, RecursionError) as e:
-        raise _fault(f"{member} is not a string of Base64", "3.1.2. Payload Deserialization", member) from e
+        raise fault(f"{member} is not a string of Base64", "3.1.2. Payload Deserialization", member) from e
 
 
 def _checked(attributes: dict[str, Any], version: Version) -> dict[str, Any]:
@@ -152,14 +159,14 @@ def _checked(attributes: dict[str, Any], version: Version) -> dict[str, Any]:
             continue
         if type(value) is str:
             if character := forbidden_character(value):
-                raise _fault(f"the value of {name} contains {character}, which no attribute may have", "2.2", name)
+                raise fault(f"the value of {name} contains {character}, which no attribute may have", "2.2", name)
         elif version.is_defined(name):
-            raise _fault(f"the value of {name} is not a string", "2.2. Type System Mapping", name)
+            raise fault(f"the value of {name} is not a string", "2.2. Type System Mapping", name)
         elif type(value) is int:
             if not -_MAX_INTEGER <= value < _MAX_INTEGER:
-                raise _fault(f"the value of {name} is not in the range of 32 bits", "2.2. Type System Mapping", name)
+                raise fault(f"the value of {name} is not in the range of 32 bits", "2.2. Type System Mapping", name)
         elif type(value) is not bool:
-            raise _fault(
+            raise fault(
                 f"the value of {name} is neither a string, a whole number nor a boolean",
                 "2.2. Type System Mapping",
                 name,
@@ -173,21 +180,20 @@ def _check_utf8(body: bytes) -> None:
         try:
             body.decode()
         except UnicodeDecodeError as e:
-            raise _fault(f"the body is not UTF-8 (byte {e.start})", "1. Introduction") from e
+            raise fault(f"the body is not UTF-8 (byte {e.start})", "1. Introduction") from e
 
 
-def _check_duplicates(text: bytes, members: dict[str, Raw]) -> None:
+def _check_duplicates(text: bytes, least: int, parts: list[bytes | Raw]) -> None:
     """Raises `Refused` where a member is there twice. Whitespace is discounted first; only what is still longer than
     it must be (escapes in names, or duplicates) is read once more by a parser that tells."""
-    names = "".join(members)
-    values = b"".join(members.values()).translate(None, _WHITESPACE)
-    stripped = text.translate(None, _WHITESPACE)
-    if len(names) + len(values) + 4 * len(members) + 1 == len(stripped) or (not members and len(stripped) == 2):
+    inside = b"".join(parts)
+    least -= len(inside) - len(inside.translate(None, _WHITESPACE))
+    if least == len(text.translate(None, _WHITESPACE)):
         return
     seen: set[str] = set()
     for name in _top_level_names(text):
         if name in seen:
-            raise _fault(f"member {name[:100]!r} is there more than once", "3. Envelope", name[:100])
+            raise fault(f"member {name[:100]!r} is there more than once", "3. Envelope", name[:100])
         seen.add(name)
 
 
@@ -204,39 +210,3 @@ def _top_level_names(text: bytes) -> list[str]:
 
 def _ignored(text: str) -> None:
     return None
-
-
-# -- writing ------------------------------------------------------------------------------------------------------
-
-
-def _data_member(event: Event, data: bytes) -> dict[str, Any]:
-    attributes = event.attributes
-    version = VERSIONS.get(attributes.get("specversion", ""), V1_0)
-    content_type = attributes.get(version.content_type)
-    if event.json_data if content_type is None else _declares_json[content_type]:
-        if _is_valid_json(data):
-            return {"data": Raw(data)}
-    elif content_type is not None and _declares_text[content_type]:
-        try:
-            return {"data": data.decode()}
-        except UnicodeDecodeError:
-            pass
-    return {version.base64_member or "data": data}
-
-
-def _is_valid_json(data: bytes) -> bool:
-    try:
-        if not data.isascii():
-            data.decode()
-        _raw(data)
-    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
-        return False
-    return True
-
-
-def _said(error: BaseException) -> str:
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-
-
-def _fault(detail: str, section: str, attribute: str = "") -> Refused:
-    return Refused(detail, rule=f"{_DOCUMENT}, {section}", attribute=attribute)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-K = TypeVar("K", str, bytes)
+K = TypeVar("K", str, bytes, tuple[str, ...])
 V = TypeVar("V")
 
 _ENTRIES = 4096
-_LONGEST = 256  # characters or bytes of a key; with _ENTRIES this bounds a memory to about 1 MB
+_LONGEST = 256  # characters or bytes in a key; with _ENTRIES this bounds a memory to a few megabytes
 
 
 class Memory(dict[K, V]):
@@ -22,7 +22,7 @@ class Memory(dict[K, V]):
 
     def __missing__(self, key: K) -> V:
         value: V = self._work_out(key)  # an error is not remembered
-        if len(key) <= _LONGEST:
+        if (sum(map(len, key)) if isinstance(key, tuple) else len(key)) <= _LONGEST:
             if len(self) >= _ENTRIES:
                 self.clear()
             self[key] = value

@@ -12,6 +12,16 @@ from . import values
 from .memory import Memory
 
 
+class Shape:
+    """What is known of all events with the same attribute names: which values to test, how long the names are."""
+
+    __slots__ = ("names_length", "tests")
+
+    def __init__(self, tests: tuple[tuple[str, values.Check], ...], names_length: int) -> None:
+        self.tests = tests
+        self.names_length = names_length
+
+
 class Version:
     """One version of the specification.
 
@@ -44,31 +54,26 @@ class Version:
         self.content_type = content_type
         self.base64_member = base64_member
         self.encoding = encoding
-        self._order = required
-        self._required = frozenset(required)
+        self._required = required
         self._defined = frozenset(required + optional)
         self._names = re.compile(names)
         # `time` differs from event to event: remembering it would only push others out
-        self._repeating = tuple(
-            (attribute, Memory(_once(check))) for attribute, check in checks.items() if check is not values.check_time
-        )
-        self._times = tuple(attribute for attribute, check in checks.items() if check is values.check_time)
-        self.good_names: Memory[str, str] = Memory(self._check_name)
+        self._tests: dict[str, values.Check] = {
+            attribute: check if check is values.check_time else Memory(check).__getitem__
+            for attribute, check in checks.items()
+        }
+        self._shapes: Memory[tuple[str, ...], Shape] = Memory(self._shape)
 
-    def check(self, attributes: Mapping[str, Any]) -> None:
+    def check(self, attributes: Mapping[str, Any]) -> Shape:
         """Raises `Refused`, naming attribute and rule, where the attributes are not those of a valid event. Values
         have been checked for forbidden characters before; values of attributes that are defined here are text."""
-        if not self._required <= attributes.keys() or "" in attributes.values():
-            self._find_empty(attributes)
-        get = attributes.get
-        for name, memory in self._repeating:
-            value = get(name)
-            if value is not None and (fault := memory[value]):
-                raise self.fault(name, f"{name} {value!r} {fault}", "Context Attributes")
-        for name in self._times:
-            value = get(name)
-            if value is not None and (fault := values.check_time(value)):
-                raise self.fault(name, f"{name} {value!r} {fault}", "Context Attributes")
+        shape = self._shapes[tuple(attributes)]
+        if "" in attributes.values():
+            self._refuse_empty(attributes)
+        for name, test in shape.tests:
+            if fault := test(attributes[name]):
+                raise self.fault(name, f"{name} {_short(attributes[name])} {fault}", "Context Attributes")
+        return shape
 
     def is_defined(self, name: str) -> bool:
         """Whether the specification itself names the attribute: its value is then text."""
@@ -77,25 +82,26 @@ class Version:
     def fault(self, attribute: str, detail: str, section: str) -> Refused:
         return Refused(detail, attribute=attribute, rule=f"{self.document}, {section}")
 
-    def _find_empty(self, attributes: Mapping[str, Any]) -> None:
-        for name in self._order:
-            if name not in attributes:
+    def _shape(self, names: tuple[str, ...]) -> Shape:
+        for name in names:
+            if not self._names.fullmatch(name) or name == "data":
+                detail = f"{_short(name)} is not an attribute name: a-z and 0-9 only, and not data"
+                raise self.fault(name[:100], detail, "Naming Conventions")
+        for name in self._required:
+            if name not in names:
                 raise self.fault(name, f"required attribute {name} is missing", "Required Attributes")
-            if attributes[name] == "":
-                raise self.fault(name, f"required attribute {name} is empty", "Required Attributes")
+        return Shape(tuple((n, self._tests[n]) for n in names if n in self._tests), sum(map(len, names)))
+
+    def _refuse_empty(self, attributes: Mapping[str, Any]) -> None:
         for name, value in attributes.items():
+            if value == "" and name in self._required:
+                raise self.fault(name, f"required attribute {name} is empty", "Required Attributes")
             if value == "" and name in self._defined:
                 raise self.fault(name, f"attribute {name} is there but empty", "Optional Attributes")
 
-    def _check_name(self, name: str) -> str:
-        if not self._names.fullmatch(name):
-            detail = f"attribute name {name[:100]!r} has characters other than a-z and 0-9"
-            raise self.fault(name[:100], detail, "Naming Conventions")
-        return name
 
-
-def _once(check: values.Check) -> values.Check:
-    return lambda text: check(text)
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 100 else f"{text[:100]}…")
 
 
 V1_0 = Version(
@@ -137,4 +143,4 @@ def version_of(attributes: Mapping[str, Any]) -> Version:
     if word is None:
         raise V1_0.fault("specversion", "required attribute specversion is missing", "Required Attributes")
     known = ", ".join(VERSIONS)
-    raise V1_0.fault("specversion", f"unknown specversion {str(word)[:100]!r}; known are {known}", "specversion")
+    raise V1_0.fault("specversion", f"unknown specversion {_short(str(word))}; known are {known}", "specversion")
