@@ -35,8 +35,12 @@ def clamp(wanted: Wanted, absent: Offsets, end: Offsets) -> dict[str, int]:
 
 def advance(start: Offsets, first: Offsets, end: Offsets, most: int | None) -> dict[str, int]:
     """Where the next micro-batch ends: at `end`, or after `most` positions, shared by shards by what each has waiting.
-    It never goes back, and keeps shards that are gone."""
+    It keeps shards that are gone. Raises `ValueError` where a shard ends before `start`: its numbers are never used
+    again, so this is another log than the one that was read before, and its events would be taken for read ones."""
     at = {s: start.get(s, 0) for s in {*start, *end}}
+    if replaced := [s for s, e in end.items() if e < at[s]]:
+        shards = ", ".join(f"{s} (read up to {at[s]}, ends at {end[s]})" for s in replaced)
+        raise ValueError(f"the log is not the one that was read before: shard {shards}")
     # what retention has deleted is no work
     waiting = {s: max(0, end.get(s, 0) - max(at[s], first.get(s, 0))) for s in at}
     total = sum(waiting.values())

@@ -88,7 +88,7 @@ class SparkSink:
     def _lag(self) -> int | None:
         if self._feed is None:
             return None
-        return sum(max(0, end - self._committed.get(shard, 0)) for shard, end in self._feed.ends().items())
+        return sum(max(0, end - self._committed.get(shard, 1)) for shard, end in self._feed.ends().items())
 
     def _job(self, feed: ReaderFeed) -> Job:
         config = self._config
