@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import filters
@@ -48,6 +48,7 @@ class Builder:
     ) -> None:
         self._config = config
         self._clock = clock
+        self._registry = registry
         self._budget = Budget()
         self._built = Built()
         self._context = BuildContext(
@@ -75,7 +76,7 @@ class Builder:
         return built
 
     def _make(self, ref: ComponentRef, owner: str, **changes: Any) -> Any:
-        return self._context.build(ref, "", **{"owner": owner, **changes})
+        return self._registry.build(ref, replace(self._context, owner=owner, **changes))
 
     def _broker(self, name: str, config: BrokerConfig) -> Broker:
         owner = f"brokers.{name}"

@@ -49,6 +49,7 @@ class Gateway:
         self._others = others
         self._started_at = time.monotonic()
         self._ready = False
+        self._announced = False
         self._built: Built = Builder(config, settings, registry, clock or SystemClock(), worker).build()
         self._admin = Admin(self.status, lambda: self.ready) if worker == 0 and settings.admin != "off" else None
         self.admin_url: str | None = None
@@ -129,7 +130,7 @@ class Gateway:
             await _quietly(part.stop)
         if self._admin is not None:
             await _quietly(self._admin.stop)
-        if self._worker == 0:
+        if self._announced:
             with suppress(OSError):
                 self._address_file.unlink()
 
@@ -192,6 +193,7 @@ class Gateway:
             self._settings.data_dir.mkdir(parents=True, exist_ok=True)
             temporary.write_text(content)
             temporary.replace(self._address_file)
+            self._announced = True
         except OSError as e:
             raise StartError(f"can't write in the data directory {self._settings.data_dir}: {e.strerror}") from e
 

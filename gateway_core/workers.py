@@ -184,7 +184,7 @@ async def _work(worker: int, paths: list[str], settings: Settings) -> None:
             await anyio.sleep(STATUS_EVERY_S)
 
     async def orphaned() -> None:
-        await anyio.to_thread.run_sync(sys.stdin.buffer.read, abandon_on_cancel=True)
+        await anyio.wait_readable(0)  # nobody writes to it: what can be read is its end
         stop.set()
 
     async def terminated() -> None:

@@ -32,7 +32,6 @@ class GatewayProcess:
         self._env = {**os.environ, **(env or {}), "TIDEGATE_ADMIN": "127.0.0.1:0"}
         self._flags = flags
         self._process: subprocess.Popen[bytes] | None = None
-        self._client = httpx.Client(timeout=10)
 
     def __enter__(self) -> GatewayProcess:
         self.start()
@@ -41,7 +40,6 @@ class GatewayProcess:
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         if self._process is not None and self._process.poll() is None:
             self.kill()
-        self._client.close()
 
     @property
     def pid(self) -> int:
@@ -90,7 +88,7 @@ class GatewayProcess:
         """GET on the admin API."""
         address = self._address()
         assert address is not None
-        return self._client.get(address["admin"].rstrip("/") + path)
+        return httpx.get(address["admin"].rstrip("/") + path, timeout=10)
 
     def status(self) -> dict[str, Any]:
         """The status document."""
