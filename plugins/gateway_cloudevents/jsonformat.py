@@ -125,7 +125,9 @@ def _with_data(
     if data is None:
         return Event(attributes, None, False, key)
     if version.encoding and attributes.get(version.encoding, "").lower() == "base64":
-        return Event(attributes, _decoded(data, "data"), False, key)
+        # the attribute stays with the event, so the data stays what it says: Base64
+        _decoded(data, "data")
+        return Event(attributes, _string(data).encode(), False, key)
     content_type = attributes.get(version.content_type)
     if content_type is None:
         return Event(attributes, bytes(data), True, key)
@@ -165,7 +167,7 @@ def _checked(attributes: dict[str, Any], version: Version) -> dict[str, Any]:
         elif type(value) is int:
             if not -_MAX_INTEGER <= value < _MAX_INTEGER:
                 raise fault(f"the value of {name} is not in the range of 32 bits", "2.2. Type System Mapping", name)
-        elif type(value) is not bool:
+        elif type(value) is not bool and not (version.maps and type(value) is dict):
             raise fault(
                 f"the value of {name} is neither a string, a whole number nor a boolean",
                 "2.2. Type System Mapping",

@@ -35,15 +35,18 @@ def _data_member(event: Event, data: bytes) -> dict[str, Any]:
     attributes = event.attributes
     version = VERSIONS.get(attributes.get("specversion", ""), V1_0)
     content_type = attributes.get(version.content_type)
-    if event.json_data if content_type is None else declares_json[content_type]:
+    encoded = version.encoding in attributes
+    if not encoded and (event.json_data if content_type is None else declares_json[content_type]):
         if _is_valid_json(data):
             return {"data": Raw(data)}
-    elif content_type is not None and _declares_text[content_type]:
+    elif encoded or (content_type is not None and _declares_text[content_type]):
         try:
             return {"data": data.decode()}
         except UnicodeDecodeError:
             pass
-    return {version.base64_member or "data": data}
+    if version.base64_member:
+        return {version.base64_member: data}
+    return {version.encoding: "base64", "data": data}  # 0.3 spec.md: it must be set for binary data in a string
 
 
 def _is_valid_json(data: bytes) -> bool:

@@ -32,6 +32,7 @@ class Version:
     `content_type`  the attribute that carries the media type of the data.
     `base64_member` the JSON member for binary data ("data_base64"), "" where the version has none.
     `encoding`      the attribute that says that JSON data is Base64 ("datacontentencoding"), "" where there is none.
+    `maps`          whether an extension's value may be a JSON object.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Version:
         content_type: str = "datacontenttype",
         base64_member: str = "",
         encoding: str = "",
+        maps: bool = False,
         names: str = "[a-z0-9]+",
     ) -> None:
         self.name = name
@@ -54,6 +56,7 @@ class Version:
         self.content_type = content_type
         self.base64_member = base64_member
         self.encoding = encoding
+        self.maps = maps
         self._required = required
         self._defined = frozenset(required + optional)
         self._names = re.compile(names)
@@ -130,6 +133,7 @@ V0_3 = Version(
         "time": values.check_time,
     },
     encoding="datacontentencoding",
+    maps=True,
 )
 
 VERSIONS = {v.name: v for v in (V1_0, V0_3)}

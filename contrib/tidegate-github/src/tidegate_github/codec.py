@@ -1,0 +1,143 @@
+"""GitHub webhook deliveries as CloudEvents 1.0, after the CloudEvents GitHub adapter (adapters/github.md)."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from gateway_core.clock import Clock
+from gateway_core.component import BuildContext
+from gateway_core.errors import Refused
+from gateway_core.event import Event, Message
+from gateway_core.interfaces import Codec
+
+from .config import GitHubConfig
+from .kinds import KINDS, OWNERS, Kind
+
+_RULE = "CloudEvents GitHub adapter"
+_KIND = re.compile("[a-z0-9_]{1,100}")
+_WORD = re.compile("[A-Za-z0-9_-]{1,100}")
+_DELIVERY = re.compile("[!-~]{1,200}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_URL = re.compile(r"[!#-;=?-Z\[\]_a-z~]{1,2000}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def build(config: GitHubConfig, context: BuildContext) -> Codec:
+    """The codec. It only reads: GitHub takes no events."""
+    secret = config.secret.get_secret_value().encode() if config.secret else None
+    return _GitHub(secret, context.clock)
+
+
+class _GitHub:
+    def __init__(self, secret: bytes | None, clock: Clock) -> None:
+        self._secret = secret
+        self._clock = clock
+
+    def decode(self, message: Message) -> list[Event]:
+        body = message.body or b""
+        if self._secret is not None:
+            _check_signature(self._secret, message.header(b"x-hub-signature-256"), body)
+        name = _header(message, b"x-github-event", _KIND)
+        delivery = _header(message, b"x-github-delivery", _DELIVERY)
+        payload = _payload(message, body)
+        kind = KINDS.get(name, Kind())
+        attributes: dict[str, Any] = {
+            "specversion": "1.0",
+            "id": delivery,
+            "source": _source(name, kind, payload),
+            "type": _type(name, kind, payload),
+            "datacontenttype": "application/json",
+        }
+        if subject := _text(payload, kind.subject):
+            attributes["subject"] = subject
+        attributes["time"] = _time(kind, payload) or self._now()
+        return [Event(attributes, body)]
+
+    def encode(self, event: Event) -> Message:
+        raise Refused("the codec github only reads: no one takes events in the form of GitHub webhooks", status=501)
+
+    def _now(self) -> str:
+        now = datetime.fromtimestamp(self._clock.now_ns() // 1_000_000 / 1000, UTC)
+        return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _check_signature(secret: bytes, signature: bytes | None, body: bytes) -> None:
+    expected = b"sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest().encode()
+    if signature is None or not hmac.compare_digest(signature, expected):
+        what = "is missing" if signature is None else "does not fit the body and the secret"
+        raise Refused(f"X-Hub-Signature-256 {what}", status=401, rule="GitHub, validating webhook deliveries")
+
+
+def _header(message: Message, name: bytes, form: re.Pattern[str]) -> str:
+    value = message.header(name)
+    text = (value or b"").decode("latin-1")
+    if not form.fullmatch(text):
+        detail = f"header {name.decode()} is {'missing' if value is None else 'malformed'}: not a GitHub delivery"
+        raise Refused(detail, rule=_RULE, attribute="id" if name.endswith(b"delivery") else "type")
+    return text
+
+
+def _payload(message: Message, body: bytes) -> dict[str, Any]:
+    content_type = (message.header(b"content-type") or b"application/json").partition(b";")[0].strip().lower()
+    if content_type != b"application/json":
+        raise Refused("set the webhook's content type to application/json", status=415, rule=_RULE)
+    try:
+        return _object(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+        raise Refused(f"the body is not a JSON object: {e}", rule=_RULE) from e
+
+
+def _at(payload: dict[str, Any], path: str) -> Any:
+    found: Any = payload
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+def _text(payload: dict[str, Any], path: str) -> str:
+    """The value at a path as text; "" where there is none, or none that an attribute can have."""
+    found = _at(payload, path) if path else None
+    if isinstance(found, int) and not isinstance(found, bool):
+        return str(found)
+    return found if isinstance(found, str) and not _CONTROL.search(found) else ""
+
+
+def _type(name: str, kind: Kind, payload: dict[str, Any]) -> str:
+    words = (_text(payload, path) for path in kind.parts)
+    return ".".join(["com.github", name, *(word for word in words if _WORD.fullmatch(word))])
+
+
+def _source(name: str, kind: Kind, payload: dict[str, Any]) -> str:
+    parts = [_text(payload, path) for path in kind.source]
+    if name == "marketplace_purchase":
+        parts[0] = parts[0].rpartition("/")[0]
+    if not kind.source:
+        return "github.com"
+    candidates = ["/".join(parts)] if all(parts) else []
+    candidates += [_text(payload, path) for path in OWNERS]
+    return next((c for c in candidates if _URL.fullmatch(c)), "github.com")
+
+
+def _time(kind: Kind, payload: dict[str, Any]) -> str:
+    action = _text(payload, "action")
+    for path in kind.time:
+        found = _text(payload, path.replace("{action}", action))
+        if _TIME.fullmatch(found) and _is_date(found):
+            return found
+    return ""
+
+
+def _is_date(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
