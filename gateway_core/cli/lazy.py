@@ -19,12 +19,17 @@ PANEL = "Commands of plugins"
 class PluginCommand(TyperGroup):
     """Stands in for a plugin's command until it is invoked; then it is that command."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: Command, plugin: str) -> None:
         super().__init__(name=command.name, help=command.summary, rich_help_panel=PANEL)
         self._command = command
+        self._plugin = plugin
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        real = typer.main.get_command(self._command.load())
+        try:
+            app = self._command.load()
+        except ImportError as e:
+            raise StartError(f"command {self.name!r} of plugin {self._plugin!r} can't be loaded: {e}") from e
+        real = typer.main.get_command(app)
         return real.make_context(info_name, args, parent=parent, **extra)
 
 
@@ -43,7 +48,7 @@ class Commands(TyperGroup):
         if (own := super().get_command(ctx, cmd_name)) is not None:
             return own
         offered = _offered().get(cmd_name)
-        return PluginCommand(offered[0]) if offered else None
+        return PluginCommand(*offered) if offered else None
 
 
 def _offered() -> dict[str, tuple[Command, str]]:

@@ -36,5 +36,8 @@ def list_plugins(*, as_json: bool) -> None:
     if as_json:
         common.print_json(rows)
         return
-    columns = ("kind", "name", "plugin", "distribution", "summary", "missing")
+    # what every row would say is left out, for the width of a terminal
+    columns = ["kind", "name", "plugin", "distribution", "missing", "summary"]
+    columns = [c for c in columns if c != "missing" or any(row[c] for row in rows)]
+    columns = [c for c in columns if c != "distribution" or len({row[c] for row in rows}) > 1]
     common.print_table("Components", columns, [[row[c] for c in columns] for row in rows])

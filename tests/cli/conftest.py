@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +24,12 @@ Run = Callable[..., Ran]
 
 
 @pytest.fixture
-def tidegate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+def tidegate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Run]:
     """`tidegate("check", path)` as on a command line, in an empty directory, without settings from outside."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
-    for name in ("TIDEGATE_CONFIG", "TIDEGATE_DATA_DIR", "TIDEGATE_LOG_LEVEL"):
-        monkeypatch.delenv(name, raising=False)
+    for name in [n for n in os.environ if n.startswith("TIDEGATE_")]:
+        monkeypatch.delenv(name)
 
     def run(*args: object) -> Ran:
         with pytest.raises(SystemExit) as stopped:
@@ -36,4 +38,9 @@ def tidegate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
         assert isinstance(stopped.value.code, int)
         return Ran(stopped.value.code, out, err)
 
-    return run
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield run
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(False)

@@ -1,0 +1,135 @@
+"""Names, help, exit codes, settings: what holds for all commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from gateway_core import __version__
+from gateway_core.cli import PROGRAM
+from gateway_core.cli.app import app
+from gateway_core.cli.lazy import PluginCommand
+from gateway_core.component import Command
+from gateway_core.errors import StartError
+from gateway_core.registry import Registry
+from gateway_core.settings import Settings
+
+
+def test_version(tidegate) -> None:
+    assert tidegate("version").out == f"tidegate {__version__}\n"
+    assert json.loads(tidegate("version", "--json").out)["version"] == __version__
+
+
+def test_help_lists_our_commands_and_those_of_plugins(tidegate) -> None:
+    ran = tidegate("--help")
+    offered = Registry.installed().commands
+    assert ran.code == 0
+    for name in ["run", "check", "send", "status", "plugins", "schema", "dlq", "version", "completion", *offered]:
+        assert f" {name} " in ran.out
+
+
+def test_a_plugins_command_is_loaded_when_it_is_invoked() -> None:
+    plugin_app = typer.Typer()
+
+    @plugin_app.command()
+    def greet(name: str) -> None:
+        raise LookupError(name)
+
+    loads: list[int] = []
+    command = PluginCommand(Command("greet", "Greets.", lambda: loads.append(1) or plugin_app), "polite")
+    assert (command.name, command.help, loads) == ("greet", "Greets.", [])
+    with command.make_context("greet", ["you"]) as context, pytest.raises(LookupError, match="you"):
+        context.command.invoke(context)
+    assert loads == [1]
+
+
+def test_a_plugins_command_that_cant_be_loaded_names_the_plugin() -> None:
+    def load() -> None:
+        raise ImportError("no module named x")
+
+    with pytest.raises(StartError, match="command 'greet' of plugin 'polite' can't be loaded: no module named x"):
+        PluginCommand(Command("greet", "Greets.", load), "polite").make_context("greet", [])
+
+
+@pytest.mark.parametrize(
+    "arguments", [["fly"], ["run", "--fly"], ["dlq", "replay"], ["send", "nowhere", "--type", "t"]]
+)
+def test_wrong_usage_is_2(tidegate, arguments: list[str]) -> None:
+    ran = tidegate(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert "Traceback" not in ran.err
+
+
+def test_every_setting_is_a_flag_of_run() -> None:
+    run = typer.main.get_command(app).commands["run"]
+    flags = {option for parameter in run.params for option in parameter.opts}
+    assert {"--" + name.replace("_", "-") for name in Settings.model_fields} <= flags
+
+
+def test_a_setting_that_is_wrong_names_its_place(tidegate, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = tidegate("run", "x.yaml", "--workers", "0")
+    assert (ran.code, "--workers: Input should be greater than or equal to 1" in ran.err) == (2, True)
+    monkeypatch.setenv("TIDEGATE_DRAIN_TIMEOUT_S", "soon")
+    ran = tidegate("run", "x.yaml")
+    assert (ran.code, "TIDEGATE_DRAIN_TIMEOUT_S: " in ran.err) == (2, True)
+
+
+def test_without_a_config_it_says_how_to_name_one(tidegate) -> None:
+    for command in ("run", "check"):
+        ran = tidegate(command)
+        assert (ran.code, "TIDEGATE_CONFIG" in ran.err) == (2, True)
+
+
+def test_the_config_is_found(tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tidegate.yaml").write_text("brokers: 7\n")
+    assert "tidegate.yaml:1" in tidegate("check").out
+    (tmp_path / "other.yaml").write_text("brokers: {}\n")
+    monkeypatch.setenv("TIDEGATE_CONFIG", "other.yaml")
+    assert tidegate("check").code == 0
+
+
+def test_plugins_lists_components(tidegate) -> None:
+    rows = json.loads(tidegate("plugins", "--json").out)
+    found = {(row["kind"], row["name"]): row for row in rows}
+    assert found["dead_letter", "deadletter"]["plugin"] == "deadletter"
+    assert found["sink", "stdout"]["distribution"] == f"tidegate {__version__}"
+    assert found["observer", "otel"]["extra"] == "otel"
+    text = tidegate("plugins").out
+    assert all(row["summary"] in text for row in rows)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(tidegate, shell: str) -> None:
+    ran = tidegate("completion", shell)
+    assert (ran.code, "_TIDEGATE_COMPLETE" in ran.out) == (0, True)
+
+
+def test_the_script_is_answered() -> None:
+    env = {**os.environ, "_TIDEGATE_COMPLETE": "complete_bash", "COMP_WORDS": "tidegate sta", "COMP_CWORD": "1"}
+    command = [sys.executable, "-c", "from gateway_core.cli import main; main()"]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.stdout.split() == ["status"]
+
+
+def test_a_crash_of_ours_is_short_and_can_be_looked_into(tidegate, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("gateway_core.cli.plugins.list_plugins", broken)
+    ran = tidegate("plugins")
+    assert (ran.code, ran.out) == (70, "")
+    assert f"{PROGRAM}: internal error: RuntimeError: boom" in ran.err
+    assert "Traceback" not in ran.err
+    assert "Traceback" in tidegate("--log-level", "debug", "plugins").err
+
+
+def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
+    command = f"{sys.executable} -c 'from gateway_core.cli import main; main()' plugins --json | head -c 1"
+    ran = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    assert (ran.stdout, ran.stderr) == ("[", "")

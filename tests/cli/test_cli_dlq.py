@@ -1,0 +1,201 @@
+"""`tidegate dlq` on a real dead-letter file."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from gateway_core.cli.dlq import Query, Stores
+from gateway_core.clock import SystemClock
+from gateway_core.component import BuildContext, DeadLetterRef
+from gateway_core.event import Event
+from gateway_core.interfaces import Outcome
+from gateway_core.registry import Registry
+from gateway_core.testing import Subscriber
+
+CONFIG = """
+brokers:
+  default: {ingress: [{http: {listen: "127.0.0.1:0"}}]}
+  other: {ingress: [{http: {listen: "127.0.0.1:0", path: /other}}]}
+triggers:
+  late: {subscriber: "http://127.0.0.1:1/"}
+  own: {broker: other, subscriber: "http://127.0.0.1:1/", dead_letter: {deadletter: {path: own.jsonl}}}
+  away: {subscriber: "http://127.0.0.1:1/", dead_letter: "http://127.0.0.1:1/dead"}
+"""
+
+
+def letter(id_: str, trigger: str = "late", reason: str = "503 Service Unavailable", **changes: Any) -> Event:
+    attributes = {
+        "specversion": "1.0",
+        "id": id_,
+        "source": "/s",
+        "type": "t",
+        "count": 7,
+        "knativeerrordest": "http://127.0.0.1:1/",
+        "knativeerrorcode": "503",
+        "knativeerrordata": b64encode(b"busy").decode(),
+        "tidegatetrigger": trigger,
+        "tidegateattempts": 11,
+        "tidegatefirst": "2026-01-01T00:00:00Z",
+        "tidegatelast": "2026-01-01T00:01:00Z",
+        "tidegatestage": "delivery",
+        "tidegatereason": reason,
+        **changes,
+    }
+    return Event(attributes, b'{"n": 1.0}', json_data=True)
+
+
+def original(id_: str) -> dict[str, Any]:
+    return {"specversion": "1.0", "id": id_, "source": "/s", "type": "t", "count": 7, "data": {"n": 1.0}}
+
+
+@pytest.fixture
+def bury(tmp_path: Path) -> Any:
+    """Writes letters as the gateway does, into the default broker's dead letter or another file."""
+    (tmp_path / "tidegate.yaml").write_text(CONFIG)
+    registry = Registry.installed()
+
+    async def write(options: dict[str, Any], letters: list[Event]) -> None:
+        context = BuildContext("", tmp_path / "tidegate-data", SystemClock(), registry, broker="default")
+        sink, outcomes = registry.build(DeadLetterRef("deadletter", options), context), list[Outcome]()
+        async with anyio.create_task_group() as tasks:
+            await sink.start(tasks)
+            for event in letters:
+                sink.send(event, 30, outcomes.append)
+            await sink.stop()
+        assert all(o.delivered for o in outcomes)
+
+    return lambda *letters, **options: anyio.run(write, options, list(letters))
+
+
+def listed(tidegate: Any, *arguments: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(tidegate("dlq", "list", "--json", *arguments).out)
+    return found
+
+
+def events(rows: list[dict[str, Any]]) -> list[str]:
+    return [row["event"] for row in rows]
+
+
+def test_nothing_there(tidegate, bury) -> None:
+    assert tidegate("dlq", "list").out.startswith("no dead letters\n")
+    assert listed(tidegate) == []
+
+
+def test_list_shows_what_and_why(tidegate, bury, tmp_path: Path) -> None:
+    bury(letter("1"))
+    (row,) = listed(tidegate)
+    row.pop("id")
+    assert row == {
+        "store": (tmp_path / "tidegate-data/dead-letter/default.jsonl").as_uri(),
+        "broker": "default",
+        "trigger": "late",
+        "type": "t",
+        "source": "/s",
+        "event": "1",
+        "attempts": 11,
+        "code": "503",
+        "stage": "delivery",
+        "reason": "503 Service Unavailable",
+        "first": "2026-01-01T00:00:00Z",
+        "last": "2026-01-01T00:01:00Z",
+    }
+    text = tidegate("dlq", "list").out
+    assert "503 Service Unavailable" in text
+    assert "not readable from here: triggers.away.dead_letter: http://127.0.0.1:1/dead" in text
+
+
+def test_list_filters(tidegate, bury, tmp_path: Path) -> None:
+    bury(letter("1"), letter("2", trigger="gone"), letter("3", reason="connection refused"))
+    bury(letter("4", trigger="own"), path=tmp_path / "own.jsonl")
+    assert events(listed(tidegate)) == ["1", "2", "3", "4"]
+    assert events(listed(tidegate, "--trigger", "gone")) == ["2"]
+    assert events(listed(tidegate, "--reason", "REFUSED")) == ["3"]
+    assert events(listed(tidegate, "--broker", "other")) == ["4"]
+
+
+def test_show_has_the_event_as_it_was(tidegate, bury) -> None:
+    bury(letter("1"))
+    (row,) = listed(tidegate)
+    shown = json.loads(tidegate("dlq", "show", row["id"], "--json").out)
+    assert (shown["event"], shown["answer"]) == (original("1"), "busy")
+    assert '"n": 1.0' in tidegate("dlq", "show", row["id"]).out
+    missing = tidegate("dlq", "show", "nope")
+    assert (missing.code, missing.err) == (1, "tidegate: no letter has the id nope\n")
+
+
+@pytest.mark.spec("DP-18")
+def test_replay_sends_the_original_and_takes_out_what_was_accepted(tidegate, bury) -> None:
+    bury(letter("1"), letter("2"), letter("3"))
+    with Subscriber([202, 400, 204]) as s:
+        ran = tidegate("dlq", "replay", "--all", "--to", s.url)
+        sent = [json.loads(r.body) for r in s.requests]
+        assert s.requests[0].headers["content-type"].startswith("application/cloudevents+json")
+    assert sent == [original("1"), original("2"), original("3")]
+    assert (ran.code, ran.out) == (1, "2 replayed, 1 left\n")
+    assert events(listed(tidegate)) == ["2"]
+
+
+def test_replay_of_one(tidegate, bury) -> None:
+    bury(letter("1"), letter("2"))
+    with Subscriber() as s:
+        ran = tidegate("dlq", "replay", listed(tidegate)[1]["id"], "--to", s.url, "--json")
+    assert json.loads(ran.out) == {"replayed": 1, "refused": 0, "skipped": 0, "left": 0, "dry_run": False}
+    assert (ran.code, events(listed(tidegate))) == (0, ["1"])
+
+
+def test_a_dry_run_sends_and_removes_nothing(tidegate, bury) -> None:
+    bury(letter("1"), letter("2", trigger="gone"))
+    with Subscriber() as s:
+        ran = tidegate("dlq", "replay", "--all", "--trigger", "gone", "--to", s.url, "--dry-run")
+        assert s.requests == []
+    assert (ran.code, ran.out, len(listed(tidegate))) == (0, "1 would be sent\n", 2)
+
+
+def test_each_letter_goes_back_to_the_broker_of_its_trigger(tidegate, bury, tmp_path: Path) -> None:
+    bury(letter("1"), letter("2", trigger="own"))
+    bury(letter("3", trigger="own"), path=tmp_path / "own.jsonl")
+    with Subscriber() as a, Subscriber() as b:
+        found = {"pid": 1, "admin": None, "ingress": {"default": [a.url], "other": [b.url]}}
+        (tmp_path / "tidegate-data/gateway.json").write_text(json.dumps(found))
+        assert tidegate("dlq", "replay", "--all").code == 0
+        assert [json.loads(r.body)["id"] for r in a.requests] == ["1"]
+        assert [json.loads(r.body)["id"] for r in b.requests] == ["2", "3"]
+
+
+def test_replay_without_a_running_gateway_says_so(tidegate, bury) -> None:
+    bury(letter("1"))
+    ran = tidegate("dlq", "replay", "--all")
+    assert (ran.code, "the gateway isn't running" in ran.err, len(listed(tidegate))) == (1, True, 1)
+
+
+def test_what_never_was_an_event_stays(tidegate, bury) -> None:
+    bury(letter("1", tidegatestage="decode"))
+    with Subscriber() as s:
+        ran = tidegate("dlq", "replay", "--all", "--to", s.url)
+        assert s.requests == []
+    assert (ran.code, ran.out, len(listed(tidegate))) == (1, "0 replayed, 1 left\n", 1)
+
+
+def test_nobody_there_ends_the_replay(tidegate, bury) -> None:
+    bury(*(letter(str(n)) for n in range(3)))
+    with Subscriber() as s:
+        url = s.url
+    ran = tidegate("dlq", "replay", "--all", "--to", url, "--retry", "0")
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (1, "0 replayed, 3 left\n", 1)
+
+
+def test_stores_are_each_read_once(tidegate, bury, tmp_path: Path) -> None:
+    bury(letter("1"))
+    stores = Stores.of([tmp_path / "tidegate.yaml"], tmp_path / "tidegate-data")
+    assert [s.owner for s in stores.stores] == [
+        "brokers.default.dead_letter",
+        "brokers.other.dead_letter",
+        "triggers.own.dead_letter",
+    ]
+    assert len(list(stores.letters(Query()))) == 1

@@ -1,0 +1,130 @@
+"""`tidegate send` against a real HTTP server."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway_core.testing import Subscriber
+
+LINES = [b'{"specversion":"1.0","id":"%d","source":"/s","type":"t","data":{"n":%d}}' % (n, n) for n in range(5)]
+REFUSAL = (400, {"content-type": "application/problem+json"}, b'{"title":"Bad Request","detail":"no type"}')
+
+
+def test_one_event_from_flags(tidegate) -> None:
+    with Subscriber() as s:
+        ran = tidegate(
+            "send", s.url, "--type", "order", "--id", "7", "--data", '{"n": 1.0}', "--ext", "a=b c", "--subject", "x"
+        )
+        (request,) = s.requests
+    assert (ran.code, ran.out) == (0, "1 accepted, 0 refused\n")
+    assert request.headers["content-type"] == "application/cloudevents+json; charset=utf-8"
+    event = json.loads(request.body)
+    assert event.pop("time").endswith("Z")
+    assert event == {
+        "specversion": "1.0",
+        "id": "7",
+        "type": "order",
+        "source": "/tidegate/send",
+        "subject": "x",
+        "a": "b c",
+        "datacontenttype": "application/json",
+        "data": {"n": 1.0},
+    }
+
+
+def test_binary_mode_encodes_headers_and_keeps_the_data(tidegate, tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(b"\x00\xff")
+    with Subscriber() as s:
+        args = ["--type", "t", "--ext", 'name=Grüße "50%"', "--content-type", "image/png", "--data", "@data"]
+        tidegate("send", s.url, "--mode", "binary", *args)
+        (request,) = s.requests
+    assert request.headers["ce-name"] == "Gr%C3%BC%C3%9Fe%20%2250%25%22"
+    assert (request.headers["content-type"], request.body) == ("image/png", b"\x00\xff")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"\n".join(LINES), b"\n\n" + b"\r\n\n".join(LINES) + b"\n", b" [\n" + b",\n".join(LINES) + b"]\n"],
+    ids=["lines", "spaced lines", "array"],
+)
+def test_a_file_of_events_goes_out_as_it_is(tidegate, tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "events").write_bytes(text)
+    with Subscriber() as s:
+        ran = tidegate("send", s.url, "events")
+        assert sorted(r.body for r in s.requests) == LINES
+    assert ran.out == "5 accepted, 0 refused\n"
+
+
+def test_a_single_event_over_many_lines(tidegate, tmp_path: Path) -> None:
+    (tmp_path / "event").write_text('{\n  "id": "1",\n  "data": 1.0\n}\n')
+    with Subscriber() as s:
+        tidegate("send", s.url, "event")
+        assert [r.body for r in s.requests] == [b'{\n  "id": "1",\n  "data": 1.0\n}']
+
+
+def test_standard_input_in_batches(tidegate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n".join(LINES))))
+    with Subscriber() as s:
+        ran = tidegate("send", s.url, "-", "--mode", "batch", "--batch-size", "2", "--json")
+        sizes = sorted(len(json.loads(r.body)) for r in s.requests)
+        types = {r.headers["content-type"] for r in s.requests}
+    assert (sizes, types) == ([1, 2, 2], {"application/cloudevents-batch+json; charset=utf-8"})
+    assert json.loads(ran.out) == {"accepted": 5, "refused": 0, "unanswered": 0, "reasons": {}}
+
+
+def test_members_of_our_own_files_are_left_out(tidegate, tmp_path: Path) -> None:
+    (tmp_path / "events").write_text('{"id":"1","data":{"a":1},"key_base64":"aw=="}')
+    with Subscriber() as s:
+        tidegate("send", s.url, "events")
+        assert json.loads(s.requests[0].body) == {"id": "1", "data": {"a": 1}}
+
+
+def test_refusals_are_counted_and_explained(tidegate, tmp_path: Path) -> None:
+    (tmp_path / "events").write_bytes(b"\n".join(LINES))
+    with Subscriber([REFUSAL, 202, REFUSAL]) as s:
+        ran = tidegate("send", s.url, "events")
+        assert len(s.requests) == 5
+    assert (ran.code, ran.out) == (1, "3 accepted, 2 refused\n")
+    assert ran.err == "  2 x 400 Scripted: no type\n"
+
+
+def test_what_fails_for_now_is_tried_again(tidegate) -> None:
+    with Subscriber([(503, {"retry-after": "0"}, b""), None, 202]) as s:
+        ran = tidegate("send", s.url, "--type", "t")
+        assert len(s.requests) == 3
+    assert ran.code == 0
+
+
+def test_an_address_where_nobody_answers(tidegate, tmp_path: Path) -> None:
+    (tmp_path / "events").write_bytes(b"\n".join(LINES))
+    with Subscriber() as s:
+        url = s.url
+    ran = tidegate("send", url, "events", "--retry", "0", "--in-flight", "1")
+    assert (ran.code, ran.out) == (1, "0 accepted, 0 refused, 1 without an answer\n")
+    assert f"no answer from {url}" in ran.err
+
+
+def test_a_line_that_is_no_event_is_named(tidegate, tmp_path: Path) -> None:
+    (tmp_path / "events").write_bytes(LINES[0] + b"\n\nnonsense\n")
+    with Subscriber() as s:
+        ran = tidegate("send", s.url, "events")
+    assert (ran.code, ran.out) == (1, "1 accepted, 0 refused\n")
+    assert ran.err == "tidegate: events:3: not a JSON object\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["events", "--type", "t"], ["--type", "t", "--ext", "novalue"], ["--type", "t", "--data", "@missing"]],
+)
+def test_what_to_send_must_be_clear(tidegate, arguments: list[str]) -> None:
+    assert tidegate("send", "http://127.0.0.1:1/", *arguments).code == 2
+
+
+def test_a_file_that_isnt_there(tidegate) -> None:
+    ran = tidegate("send", "http://127.0.0.1:1/", "missing")
+    assert (ran.code, ran.err) == (1, "tidegate: can't read missing: No such file or directory\n")
