@@ -34,7 +34,8 @@ class GatewayProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> GatewayProcess:
-        self.start()
+        if self._process is None:
+            self.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:

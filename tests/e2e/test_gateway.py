@@ -257,14 +257,14 @@ def test_workers_share_the_ingress_and_their_counts_are_added(tmp_path: Path) ->
             g.wait_until(lambda: g.status()["workers"] == 2)
             sent = 0
             # a connection belongs to one worker: new ones until both had some
-            while sent < 200:
+            while sent < 60:
                 sent += httpx.post(g.ingress(), headers=binary(str(sent))).status_code == 202
-            s.wait_for(200)
-            g.wait_until(lambda: g.status()["brokers"][0]["accepted"] == 200)
-            g.wait_until(lambda: g.trigger("all")["delivered"] == 200)
+            s.wait_for(60)
+            g.wait_until(lambda: g.status()["brokers"][0]["accepted"] == 60)
+            g.wait_until(lambda: g.trigger("all")["delivered"] == 60)
             assert g.stop() == 0
         # one worker takes over what two have left
         g.start()
         g.wait_until(g.drained)
-        assert len(s.requests) == 200
+        assert len(s.requests) == 60
         g.stop()
