@@ -170,11 +170,12 @@ def plugins(as_json: Json = False) -> None:
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of the config, for editors."""
+    import json
+
     from ..config.schema import schema as config_schema
     from ..registry import Registry
-    from .common import print_json
 
-    print_json(config_schema(Registry.installed()))
+    typer.echo(json.dumps(config_schema(Registry.installed()), indent=2, ensure_ascii=False))
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -45,10 +46,23 @@ def binary(event: Event) -> tuple[dict[str, str], bytes]:
     return headers, event.data or b""
 
 
-def client(in_flight: int = 1) -> httpx.AsyncClient:
-    """A client for a few requests at once."""
+def client(urls: Collection[str], in_flight: int = 1) -> httpx.AsyncClient:
+    """A client for a few requests at once to these addresses."""
     limits = httpx.Limits(max_connections=in_flight, max_keepalive_connections=in_flight)
-    return httpx.AsyncClient(limits=limits, timeout=httpx.Timeout(30.0, connect=5.0), follow_redirects=False)
+    return httpx.AsyncClient(
+        limits=limits, timeout=httpx.Timeout(30.0, connect=5.0), verify=secure(urls), trust_env=not local(urls)
+    )
+
+
+def secure(urls: Iterable[str]) -> bool:
+    """Whether certificates will have to be verified: reading the authorities takes longer than a few requests."""
+    return any(not url.startswith("http://") for url in urls)
+
+
+def local(urls: Iterable[str]) -> bool:
+    """Whether all are on this machine, where no proxy of the environment shall stand between."""
+    hosts = [httpx.URL(url).host for url in urls]
+    return all(host in ("localhost", "::1") or host.startswith("127.") for host in hosts)
 
 
 async def post(to: httpx.AsyncClient, url: str, headers: dict[str, str], body: bytes, retry: int) -> Answer:

@@ -88,7 +88,7 @@ def _original(letter: Letter) -> bool:
 async def _replay_all(letters: list[Letter], targets: dict[str, str], plan: Replay, count: Count) -> None:
     done: dict[str, tuple[Store, list[str]]] = {}
     try:
-        async with client() as to:
+        async with client(list(targets.values())) as to:
             for letter in letters:
                 if not _original(letter):
                     count.skipped += 1

@@ -102,7 +102,7 @@ async def _send_all(
             tally.fault = e
             return None
 
-    async with client(options.in_flight) as to, anyio.create_task_group() as tasks:
+    async with client([url], options.in_flight) as to, anyio.create_task_group() as tasks:
 
         async def sender() -> None:
             while request := await take():

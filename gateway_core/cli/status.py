@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from . import OK, common
+from .post import secure
 from .running import admin_url, fetch_status
 
 Table = tuple[str, Sequence[str], list[list[str]]]
@@ -20,7 +21,7 @@ Table = tuple[str, Sequence[str], list[list[str]]]
 def show_status(admin: str | None, data_dir: Path | None, every_s: float | None, *, as_json: bool) -> int:
     """Shows the status once, or every so many seconds until Ctrl-C. Returns the exit code."""
     url = admin_url(admin, common.settings(data_dir=data_dir).data_dir)
-    with httpx.Client(timeout=10.0, trust_env=False) as http:
+    with httpx.Client(timeout=10.0, trust_env=False, verify=secure([url])) as http:
         if every_s is None:
             _show(fetch_status(url, http), as_json)
         else:

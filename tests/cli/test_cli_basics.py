@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 import typer
 
@@ -133,3 +134,9 @@ def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
     command = f"{sys.executable} -c 'from gateway_core.cli import main; main()' plugins --json | head -c 1"
     ran = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
     assert (ran.stdout, ran.stderr) == ("[", "")
+
+
+def test_schema_is_one_that_editors_read(tidegate) -> None:
+    schema = json.loads(tidegate("schema").out)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert {"brokers", "triggers", "bridges"} <= schema["properties"].keys()
