@@ -139,4 +139,6 @@ def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
 def test_schema_is_one_that_editors_read(tidegate) -> None:
     schema = json.loads(tidegate("schema").out)
     jsonschema.Draft202012Validator.check_schema(schema)
-    assert {"brokers", "triggers", "bridges"} <= schema["properties"].keys()
+    validator = jsonschema.Draft202012Validator(schema)
+    assert validator.is_valid({"triggers": {"a": {"subscriber": "stdout"}}})
+    assert not validator.is_valid({"trigger": {}})
