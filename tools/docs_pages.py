@@ -34,6 +34,11 @@ _KINDS: dict[Kind, str] = {
 }
 
 
+def _ours(registry: Registry, plugin: str) -> bool:
+    """Whether a plugin is of this tree; others that are installed here have no place in its pages."""
+    return registry.plugins[plugin].startswith("tidegate ")
+
+
 def _page(*parts: str) -> str:
     return HEAD + "\n".join(parts).rstrip() + "\n"
 
@@ -82,7 +87,7 @@ def components() -> str:
     for kind in get_args(Kind):
         lines += ["", f"## {kind}", "", _KINDS[kind]]
         for offer in registry.offers(kind):
-            if offer.kind == kind and registry.plugins[offer.plugin].startswith("tidegate "):
+            if offer.kind == kind and _ours(registry, offer.plugin):
                 lines += _component(offer)
     return _page(*lines)
 
@@ -168,7 +173,8 @@ def cli() -> str:
     root = typer.main.get_command(app)
     assert isinstance(root, TyperGroup)
     lines = ["# Command line", "", inspect.cleandoc(root.help or ""), "", *_parameters(root)]
-    added = {n: typer.main.get_command(c.load()) for n, (c, _) in Registry.installed().commands.items()}
+    registry = Registry.installed()
+    added = {n: typer.main.get_command(c.load()) for n, (c, p) in registry.commands.items() if _ours(registry, p)}
     for name, command in {**root.commands, **added}.items():
         lines += _command(command, f"tidegate {name}")
     return _page(*lines)
