@@ -143,6 +143,8 @@ class BinaryMode:
                 raise self._fault("", f"header name {name!r} is not UTF-8") from e
         else:
             return ""
+        if not attribute:
+            raise self._fault("", f"header {name.decode()} names no attribute")
         return attribute if exact else f" {attribute}"
 
     def _name_out(self, attribute: str) -> bytes:

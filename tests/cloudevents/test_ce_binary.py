@@ -1,0 +1,246 @@
+"""Binary mode over HTTP: CloudEvents 1.0.2 HTTP binding section 3.1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway_core.errors import Refused
+from gateway_core.event import Event, Message
+from gateway_core.interfaces import Codec
+
+GOOD = {
+    "ce-specversion": "1.0",
+    "ce-id": "1234-1234-1234",
+    "ce-source": "/mycontext/subcontext",
+    "ce-type": "com.example.someevent",
+}
+
+
+def message(body: bytes = b"", *extra: tuple[bytes, bytes], **changes: str | bytes | None) -> Message:
+    """A good message with headers changed (`ce_id=None` takes one away) and added."""
+    headers: dict[str, str | bytes | None] = {**GOOD}
+    headers.update({name.replace("_", "-"): value for name, value in changes.items()})
+    pairs = [(n.encode(), v.encode() if isinstance(v, str) else v) for n, v in headers.items() if v is not None]
+    return Message([*pairs, *extra], body, method="POST", url="/")
+
+
+@pytest.mark.spec("DP-01", "BR-10", "BR-16")
+def test_the_specifications_example_is_read(codec: Codec) -> None:
+    """HTTP binding section 3.1.4; headers that carry no attribute are left alone."""
+    body = b'{\n    "a" : 1\n}\n'
+    [event] = codec.decode(
+        message(body, (b"host", b"webhook.example.com"), (b"content-length", b"17"), (b"cee-x", b"1"),
+                ce_time="2018-04-05T03:56:24Z", content_type="application/json; charset=utf-8")
+    )  # fmt: skip
+    assert event.attributes == {
+        "specversion": "1.0",
+        "id": "1234-1234-1234",
+        "source": "/mycontext/subcontext",
+        "type": "com.example.someevent",
+        "time": "2018-04-05T03:56:24Z",
+        "datacontenttype": "application/json; charset=utf-8",
+    }
+    assert event.data == body
+    assert not event.json_data
+
+
+@pytest.mark.spec("BR-10", "BR-11")
+def test_0_3_is_read_and_keeps_its_names(codec: Codec) -> None:
+    [event] = codec.decode(message(b"<a/>", ce_specversion="0.3", ce_schemaurl="s.xsd", content_type="text/xml"))
+    assert event.attributes["specversion"] == "0.3"
+    assert event.attributes["schemaurl"] == "s.xsd"
+    assert event.attributes["datacontenttype"] == "text/xml"
+    assert codec.decode(codec.encode(event)) == [event]
+
+
+VALUES = {
+    "percent-encoded": (b"Euro%20%E2%82%AC%20%F0%9F%98%80", "Euro € \U0001f600"),
+    "lower-case hex": (b"%e2%82%ac", "€"),
+    "needlessly encoded": (b"%41", "A"),
+    "decoded once": (b"%2541", "%41"),
+    "raw UTF-8": ("Grüße".encode(), "Grüße"),
+    "raw UTF-8 and percent": ("ü%20ü".encode(), "ü ü"),
+    "quoted": (b'"a b"', "a b"),
+    "quoted with escapes": (b'"a \\"b\\" \\\\"', 'a "b" \\'),
+    "quoted and percent": (b'"%22"', '"'),
+    "quote inside": (b'a"b', 'a"b'),
+    "spaces": (b"a b  c", "a b  c"),
+    "empty": (b"", ""),
+    "private use": ("\ue000".encode(), "\ue000"),
+}
+
+
+@pytest.mark.spec("DP-01", "BR-16")
+@pytest.mark.parametrize(("raw", "text"), VALUES.values(), ids=VALUES.keys())
+def test_header_values_are_decoded(codec: Codec, raw: bytes, text: str) -> None:
+    [event] = codec.decode(message(b"", (b"ce-ext", raw)))
+    assert event.attributes["ext"] == text
+    assert codec.decode(codec.encode(event)) == [event]
+
+
+BAD_VALUES = {
+    "overlong encoding": b"%C0%A0",
+    "cut UTF-8": b"%E2%82",
+    "raw bytes not UTF-8": b"\xff",
+    "escape cut short": b"50%",
+    "escape not hex": b"%G1",
+    "escape with sign": b"%+1",
+    "control": b"a%00b",
+    "raw control": b"a\x7fb",
+    "C1 control": "\x85".encode(),
+    "noncharacter": "\uffff".encode(),
+    "surrogate": b"%ED%A0%80",
+}
+
+
+@pytest.mark.spec("BR-15")
+@pytest.mark.parametrize("raw", BAD_VALUES.values(), ids=BAD_VALUES.keys())
+def test_bad_header_values_are_refused(codec: Codec, raw: bytes) -> None:
+    with pytest.raises(Refused) as refused:
+        codec.decode(message(b"", (b"ce-ext", raw)))
+    assert (refused.value.status, refused.value.attribute) == (400, "ext")
+    assert "section 3.1.3" in refused.value.rule
+
+
+FAULTS: dict[str, tuple[dict[str, Any], str]] = {
+    "no specversion": ({"ce_specversion": None}, "specversion"),
+    "unknown specversion": ({"ce_specversion": "1.7"}, "specversion"),
+    "empty specversion": ({"ce_specversion": ""}, "specversion"),
+    "no id": ({"ce_id": None}, "id"),
+    "empty id": ({"ce_id": ""}, "id"),
+    "quoted empty id": ({"ce_id": '""'}, "id"),
+    "no source": ({"ce_source": None}, "source"),
+    "empty source": ({"ce_source": ""}, "source"),
+    "source with a space": ({"ce_source": "my source"}, "source"),
+    "source with a bad escape": ({"ce_source": "/a%25zz"}, "source"),
+    "source with two fragments": ({"ce_source": "/a#b#c"}, "source"),
+    "no type": ({"ce_type": None}, "type"),
+    "empty type": ({"ce_type": ""}, "type"),
+    "empty subject": ({"ce_subject": ""}, "subject"),
+    "date without time": ({"ce_time": "2018-04-05"}, "time"),
+    "time without zone": ({"ce_time": "2018-04-05T17:31:00"}, "time"),
+    "time with a space": ({"ce_time": "2018-04-05 17:31:00Z"}, "time"),
+    "hour 24": ({"ce_time": "2018-04-05T24:00:00Z"}, "time"),
+    "second 61": ({"ce_time": "2018-04-05T23:59:61Z"}, "time"),
+    "31 April": ({"ce_time": "2018-04-31T17:31:00Z"}, "time"),
+    "29 February 2019": ({"ce_time": "2019-02-29T17:31:00Z"}, "time"),
+    "29 February 1900": ({"ce_time": "1900-02-29T17:31:00Z"}, "time"),
+    "digits that are not ASCII": ({"ce_time": "２018-04-05T17:31:00Z"}, "time"),
+    "time and a line break": ({"ce_time": "2018-04-05T17:31:00Z%0A"}, "time"),
+    "relative dataschema": ({"ce_dataschema": "/a"}, "dataschema"),
+    "dataschema scheme only": ({"ce_dataschema": "http:"}, "dataschema"),
+    "content type no media type": ({"content_type": "json"}, "datacontenttype"),
+    "content type empty": ({"content_type": ""}, "datacontenttype"),
+    "content type not UTF-8": ({"content_type": b"text/\xff"}, "datacontenttype"),
+    "name with a dash": ({"ce_foo_bar": "1"}, "foo-bar"),
+    "name empty": ({"ce_": "1"}, ""),
+    "name data": ({"ce_data": "1"}, "data"),
+    "name not ASCII": ({"ce_größe": "1"}, "größe"),
+}
+
+
+@pytest.mark.spec("BR-15", "BR-12")
+@pytest.mark.parametrize(("changes", "attribute"), FAULTS.values(), ids=FAULTS.keys())
+def test_faults_are_refused_by_attribute_and_rule(codec: Codec, changes: dict[str, Any], attribute: str) -> None:
+    for _ in range(2):  # what was learnt of the first must not let the second through
+        with pytest.raises(Refused) as refused:
+            codec.decode(message(b"{}", **changes))
+        assert (refused.value.status, refused.value.attribute) == (400, attribute)
+        assert refused.value.rule.startswith("CloudEvents ")
+        assert refused.value.detail
+
+
+@pytest.mark.spec("BR-12", "BR-15")
+def test_an_unknown_version_is_named(codec: Codec) -> None:
+    with pytest.raises(Refused, match=r"unknown specversion '1\.7'; known are 1\.0, 0\.3"):
+        codec.decode(message(b"", ce_specversion="1.7"))
+
+
+@pytest.mark.spec("BR-15")
+@pytest.mark.parametrize("name", ["ce-id", "ce-ext", "content-type"])
+def test_a_header_that_is_there_twice_is_refused(codec: Codec, name: str) -> None:
+    twice = (name.encode(), b"text/plain")
+    with pytest.raises(Refused, match=f"header {name} is there more than once"):
+        codec.decode(message(b"", twice, twice))
+
+
+GOOD_VALUES = {
+    "leap second": {"ce_time": "1990-12-31T15:59:60-08:00"},
+    "fraction": {"ce_time": "1985-04-12T23:20:50.523456789012Z"},
+    "lower case": {"ce_time": "1985-04-12t23:20:50z"},
+    "29 February": {"ce_time": "2000-02-29T00:00:00Z"},
+    "URL": {"ce_source": "https://github.com/cloudevents/spec/pull/123?a=b#c"},
+    "URN": {"ce_source": "urn:uuid:6e8bc430-9c3a-11d9-9669-0800200c9a66"},
+    "mail": {"ce_source": "mailto:cncf-wg-serverless@lists.cncf.io"},
+    "IPv6": {"ce_source": "http://[::1]:8080/"},
+    "IRI": {"ce_source": "/straße"},
+    "schema": {"ce_dataschema": "http://example.com/schema.json"},
+    "parameters": {"content_type": 'multipart/mixed; boundary="a b;\\"c"; charset=x'},
+    "suffix": {"content_type": "application/vnd.api+json"},
+    "digits": {"ce_1": "1", "ce_a2b": "x"},
+    "header case": {"CE_ID": "9", "ce_id": None},
+}
+
+
+@pytest.mark.spec("DP-01", "BR-16")
+@pytest.mark.parametrize("changes", GOOD_VALUES.values(), ids=GOOD_VALUES.keys())
+def test_good_values_arrive_as_they_came(codec: Codec, changes: dict[str, Any]) -> None:
+    [event] = codec.decode(message(b"x", **changes))
+    for name, value in changes.items():
+        if value is not None and name != "content_type":
+            assert event.attributes[name.lower().removeprefix("ce_")] == value
+    assert event.attributes.get("datacontenttype") == changes.get("content_type")
+    assert codec.decode(codec.encode(event)) == [event]
+
+
+@pytest.mark.spec("BR-16")
+def test_content_type_wins_over_a_datacontenttype_header(codec: Codec) -> None:
+    [event] = codec.decode(message(b"x", ce_datacontenttype="text/html", content_type="text/plain"))
+    assert event.attributes["datacontenttype"] == "text/plain"
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "data"),
+    [
+        (b"", None, None),
+        (b"", "text/plain", b""),
+        (b"\x00\xff", None, b"\x00\xff"),
+        (b"null", "application/json", b"null"),
+    ],
+)
+@pytest.mark.spec("BR-16")
+def test_data_is_the_body(codec: Codec, body: bytes, content_type: str | None, data: bytes | None) -> None:
+    [event] = codec.decode(message(body, content_type=content_type))
+    assert event.data == data
+
+
+@pytest.mark.spec("DP-03", "BR-16")
+def test_encoded_headers_are_percent_encoded(codec: Codec) -> None:
+    event = Event(
+        {"specversion": "1.0", "id": '"é\U0001f600%\x7f ', "source": "/", "type": "t", "n": -5, "b": True}, b"x"
+    )
+    headers = dict(codec.encode(event).headers)
+    assert headers[b"ce-id"] == b"%22%C3%A9%F0%9F%98%80%25%7F%20"
+    assert (headers[b"ce-n"], headers[b"ce-b"]) == (b"-5", b"true")
+    assert b"content-type" not in headers
+
+
+@pytest.mark.spec("DP-03")
+def test_json_without_a_content_type_gets_one(codec: Codec) -> None:
+    """json-format.md section 3.1.2: the implied type is made explicit."""
+    event = Event({"specversion": "1.0", "id": "1", "source": "/", "type": "t"}, b'{"a":1}', json_data=True)
+    assert (b"content-type", b"application/json") in codec.encode(event).headers
+    assert "datacontenttype" not in event.attributes
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{"bad name": "x"}, {"a\r\nb": "x"}, {"": "x"}, {"datacontenttype": "text/plain\r\nx: y"}],
+    ids=["space", "line break", "empty", "content type"],
+)
+def test_an_event_that_would_break_headers_is_not_written(codec: Codec, attributes: dict[str, str]) -> None:
+    """Events also come from other codecs: nothing of theirs may smuggle a header."""
+    with pytest.raises(Refused):
+        codec.encode(Event({"specversion": "1.0", "id": "1", "source": "/", "type": "t", **attributes}))
