@@ -136,13 +136,14 @@ async def test_brokers_keep_apart(tmp_path: Path) -> None:
     assert ids(build(tmp_path, broker="a")) == ["0"]
 
 
-async def test_a_torn_line_hides_nothing(tmp_path: Path) -> None:
+async def test_a_torn_line_hides_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "letters.jsonl"
     sink = build(tmp_path, {"path": str(path)})
     await write(sink, numbered(range(2)))
     with path.open("ab") as f:
         f.write(path.read_bytes().splitlines()[0][:-10])
     assert ids(sink) == ["0", "1"]
+    assert caplog.text == ""  # it may be a line that is just being written
     await write(build(tmp_path, {"path": str(path)}), numbered(range(2, 3)))
     assert ids(sink) == ["0", "1", "2"]
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway_core.event import Event
@@ -53,6 +53,8 @@ def exactly(event: Event) -> tuple[Any, ...]:
 @given(
     st.dictionaries(NAMES, VALUES, max_size=4), TYPES, DATA, st.booleans(), st.one_of(st.none(), st.binary(max_size=9))
 )
+@example({}, "text/plain", b'"a JSON string"', True, None)
+@example({}, None, b'{"a": 1}', False, None)
 def test_any_event_is_read_back_from_its_line(
     attributes: dict[str, Any], media_type: str | None, data: bytes | None, json_data: bool, key: bytes | None
 ) -> None:
