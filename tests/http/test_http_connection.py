@@ -57,26 +57,6 @@ async def test_reading_pauses_while_many_requests_are_unanswered(kit: Any, intak
         assert intake.ids() == [str(n) for n in range(40)]
 
 
-async def test_a_client_that_does_not_read_is_not_read(kit: Any, intake: Any, request_bytes: Any) -> None:
-    one = b"OPTIONS / HTTP/1.1\r\nHost: x\r\nWebHook-Request-Origin: " + b"o" * 60_000 + b"\r\n\r\n"
-    async with kit.source(intake) as source, kit.connect(source) as client:
-        client.writer.transport.pause_reading()
-        for _ in range(1000):
-            client.write(one)
-            try:
-                with anyio.fail_after(0.5):
-                    await client.writer.drain()
-            except TimeoutError:
-                break
-        else:
-            pytest.fail("60 MB of answers were taken in for a client that reads none")
-        async with kit.connect(source) as other:
-            other.write(request_bytes("other"))
-            assert (await other.response())[0] == 202
-        client.writer.transport.resume_reading()
-        assert (await client.response())[0] == 200
-
-
 async def test_clients_that_leave_do_not_disturb_others(kit: Any, intake: Any, request_bytes: Any) -> None:
     intake.hold = True
     async with kit.source(intake) as source, kit.connect(source) as stays:
@@ -177,34 +157,6 @@ async def test_limits(kit: Any, intake: Any, raw: bytes, status: int) -> None:
         assert body
         client.close()
         assert intake.events == []
-
-
-LATE = {"head": (HEAD, 408), "body": (HEAD + b"Content-Length: 5\r\n\r\nabc", 408), "nothing": (b"", None)}
-
-
-@pytest.mark.spec("DP-27")
-@pytest.mark.parametrize(("raw", "status"), LATE.values(), ids=LATE.keys())
-async def test_time_limits(kit: Any, intake: Any, request_bytes: Any, raw: bytes, status: int | None) -> None:
-    limits = {"header_timeout_s": 0.2, "body_timeout_s": 0.2, "idle_timeout_s": 0.2 if status is None else 60}
-    async with kit.source(intake, limits=limits) as source, kit.connect(source) as client:
-        client.write(request_bytes("0"))
-        assert (await client.response())[0] == 202
-        client.write(raw)
-        if status is not None:
-            assert (await client.response())[0] == status
-        assert await client.rest() == b""
-        assert intake.ids() == ["0"]
-
-
-async def test_a_slow_commit_is_no_timeout(kit: Any, intake: Any, request_bytes: Any) -> None:
-    intake.hold = True
-    limits = {"header_timeout_s": 0.05, "body_timeout_s": 0.05, "idle_timeout_s": 0.05}
-    async with kit.source(intake, limits=limits) as source, kit.connect(source) as client:
-        client.write(request_bytes("0"))
-        await kit.until(lambda: bool(intake.held))
-        await anyio.sleep(0.7)  # a sweep has gone by
-        intake.held[0](None)
-        assert (await client.response())[0] == 202
 
 
 async def test_too_many_connections(kit: Any, intake: Any, request_bytes: Any) -> None:

@@ -222,21 +222,6 @@ def slow_answer() -> int:
     return 202
 
 
-async def test_time_limits_of_those_who_wait(kit: Any) -> None:
-    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, n: int) -> None:
-        await reader.read()
-
-    for limit in (0.1, 2.05):  # by a timer, by the sweep
-        outcomes: list[Outcome] = []
-        async with serving(script) as url, kit.sink(url, max_connections=2) as sink:
-            began = anyio.current_time()
-            for _ in range(5):
-                sink.send(EVENT, limit, outcomes.append)
-            await kit.until(lambda: len(outcomes) == 5)  # noqa: B023
-            assert anyio.current_time() - began >= limit - 0.2
-        assert {(o.retry, o.reason) for o in outcomes} == {(True, f"no answer within {limit:g} s")}
-
-
 async def test_stop_ends_what_is_under_way(kit: Any) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, n: int) -> None:
         await reader.read()
