@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from os.path import relpath
+from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -61,21 +64,29 @@ def account(console: Console, checks: Sequence[Check], ledger: Ledger) -> None:
 def further(console: Console, demo: Demo, seconds: float) -> None:
     """How to look further."""
     console.print(f"\nDone in {seconds:.0f} s. To look further:", style="bold")
-    config = relpath(demo.config)
+    config, out = relpath(demo.config), relpath(demo.out)
+    program = _program()
+    variables = "" if out == "demo-out" else f"DEMO_OUT={out} "
     lines = [
-        (relpath(demo.out / "delays.png"), "the chart"),
-        (relpath(demo.table), "the table (docs/howto/read-the-table.md)"),
-        (relpath(demo.dead_letters), "what could not be delivered, and why"),
-        (relpath(demo.out / "gateway.log"), "what the gateway said"),
+        (f"{out}/delays.png", "the chart"),
+        (f"{out}/table", "the table: docs/howto/read-the-table.md"),
+        (f"{out}/gateway.log", "what the gateway said"),
         (config, "the whole pipeline"),
+        (f"{variables}{program} dlq list -c {config}", "what could not be delivered, and why"),
     ]
     if demo.keep:
-        lines.append((relpath(demo.data), f"the gateway's data: tidegate log info {relpath(demo.data)}"))
+        lines.append((f"{program} log info {relpath(demo.data)}/log/default", "the durable log"))
     else:
-        lines.append(("tidegate demo --keep", "keeps the gateway's data, for `tidegate log` and `tidegate dlq`"))
+        lines.append((f"{program} demo --keep", "keeps the gateway's data, its durable log above all"))
     width = max(len(path) for path, _ in lines)
     for path, what in lines:
         console.print(f"  {path:{width}}  {what}", highlight=False, soft_wrap=True)
+
+
+def _program() -> str:
+    """How to call `tidegate` from here."""
+    beside = Path(sys.executable).with_name("tidegate")
+    return "tidegate" if which("tidegate") == str(beside) or not beside.exists() else relpath(beside)
 
 
 def _minutes(value: float | None) -> str:
