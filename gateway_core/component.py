@@ -3,7 +3,7 @@ checking, `tidegate plugins`, the editor schema and the reference pages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -23,6 +23,14 @@ class Config(BaseModel):
     """The base of every config model: strict about keys, so that a misspelt one is a fault and not a surprise."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, use_attribute_docstrings=True)
+    _hidden: frozenset[str] = frozenset()  # fields that hold a secret's value
+
+    def hide(self, fields: Iterable[str]) -> None:
+        """Keeps these fields' values out of `repr`; the loader names those that were filled from a secret."""
+        self._hidden = self._hidden.union(fields)
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        return [(k, "****" if k in self._hidden else v) for k, v in super().__repr_args__()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +132,7 @@ class ComponentRef:
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"$ref": f"#/$defs/tidegate.{cls.kind}"}  # filled in by gateway_core.config.schema
+        return {"x-tidegate": cls.kind}  # becomes a reference in gateway_core.config.schema
 
 
 class SourceRef(ComponentRef):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -110,8 +110,11 @@ def _finding(details: ErrorDetails, data: Any, model: Any) -> Finding:
         bound = _BOUNDS[kind]
         return Finding(path, "", "", f"a number {_BOUND_WORDS[bound]} {context[bound]:g}", value)
     if kind in _SIZES:
-        things = "characters" if kind.startswith("string") else "entries"
-        return Finding(path, f"expected {_SIZES[kind].format(**context)} {things}")
+        things = "characters" if kind.startswith("string") else "items"
+        size = _SIZES[kind].format(**context)
+        return Finding(
+            path, f"expected {size} {things}" if not size.endswith(" 1") else f"expected {size} {things[:-1]}"
+        )
     if kind in ("literal_error", "enum"):
         return _choice(path, value, context["expected"])
     if kind == "string_pattern_mismatch":
@@ -173,8 +176,6 @@ def arms(annotation: Any) -> list[Any]:
     origin = typing.get_origin(annotation)
     if origin is Annotated:
         return arms(typing.get_args(annotation)[0])
-    if isinstance(annotation, typing.TypeAliasType) if hasattr(typing, "TypeAliasType") else False:
-        return arms(annotation.__value__)
     if origin in (typing.Union, types.UnionType):
         return [arm for a in typing.get_args(annotation) for arm in arms(a)]
     if isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation.__pydantic_root_model__:
@@ -189,7 +190,7 @@ def inside(annotation: Any, step: str | int) -> list[Any]:
         origin, args = typing.get_origin(arm), typing.get_args(arm)
         if isinstance(arm, type) and issubclass(arm, BaseModel):
             found += [i.annotation for n, i in arm.model_fields.items() if step in (n, i.alias)]
-        elif origin in (dict, typing.get_origin(typing.Mapping[str, str])) and len(args) == 2:
+        elif origin in (dict, Mapping) and len(args) == 2:
             found.append(args[1])
         elif args and isinstance(step, int):
             found.append(args[0])

@@ -38,6 +38,10 @@ class Report:
         """Whether the value at a path holds a secret, or is part of one."""
         return any(path[:n] in self._secret for n in range(len(path) + 1)) if self._secret else False
 
+    def holds_secret(self, path: Path) -> bool:
+        """Whether the value at a path, or anything in it, holds a secret."""
+        return self.is_secret(path) or any(s[: len(path)] == path for s in self._secret)
+
     def _about_bad(self, path: Path) -> bool:
         return any(path[:n] in self._bad for n in range(len(path) + 1)) if self._bad else False
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, RootModel, ValidationError
 
-from ..component import ComponentRef, Kind
+from ..component import ComponentRef, Config, Kind
 from ..registry import Offer, Registry
 from .explain import arms, explain, inside
 from .interpolate import Path
@@ -42,6 +42,8 @@ class Resolver:
             self.walk(value.root, path)
         elif isinstance(value, BaseModel):
             fields = type(value).model_fields
+            if isinstance(value, Config):
+                value.hide(n for n, i in fields.items() if self._report.holds_secret((*path, i.alias or n)))
             for name, inner in value.__dict__.items():
                 if isinstance(inner, _CONTAINERS):
                     self.walk(inner, (*path, fields[name].alias or name))

@@ -1,16 +1,18 @@
 """Reads YAML 1.2 (core schema) into nodes that know their file and line.
 
-libyaml (`ruamel.yaml.clib`) finds the events: ruamel.yaml's own parser gives the same positions, but takes twenty times
-as long (10,000 triggers: 3.7 s of CPU against 0.2 s).
+Two parsers find the same events. libyaml (`ruamel.yaml.clib`) is tried first: it is twenty times as fast (10,000
+triggers: 0.2 s of CPU against 3.7 s). It knows YAML 1.1 only and refuses some of 1.2 (`{url: http://host/}`), so what
+it refuses goes to ruamel.yaml's own parser, which has the last word and words the fault.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from _ruamel_yaml import CParser
+from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import (
     AliasEvent,
@@ -23,6 +25,11 @@ from ruamel.yaml.events import (
 )
 
 from ..errors import Fault
+
+try:
+    from _ruamel_yaml import CParser as _CParser
+except ImportError:  # no wheel for this platform
+    _CParser = None
 
 MAX_DEPTH = 64
 MAX_BYTES = 64 * 1024 * 1024
@@ -103,14 +110,27 @@ class _Stop(Exception):
 
 def read(data: bytes, file: str) -> Reading:
     """Reads all documents of a file. Never raises: what is wrong is in `faults`."""
-    reading = Reading()
     try:
         text = _decode(data)
-        _Composer(text, file, reading).documents()
+    except _Stop as e:
+        return Reading(faults=[Fault(str(e), "", file, e.line, e.remedy)])
+    if _CParser is not None:
+        try:
+            return _compose(_CParser(text).get_event, file)
+        except YAMLError:
+            pass  # perhaps YAML 1.2
+    try:
+        return _compose(iter(YAML(typ="safe", pure=True).parse(text)).__next__, file)
+    except YAMLError as e:
+        return Reading(faults=[_syntax(e, text, file)])
+
+
+def _compose(next_event: Callable[[], Any], file: str) -> Reading:
+    reading = Reading()
+    try:
+        _Composer(next_event, file, reading).documents()
     except _Stop as e:
         reading.faults.append(Fault(str(e), "", file, e.line, e.remedy))
-    except YAMLError as e:
-        reading.faults.append(_syntax(e, text, file))
     return reading
 
 
@@ -141,16 +161,18 @@ def _syntax(error: YAMLError, text: str, file: str) -> Fault:
     remedy = ""
     if "\t" in written[: len(written) - len(written.lstrip())]:
         remedy = "indent with spaces: YAML allows no tabs there"
+    elif "${" in written and "flow" in (context or ""):
+        remedy = "inside { } and [ ] put text with `${…}` in quotes"
     elif problem == "mapping values are not allowed in this context":
         remedy = "check the indentation; text that has `: ` in it needs quotes"
     return Fault(f"not YAML: {problem}" + (f" ({context})" if context else ""), "", file, line, remedy)
 
 
 class _Composer:
-    """Builds nodes from libyaml's events, for one file."""
+    """Builds nodes from a parser's events, for one file."""
 
-    def __init__(self, text: str, file: str, reading: Reading) -> None:
-        self._next = CParser(text).get_event
+    def __init__(self, next_event: Callable[[], Any], file: str, reading: Reading) -> None:
+        self._next = next_event
         self._file = file
         self._reading = reading
         self._anchors: dict[str, Node | None] = {}

@@ -1,0 +1,136 @@
+"""The JSON Schema of the whole config, for editors: made from the models and from what the plugins offer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, RootModel, ValidationError
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+
+from ..component import ComponentRef, Kind
+from ..registry import Offer, Registry
+from .model import GatewayConfig
+
+_KINDS: tuple[Kind, ...] = (
+    "source",
+    "sink",
+    "dead_letter",
+    "channel",
+    "codec",
+    "filter",
+    "key_mapper",
+    "observer",
+)
+_PLACE = {"type": "string", "pattern": r"\$\{[^{}]*\}", "description": "Filled in when the config is loaded."}
+_NOTES = ("title", "description", "default", "examples", "deprecated")
+_NARROW = ("pattern", "format", "minLength", "maxLength", "enum", "const")
+
+
+def schema(registry: Registry) -> dict[str, Any]:
+    """A self-contained JSON Schema (2020-12) of a config file, with all components of the registry.
+
+    It admits `${…}` wherever a value may stand, so what it accepts may still be a fault when it is loaded.
+    """
+    offers = {kind: _offers(registry, kind) for kind in _KINDS}
+    models = {o.component.config for found in offers.values() for o in found}
+    ordered: list[type[BaseModel]] = [GatewayConfig, *sorted(models, key=lambda m: (m.__module__, m.__qualname__))]
+    refs, made = models_json_schema([(m, "validation") for m in ordered], schema_generator=_Generator)
+    definitions: dict[str, Any] = made.get("$defs", {})
+    for kind, found in offers.items():
+        options = {o.component.name: refs[o.component.config, "validation"] for o in found}
+        definitions[f"tidegate.{kind}"] = _component(kind, found, options)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Tidegate config",
+        "$ref": refs[GatewayConfig, "validation"]["$ref"],
+        "$defs": {name: _admit_places(d) for name, d in sorted(definitions.items())},
+    }
+
+
+def _offers(registry: Registry, kind: Kind) -> list[Offer]:
+    by_name: dict[str, Offer] = {}
+    for offer in registry.offers(kind):
+        if offer.kind == kind or offer.component.name not in by_name:
+            by_name[offer.component.name] = offer
+    return [by_name[name] for name in sorted(by_name)]
+
+
+def _component(kind: Kind, offers: list[Offer], options: dict[str, Any]) -> dict[str, Any]:
+    forms: list[dict[str, Any]] = []
+    bare = [o.component.name for o in offers if _needs_nothing(o)]
+    if bare:
+        forms.append({"enum": bare, "description": "A component without options."})
+    for offer in offers:
+        name = offer.component.name
+        inner = {"anyOf": [options[name], {"type": "null"}]} if name in bare else options[name]
+        forms.append(
+            {
+                "type": "object",
+                "description": offer.component.summary,
+                "properties": {name: inner},
+                "required": [name],
+                "additionalProperties": False,
+            }
+        )
+    if schemes := sorted({s for o in offers for s in o.component.schemes}):
+        forms.append({"type": "string", "pattern": f"^({'|'.join(schemes)})://", "description": "A URL."})
+    return {"description": f"One {kind.replace('_', ' ')}: a name, or a name with options.", "anyOf": [*forms, _PLACE]}
+
+
+def _needs_nothing(offer: Offer) -> bool:
+    try:
+        offer.component.config.model_validate({})
+    except ValidationError:
+        return False
+    return True
+
+
+class _Generator(GenerateJsonSchema):
+    """Pydantic's generator, with references written as a config writes them, and without titles made from names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def encode_default(self, dft: Any) -> Any:
+        return super().encode_default(_as_written(dft))
+
+
+def _as_written(value: Any) -> Any:
+    if isinstance(value, ComponentRef):
+        if not value.name:
+            return value.raw
+        return value.name if value.raw is None else {value.name: value.raw}
+    if isinstance(value, RootModel):
+        return _as_written(value.root)
+    if isinstance(value, BaseModel):
+        return {name: _as_written(getattr(value, name)) for name in sorted(value.model_fields_set)}
+    if isinstance(value, dict):
+        return {k: _as_written(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_written(v) for v in value]
+    return value
+
+
+def _admit_places(node: Any) -> Any:
+    """The schema with `${…}` admitted wherever something narrower than text is wanted."""
+    if not isinstance(node, dict):
+        return node
+    made = dict(node)
+    if "x-tidegate" in made:
+        made["$ref"] = f"#/$defs/tidegate.{made.pop('x-tidegate')}"
+    for key in ("properties", "patternProperties"):
+        if key in made:
+            made[key] = {k: _admit_places(v) for k, v in made[key].items()}
+    for key in ("items", "additionalProperties"):
+        if key in made:
+            made[key] = _admit_places(made[key])
+    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        if key in made:
+            made[key] = [v if v is _PLACE else _admit_places(v) for v in made[key]]
+    if "patternProperties" in made:
+        made.setdefault("additionalProperties", False)
+    narrow = made.get("type") in ("integer", "number", "boolean") or any(k in made for k in _NARROW)
+    if not narrow:
+        return made
+    notes = {k: made.pop(k) for k in _NOTES if k in made}
+    return {"anyOf": [made, _PLACE], **notes}
