@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import sys
@@ -26,7 +27,7 @@ def configure(settings: Settings, stream: TextIO | None = None) -> None:
     out = stream or sys.stderr
     terminal = out.isatty()
     text = settings.log_format == "text" or (settings.log_format == "auto" and terminal)
-    handler = logging.StreamHandler(out)
+    handler = ThrottledHandler(out)
     handler.setFormatter(TextFormatter(terminal and "NO_COLOR" not in os.environ) if text else JsonFormatter())
     root = logging.getLogger()
     for old in root.handlers[:]:
@@ -36,6 +37,51 @@ def configure(settings: Settings, stream: TextIO | None = None) -> None:
     for name in _LOUD:
         logging.getLogger(name).setLevel("INFO" if settings.log_level == "debug" else "WARNING")
     logging.captureWarnings(True)
+
+
+class ThrottledHandler(logging.StreamHandler[TextIO]):
+    """Keeps one kind of message (same logger, same text before its values are filled in) from flooding the log: of each
+    at most `BURST` in `WINDOW_S` seconds; the last one says that more are held back, and the first one
+    afterwards how many were. Debug messages and those with a traceback are never held back."""
+
+    BURST = 20
+    WINDOW_S = 10.0
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._windows: dict[tuple[str, str], list[float]] = {}  # since, seen
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        shown = self._throttle(record)
+        return super().handle(shown) if shown is not None else False
+
+    def _throttle(self, record: logging.LogRecord) -> logging.LogRecord | None:
+        if record.levelno <= logging.DEBUG or record.exc_info:
+            return record
+        key = (record.name, str(record.msg))
+        window = self._windows.get(key)
+        if window is None:
+            if len(self._windows) >= 1000:  # messages that are not templates must not pile up
+                self._windows.clear()
+            window = self._windows[key] = [record.created, 0]
+        held = 0.0
+        if record.created - window[0] >= self.WINDOW_S:
+            held = max(0.0, window[1] - self.BURST)
+            window[:] = [record.created, 0]
+        window[1] += 1
+        if window[1] > self.BURST:
+            return None
+        if held:
+            return _with_note(record, f"{held:.0f} more like this were held back before")
+        if window[1] == self.BURST:
+            return _with_note(record, f"more like this are held back for {self.WINDOW_S:g} s")
+        return record
+
+
+def _with_note(record: logging.LogRecord, note: str) -> logging.LogRecord:
+    changed = copy.copy(record)  # other handlers see the original
+    changed.msg, changed.args = f"{record.getMessage()} ({note})", None
+    return changed
 
 
 class TextFormatter(logging.Formatter):

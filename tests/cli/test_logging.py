@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway_core.logs import configure
+from gateway_core.logs import ThrottledHandler, configure
 from gateway_core.settings import Settings
 
 
@@ -82,3 +82,21 @@ def test_what_json_cant_hold_is_logged_all_the_same() -> None:
     configure(Settings(), out)
     logging.getLogger("tidegate").info("name \ud800", extra={"path": object})
     assert "\\ud800" in json.loads(out.getvalue())["message"]
+
+
+def test_one_kind_of_message_does_not_flood_the_log() -> None:
+    out = io.StringIO()
+    configure(Settings(log_format="text"), out)
+    log = logging.getLogger("tidegate.delivery")
+    for n in range(500):
+        log.warning("event %d is in the dead letter", n)
+    log.warning("something else")
+    lines = out.getvalue().splitlines()
+    assert len(lines) == ThrottledHandler.BURST + 1
+    assert lines[-2].endswith("event 19 is in the dead letter (more like this are held back for 10 s)")
+    later = logging.makeLogRecord(
+        {"name": log.name, "levelno": 30, "msg": "event %d is in the dead letter", "args": (500,)}
+    )
+    later.created += ThrottledHandler.WINDOW_S
+    log.handle(later)
+    assert out.getvalue().endswith("event 500 is in the dead letter (480 more like this were held back before)\n")
