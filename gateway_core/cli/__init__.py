@@ -37,8 +37,16 @@ def _run(args: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as e:
-        return _crash(e, args)
+        cause = _unwrapped(e)
+        return _explain(cause) if isinstance(cause, TidegateError) else _crash(cause, args)
     return OK
+
+
+def _unwrapped(error: Exception) -> Exception:
+    """The error itself, where task groups wrapped it."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 def _explain(error: Exception) -> int:

@@ -18,4 +18,4 @@ class FileConfig(Config):
 
 
 class StdoutConfig(Config):
-    """Standard output: one structured CloudEvent a line."""
+    """Standard output: one structured CloudEvent a line. It works with one worker only."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from gateway_core.component import BuildContext, Component, Transport
+from gateway_core.errors import StartError
 from gateway_core.hookspecs import hookimpl
 from gateway_core.linewriter import FileTarget, StreamTarget
 
@@ -19,7 +20,10 @@ def build_file(config: FileConfig, context: BuildContext) -> LineSink:
 
 
 def build_stdout(config: StdoutConfig, context: BuildContext) -> LineSink:
-    """A sink that writes to standard output, as it is now."""
+    """A sink that writes to standard output, as it is now. Raises `StartError` where there are several workers."""
+    if context.workers > 1:
+        # the others' standard output is how the first worker learns of their state
+        raise StartError(f"{context.owner}: stdout works with one worker only; file can be shared by several")
     return LineSink("stdout", StreamTarget(sys.stdout.fileno()), context)
 
 

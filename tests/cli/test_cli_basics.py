@@ -130,6 +130,15 @@ def test_a_crash_of_ours_is_short_and_can_be_looked_into(tidegate, monkeypatch: 
     assert "Traceback" in tidegate("--log-level", "debug", "plugins").err
 
 
+def test_an_error_that_task_groups_wrapped_is_explained_all_the_same(tidegate, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ExceptionGroup("outer", [ExceptionGroup("inner", [StartError("no port")])])
+
+    monkeypatch.setattr("gateway_core.cli.plugins.list_plugins", broken)
+    ran = tidegate("plugins")
+    assert (ran.code, ran.err) == (3, "tidegate: no port\n")
+
+
 def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
     command = f"{sys.executable} -c 'from gateway_core.cli import main; main()' plugins --json | head -c 1"
     ran = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)

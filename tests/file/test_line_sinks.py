@@ -23,12 +23,12 @@ from gateway_core.testing import FakeClock
 pytestmark = pytest.mark.anyio
 
 
-def build(name: str, options: Any, tmp_path: Path) -> Sink:
+def build(name: str, options: Any, tmp_path: Path, workers: int = 1) -> Sink:
     import gateway_file.plugin
 
     registry = Registry()
     registry.add("file", gateway_file.plugin)
-    context = BuildContext("triggers.t.subscriber", tmp_path, SystemClock(), registry)
+    context = BuildContext("triggers.t.subscriber", tmp_path, SystemClock(), registry, workers=workers)
     sink: Sink = registry.build(SinkRef(name, options), context)
     return sink
 
@@ -159,6 +159,11 @@ async def test_standard_output_gets_one_line_an_event(tmp_path: Path, monkeypatc
             await sink.stop()
     with os.fdopen(read_end, "rb") as r:
         assert load(r.read()) == event(1)
+
+
+async def test_standard_output_is_for_one_worker(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match=r"triggers\.t\.subscriber: stdout works with one worker only"):
+        build("stdout", {}, tmp_path, workers=2)
 
 
 async def drain(fd: int, size: int) -> int:
