@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +65,15 @@ class Driver:
         if self._jvm is not None:
             self._jvm.kill()
 
+    def jvm_end(self) -> str:
+        """How the JVM ended, "" where it lives: what Py4J says then is of no help."""
+        if self._jvm is None:
+            return ""
+        with suppress(subprocess.TimeoutExpired):
+            status = self._jvm.wait(0.5)
+            return f"Spark's JVM was killed by signal {-status}" if status < 0 else f"Spark's JVM ended with {status}"
+        return ""
+
     def clean(self) -> None:
         """Ends the JVM and deletes its temporary files."""
         self.end_jvm()
@@ -98,8 +109,9 @@ class Driver:
             delta=delta,
             memory=self.job.memory,
             scratch=str(self._scratch),
+            more=self.job.conf,
         )
-        spark_conf = SparkConf(loadDefaults=False).setAll(list({**conf, **self.job.conf}.items()))
+        spark_conf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
         # PySpark would start the JVM by itself, but without the descriptors that keep the locks held
         gateway = launch_gateway(  # type: ignore[no-untyped-call]
             spark_conf, {"pass_fds": [lock.fileno() for lock in locks]}
@@ -189,7 +201,7 @@ def main() -> int:
     try:
         driver.run()
     except Exception as e:
-        driver.report("failed", error=one_line(e))
+        driver.report("failed", error=driver.jvm_end() or one_line(e))
         return 1
     finally:
         driver.clean()

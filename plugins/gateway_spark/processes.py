@@ -38,10 +38,15 @@ class Lock:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         if not (self._try(patience_s) or (self._end_orphan() and self._try(patience_s))):
-            os.close(self._fd)
             owner = self._record().get("driver")
+            os.close(self._fd)
             raise StartError(f"{self.path.with_suffix('')} is being written by process {owner[0] if owner else '?'}")
         self._write({"driver": identity(os.getpid())})
+
+    def release(self) -> None:
+        """Gives the lock back (the end of the process does so too)."""
+        os.close(self._fd)
+        self._fd = -1
 
     def add_jvm(self, pid: int) -> None:
         """Records the JVM that shares the lock."""

@@ -13,14 +13,21 @@ from . import jars, java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 def settings(
-    *, master: str = "local[2]", app: str = "tidegate", delta: Sequence[Path] = (), memory: str = "", scratch: str = ""
+    *,
+    master: str = "local[2]",
+    app: str = "tidegate",
+    delta: Sequence[Path] = (),
+    memory: str = "",
+    scratch: str = "",
+    more: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The Spark settings that all our sessions share. `delta` are Delta's jars, `memory` the driver's ("2g"),
-    `scratch` the folder for temporary files."""
+    `scratch` the folder for temporary files, `more` what a user sets over ours."""
     conf = {
         "spark.master": master,
         "spark.app.name": app,
@@ -29,9 +36,12 @@ def settings(
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
-        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_LOGGING}",
+        JVM_OPTIONS: f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_LOGGING}",
         "spark.sql.shuffle.partitions": "4",  # 200 is made for clusters
     }
+    for key, value in (more or {}).items():
+        # ours carry the log settings and UTC: options of the JVM add to them
+        conf[key] = f"{conf[key]} {value}" if key == JVM_OPTIONS else value
     if memory:
         conf["spark.driver.memory"] = memory
     if scratch:
@@ -76,7 +86,7 @@ def session(
     os.environ.update(environment(found))
     fetched = jars.fetch(jars.DELTA, found) if delta else []
     builder = SparkSession.builder
-    for key, value in {**settings(master=master, app=app, delta=fetched, memory=memory), **(conf or {})}.items():
+    for key, value in settings(master=master, app=app, delta=fetched, memory=memory, more=conf).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     register(spark)

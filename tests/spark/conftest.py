@@ -21,6 +21,13 @@ from gateway_core.event import Event
 
 RUNNER = Path(__file__).with_name("run_sink.py")
 LIMIT_S = 90.0
+# a JVM that is there for seconds should not spend them on compiling
+QUICK = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+}
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +35,7 @@ def spark() -> Iterator[Any]:
     """A local session with the data source registered. Starting one takes seconds, so all tests share it."""
     from gateway_spark import session
 
-    spark = session(conf={"spark.sql.shuffle.partitions": "1"})
+    spark = session(conf=QUICK)
     process = spark.sparkContext._gateway.proc
     yield spark
     spark.stop()
@@ -102,7 +109,7 @@ class Runner:
         self.table = folder / "table"
         self._state = folder / "state.json"
         job = {"log": str(log.folder), "data_dir": str(folder / "data"), "state": str(self._state), **feed}
-        job["config"] = {"path": str(self.table), "trigger_interval_s": 0.1, **config}
+        job["config"] = {"path": str(self.table), "trigger_interval_s": 0.1, "conf": QUICK, **config}
         self._command = [sys.executable, str(RUNNER), json.dumps(job)]
         self._process: subprocess.Popen[bytes] | None = None
 
