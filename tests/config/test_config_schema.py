@@ -1,0 +1,79 @@
+"""The editor schema accepts what the loader accepts, and refuses what is misspelt."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from config_plugins import registry
+
+from gateway_core.config.interpolate import Interpolator
+from gateway_core.config.schema import schema
+from gateway_core.config.yaml import read
+
+HERE = Path(__file__).parent
+SCHEMA = schema(registry())
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+
+def _documents(file: Path) -> list[Any]:
+    """The file's documents with their places unfilled, as an editor sees them."""
+    unfilled = read(file.read_bytes().replace(b"$", b"\xef\xbc\x84"), str(file)).documents
+    made = [Interpolator({}, None, lambda *_: None).plain(d, ()) for d in unfilled]
+    return json.loads(json.dumps(made).replace("\\uff04", "$"))  # type: ignore[no-any-return]
+
+
+def test_the_schema_is_valid_and_self_contained() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    text = json.dumps(SCHEMA)
+    refs = {r.split('"')[0] for r in text.split('"$ref": "')[1:]}
+    assert refs
+    assert all(r.startswith("#/$defs/") and r.removeprefix("#/$defs/") in SCHEMA["$defs"] for r in refs)
+
+
+@pytest.mark.parametrize("file", sorted((HERE / "good").glob("*.yaml")), ids=lambda f: f.name)
+def test_a_good_config_is_accepted(file: Path) -> None:
+    for document in _documents(file):
+        assert [e.json_path for e in VALIDATOR.iter_errors(document)] == []
+
+
+def test_keys_are_described() -> None:
+    trigger = SCHEMA["$defs"]["TriggerConfig"]["properties"]
+    assert trigger["subscriber"]["description"] == "Where matching events go."
+    assert "exponential" in json.dumps(SCHEMA["$defs"]["DeliveryConfig"]["properties"]["backoff"])
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (["trigers"], {}),
+        (["triggers", "late", "retries"], 3),
+        (["triggers", "late", "delivery", "retrys"], 3),
+        (["triggers", "late", "delivery", "retry"], "three"),
+        (["triggers", "late", "delivery", "retry"], -1),
+        (["triggers", "late", "delivery", "backoff"], "exponental"),
+        (["triggers", "late", "subscriber"], "htp"),
+        (["triggers", "late", "subscriber"], "http"),
+        (["triggers", "late", "subscriber"], "ftp://host/"),
+        (["triggers", "late", "subscriber"], {"http": {}}),
+        (["triggers", "late", "subscriber"], {"http": {"url": "http://x/", "codec": {"cloudevents": {"mod": 1}}}}),
+        (["triggers", "late", "subscriber"], {"stdout": None, "http": {"url": "http://x/"}}),
+        (["triggers", "late", "filters"], [{"all": [{"not": {"exakt": {}}}]}]),
+        (["triggers", "bad name"], {"subscriber": "stdout"}),
+        (["brokers", "default", "ingress"], "http"),
+    ],
+)
+def test_what_is_misspelt_is_refused(path: list[str], value: Any) -> None:
+    document = copy.deepcopy(_documents(HERE / "good" / "whole.yaml")[0])
+    inner = document
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = value
+    assert not VALIDATOR.is_valid(document)
