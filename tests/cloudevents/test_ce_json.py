@@ -147,29 +147,31 @@ BODIES: dict[str, tuple[bytes | str, str]] = {
 }
 
 
+LAYOUTS = [
+    json.dumps(GOOD),
+    with_members('"x": "a"'),
+    with_members('"data": 1'),
+    with_members('"time": "2018-04-05T17:31:00Z"'),
+    with_members('"datacontenttype": "text/plain", "data": "a"'),
+]
+
+
 @pytest.mark.spec("BR-15")
 @pytest.mark.parametrize("spacing", ["as it is", "compact", "pretty"])
-@pytest.mark.parametrize("primed", [False, True], ids=["first", "after a good one"])
 @pytest.mark.parametrize(("body", "attribute"), BODIES.values(), ids=BODIES.keys())
-def test_bad_json_is_refused(make_codec: Any, body: bytes | str, attribute: str, primed: bool, spacing: str) -> None:
+def test_bad_json_is_refused(make_codec: Any, body: bytes | str, attribute: str, spacing: str) -> None:
     """Also right after a good event with the same members, which is read in another way, and however it is spaced."""
     if isinstance(body, str) and spacing != "as it is":
         body = body.replace(", ", "," if spacing == "compact" else ",\n  ")
         body = body.replace(": ", ":" if spacing == "compact" else "  :\t")
     codec = make_codec()
-    if primed:
-        for members in (
-            '"x": "a"',
-            '"data": 1',
-            '"datacontenttype": "text/plain", "data": "a"',
-            '"time": "2018-04-05T17:31:00Z"',
-        ):
-            codec.decode(message(with_members(members)))
-        codec.decode(message(json.dumps(GOOD)))
-    with pytest.raises(Refused) as refused:
-        codec.decode(message(body))
-    assert (refused.value.status, refused.value.attribute) == (400, attribute)
-    assert refused.value.rule.startswith("CloudEvents ")
+    for before in (None, *LAYOUTS):
+        if before is not None:
+            codec.decode(message(before))
+        with pytest.raises(Refused) as refused:
+            codec.decode(message(body))
+        assert (refused.value.status, refused.value.attribute) == (400, attribute)
+        assert refused.value.rule.startswith("CloudEvents ")
 
 
 @pytest.mark.spec("DP-02", "BR-16")
