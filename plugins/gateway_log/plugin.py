@@ -1,1 +1,32 @@
-"""What the plugin offers."""
+"""What the plugin offers: the channel `log`, and the command `log`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway_core.component import BuildContext, Command, Component
+from gateway_core.hookspecs import hookimpl
+
+from .config import LogConfig
+
+
+def _build(config: LogConfig, context: BuildContext) -> Any:
+    from .channel import LogChannel
+
+    return LogChannel(config, context)
+
+
+def _commands() -> Any:
+    from .commands import app
+
+    return app
+
+
+@hookimpl
+def gateway_channels() -> list[Component]:
+    return [Component("log", "Keeps events in a durable log on this machine's disk (SQLite).", LogConfig, _build)]
+
+
+@hookimpl
+def gateway_commands() -> list[Command]:
+    return [Command("log", "Look into the durable log: info, verify, export.", _commands)]

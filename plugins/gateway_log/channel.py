@@ -1,0 +1,269 @@
+"""The channel `log`: a broker's events in SQLite files on this machine (`gateway_core.interfaces.Channel`).
+
+The way of an event: `append` encodes its attributes and puts it in the writer's queue; the writer's thread commits what
+waits and wakes the event loop once; there the senders are answered, and the events are offered to subscriptions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from anyio.abc import TaskGroup
+
+from gateway_core.clock import Timer
+from gateway_core.component import BuildContext
+from gateway_core.errors import Overloaded, StorageError
+from gateway_core.event import Event
+from gateway_core.interfaces import Accepted, Filter
+
+from . import readers
+from .chunks import ChunkReader
+from .config import LogConfig
+from .feed import LogFeed
+from .feeder import Feeder
+from .folder import LogFolder
+from .places import Changes, Place
+from .reader import SHARD_BITS, position_of
+from .readers import LogReaderFeed
+from .retention import Retention
+from .shard import Shard, file_bytes
+from .tail import Tail
+from .writer import Commit, Unit, Writer
+
+log = logging.getLogger("tidegate.log")
+
+FLUSH_S = 0.2
+"""Places are written this soon after they changed."""
+PROBE_S = 1.0
+"""A write is tried this often while the log can't be written."""
+_encode = msgspec.json.Encoder().encode
+
+
+class LogChannel:
+    """One worker's part of a broker's log."""
+
+    def __init__(self, config: LogConfig, context: BuildContext) -> None:
+        self.appended = 0
+        self._config = config
+        self._context = context
+        self._clock = context.clock
+        self._folder = LogFolder(context.data_dir / "log" / context.broker, context.worker, context.workers)
+        self._filters: dict[str, Filter] = {}
+        self._known: dict[int, dict[str, Place]] = {}
+        self._routed: dict[int, int] = {}
+        self._reading: set[str] = set()
+        self._queued = 0  # bytes
+        self._writable = False
+        self._taking = False
+        self._flush: Timer | None = None
+        self._writer: Writer | None = None
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    async def start(self, tasks: TaskGroup) -> None:
+        """Opens the shards of this worker. Raises `StartError`."""
+        self._loop = asyncio.get_running_loop()
+        shards = await self._loop.run_in_executor(None, self._folder.open, self._config.sync)
+        self._shards = shards
+        self._tails = [Tail(s.number, s.first, s.next, s.routed, self._changed) for s in shards]
+        self._known = {s.number: s.places for s in shards}
+        self._routed = {s.number: s.routed for s in shards}
+        self._shard = shards[0].number << SHARD_BITS
+        self._tail = self._tails[0]
+        self._chunks = ChunkReader(self._folder.path, self._loop)
+        self._feeder = Feeder(self._tails, self._chunks, self._loop)
+        self._writer = Writer(shards, self._loop, self._committed)
+        self._retention = self._make_retention(shards, self._writer)
+        self._writer.start()
+        self._writable = True
+
+    def _make_retention(self, shards: Sequence[Shard], writer: Writer) -> Retention:
+        config, workers = self._config, self._context.workers
+        return Retention(
+            *(config.retention, config.check_interval_s, workers, shards, self._tails, self._folder.path),
+            *(self._clock, writer.put, self._loop.call_soon_threadsafe),
+        )
+
+    async def open(self) -> None:
+        """Gives all subscriptions their places, makes them durable, and begins to feed. Raises `StorageError`."""
+        for tail in self._tails:
+            for name, place in self._known[tail.shard].items():
+                if place.next is None and name not in self._feeder.feeds:
+                    self._part(tail, name, Place(self._routed[tail.shard], place.pending))
+        if self._context.worker == 0:
+            for name in set(readers.names(self._folder.path)) - self._reading:
+                readers.detach(self._folder.path, name)
+        await self._feeder.begin()
+        if error := await self._write_places():
+            raise error
+        self._taking = True
+        self._retention.start()
+
+    def _part(self, tail: Tail, name: str, place: Place) -> None:
+        self._known[tail.shard][name] = place
+        tail.part(name, place)
+
+    async def stop(self) -> None:
+        """Finishes appends, makes all places durable, closes."""
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        taking, self._taking = self._taking, False
+        self._retention.stop()
+        if self._flush is not None:
+            self._flush.cancel()
+        await self._settled(writer)
+        if taking:  # what was committed last has been offered by now
+            self._put_places(writer)
+            await self._settled(writer)
+        await self._loop.run_in_executor(None, self._close, writer)
+
+    def _close(self, writer: Writer) -> None:
+        self._chunks.close()
+        writer.close()
+
+    async def _settled(self, writer: Writer) -> None:
+        """Returns when all that was put before is written, and the loop knows of it."""
+        done = self._loop.create_future()
+        writer.put(lambda: self._loop.call_soon_threadsafe(done.set_result, None))
+        await done
+
+    # -- appends ----------------------------------------------------------------------------------------------------
+
+    def append(self, events: Sequence[Event], done: Accepted) -> None:
+        """Brings events into stable storage; `done(None)` follows when all of them are there."""
+        if not self._taking or self._writer is None:
+            self._loop.call_soon(done, Overloaded("the log is not open"))
+            return
+        try:
+            attributes = [_encode(e.attributes).decode() for e in events]
+        except Exception as e:  # a value that no codec should let through must not fail others
+            self._loop.call_soon(done, StorageError(f"the attributes of an event can't be stored: {e}"))
+            return
+        size = 64 * len(events)
+        for text in attributes:
+            size += len(text)
+        for event in events:
+            if event.data is not None:
+                size += len(event.data)
+        if self._queued and self._queued + size > self._config.max_queue_bytes:
+            self._loop.call_soon(done, Overloaded("the disk is behind: too many events wait to be written"))
+            return
+        self._queued += size
+        self._writer.put(Unit(events, attributes, size, self._clock.now_ns(), done))
+
+    def _committed(self, commit: Commit) -> None:
+        """A commit was tried: answers those who wait, then feeds."""
+        if commit.changes and commit.error is not None:
+            self._put_back(commit.changes)
+        self._set_writable(commit.error)
+        size = sum(unit.size for unit in commit.units)
+        self._queued -= size
+        events: list[Event] = []
+        if commit.error is None:
+            position = self._shard + commit.first
+            for unit in commit.units:
+                for event in unit.events:
+                    event.position = position
+                    position += 1
+                events += unit.events
+            self.appended += len(events)
+        for unit in commit.units:
+            try:
+                unit.done(commit.error)
+            except Exception:
+                log.exception("the answer to an append failed")
+        if events:
+            self._feeder.route(events, size)
+            self._changed()
+
+    def _set_writable(self, error: StorageError | None) -> None:
+        if error is None and not self._writable:
+            log.warning("the log %s can be written again", self._folder.path)
+        self._writable = error is None
+        if error is not None:
+            self._changed(PROBE_S)
+
+    # -- places -----------------------------------------------------------------------------------------------------
+
+    def _changed(self, within_s: float = FLUSH_S) -> None:
+        """A place changed, or the end did: it is written with the next commit after a while."""
+        if self._flush is None and self._taking:
+            self._flush = self._clock.call_later(within_s, self._flush_places)
+
+    def _flush_places(self) -> None:
+        self._flush = None
+        if self._writer is not None:
+            self._put_places(self._writer)
+
+    def _put_places(self, writer: Writer) -> None:
+        for tail in self._tails:
+            if tail.stale or (tail is self._tail and not self._writable):
+                writer.put(tail.take())
+
+    def _put_back(self, changes: Sequence[Changes]) -> None:
+        for change in changes:
+            next(t for t in self._tails if t.shard == change.shard).put_back(change)
+
+    async def _write_places(self) -> StorageError | None:
+        """Makes all places durable now."""
+        assert self._writer is not None
+        self._put_places(self._writer)
+        await self._settled(self._writer)
+        return None if self._writable else StorageError(f"log: {self._folder.path} can't be written")
+
+    # -- subscriptions ----------------------------------------------------------------------------------------------
+
+    def attach(self, name: str, filter: Filter, offer: Callable[[Event], bool], *, from_start: bool = False) -> LogFeed:
+        """Adds a subscription. After `open`, it begins at once, and its place is durable soon."""
+        feed = self._feeder.attach(name, filter, offer, from_start)
+        for tail in self._tails:
+            place = self._known[tail.shard].get(name)
+            cursor = self._feeder.place(feed, filter, tail, place, self._routed[tail.shard])
+            if self._taking:
+                tail.mark(cursor)
+                self._feeder.wake(cursor)
+        return feed
+
+    def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> LogReaderFeed:
+        """Adds a sink that reads the shards' files by itself. Raises `StartError`."""
+        self._reading.add(name)
+        self._feeder.watch(name, filter)
+        start = readers.attach(
+            self._folder.path, name, self._folder.firsts if from_start else lambda: self._folder.ends(self._tails)
+        )
+        return LogReaderFeed(name, self._folder.path, start, lambda: self._folder.ends(self._tails))
+
+    def detach(self, name: str) -> None:
+        """Ends a subscription; its place is kept but keeps no event from being deleted."""
+        if name in self._reading:
+            self._reading.discard(name)
+            readers.detach(self._folder.path, name)
+        for shard, place in self._feeder.detach(name).items():
+            self._known[shard][name] = place
+
+    # -- looking in -------------------------------------------------------------------------------------------------
+
+    def info(self) -> dict[str, Any]:
+        """For status. `first` and `next` are positions in this worker's own shard; `events` and `bytes` are those of
+        all shards that it owns."""
+        if self._writer is None:
+            return {"writable": False, "events": 0, "bytes": 0, "first": 0, "next": 0, "unrouted": 0, "shards": {}}
+        shards = {
+            str(t.shard): {"first": t.first, "next": t.end, "events": t.end - t.first, "bytes": file_bytes(s.path)}
+            for s, t in zip(self._shards, self._tails, strict=True)
+        }
+        return {
+            "writable": self._writable,
+            "events": sum(s["events"] for s in shards.values()),
+            "bytes": sum(s["bytes"] for s in shards.values()),
+            "first": position_of(self._tail.shard, self._tail.first),
+            "next": position_of(self._tail.shard, self._tail.end),
+            "unrouted": self._feeder.unrouted,
+            "shards": shards,
+            "waiting_bytes": self._queued,
+        }

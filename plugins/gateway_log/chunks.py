@@ -1,0 +1,99 @@
+"""Reads for subscriptions that are behind: in a thread, one bounded chunk at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from gateway_core.event import Event
+
+from .reader import LogReader, to_event
+
+log = logging.getLogger("tidegate.log")
+
+MOST_ROWS = 256
+MOST_BYTES = 1024 * 1024
+
+Answer = Callable[[list[Event] | None, int], None]
+"""Called on the loop with the events and the sequence to go on from; with None where they can't be read now."""
+
+
+class ChunkReader:
+    """One chunk is in memory at a time, however many subscriptions wait: they are served in turn."""
+
+    def __init__(self, folder: Path, loop: asyncio.AbstractEventLoop) -> None:
+        self._reader = LogReader(folder)
+        self._loop = loop
+        self._pool = ThreadPoolExecutor(1, "tidegate-log-read")
+        self._line: deque[tuple[Callable[[], tuple[list[Event], int]], Answer]] = deque()
+        self._reading = False
+        self._closed = False
+
+    def ask(self, shard: int, start: int, end: int, answer: Answer) -> None:
+        """Reads from `start` on, up to `end` or less."""
+        self._line.append((lambda: self.range(shard, start, end), answer))
+        self._next()
+
+    def ask_for(self, shard: int, sequences: Sequence[int], answer: Answer) -> None:
+        """Reads single events; those that are gone are left out."""
+        wanted = list(sequences[:MOST_ROWS])
+        self._line.append((lambda: self.single(shard, wanted), answer))
+        self._next()
+
+    async def read(self, shard: int, start: int, end: int) -> tuple[list[Event], int]:
+        """A chunk, and the sequence to go on from. Raises `sqlite3.Error`."""
+        return await self._loop.run_in_executor(self._pool, self.range, shard, start, end)
+
+    def _next(self) -> None:
+        if self._reading or not self._line or self._closed:
+            return
+        self._reading = True
+        read, answer = self._line.popleft()
+        future = self._loop.run_in_executor(self._pool, read)
+        future.add_done_callback(lambda done: self._answer(done, answer))
+
+    def _answer(self, done: asyncio.Future[tuple[list[Event], int]], answer: Answer) -> None:
+        self._reading = False
+        if self._closed or done.cancelled():
+            return
+        if error := done.exception():
+            log.error("the log %s can't be read: %s", self._reader.folder, error)
+            answer(None, 0)
+        else:
+            answer(*done.result())
+        self._next()
+
+    def range(self, shard: int, start: int, end: int) -> tuple[list[Event], int]:
+        """See `read`; in the reading thread."""
+        events: list[Event] = []
+        size, following = 0, end
+        rows = self._reader.read(shard, start, end, MOST_ROWS + 1)
+        for row in rows:
+            if len(events) == MOST_ROWS or size >= MOST_BYTES:
+                following = row.sequence
+                break
+            events.append(to_event(shard, row))
+            size += len(row.attributes) + len(row.data or b"")
+        rows.close()  # type: ignore[attr-defined]
+        return events, following
+
+    def single(self, shard: int, sequences: Sequence[int]) -> tuple[list[Event], int]:
+        """Events by their sequences; in the reading thread."""
+        events: list[Event] = []
+        size = 0
+        for sequence in sequences:
+            events += [to_event(shard, row) for row in self._reader.read(shard, sequence, sequence + 1)]
+            size += len(events[-1].data or b"") if events else 0
+            if size >= MOST_BYTES:
+                return events, sequence + 1
+        return events, sequences[-1] + 1
+
+    def close(self) -> None:
+        """Ends the reading. Blocks for the chunk under way; call it in a thread."""
+        self._closed = True
+        self._pool.shutdown()
+        self._reader.close()

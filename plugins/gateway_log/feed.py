@@ -1,0 +1,55 @@
+"""A subscription, over all shards of this process (`gateway_core.interfaces.Feed`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gateway_core.event import Event
+from gateway_core.interfaces import Filter
+
+from .reader import SHARD_BITS
+
+if TYPE_CHECKING:
+    from .cursor import Cursor
+
+
+class LogFeed:
+    """`wake(cursor)` is called for each cursor that can catch up."""
+
+    __slots__ = ("attached", "cursors", "from_start", "full", "matches", "name", "offer", "wake")
+
+    def __init__(
+        self,
+        name: str,
+        filter: Filter,
+        offer: Callable[[Event], bool],
+        from_start: bool,
+        wake: Callable[[Cursor], None],
+    ) -> None:
+        self.name = name
+        self.matches = filter.matches
+        self.offer = offer
+        self.from_start = from_start
+        self.wake = wake
+        self.cursors: dict[int, Cursor] = {}  # by shard
+        self.full = False
+        self.attached = True
+
+    def ack(self, position: int) -> None:
+        """The event at this position is dealt with."""
+        cursor = self.cursors[position >> SHARD_BITS]
+        cursor.pending.pop(position, None)
+        if not cursor.changed:
+            cursor.tail.mark(cursor)
+
+    def resume(self) -> None:
+        """There is room again."""
+        self.full = False
+        for cursor in self.cursors.values():
+            if cursor.behind:
+                self.wake(cursor)
+
+    def lag(self) -> int:
+        """Events that the subscription has not dealt with, those unread counted before the filter."""
+        return sum(cursor.lag() for cursor in self.cursors.values())

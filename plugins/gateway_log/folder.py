@@ -1,0 +1,51 @@
+"""A broker's folder, and which of its shards this worker owns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from gateway_core.errors import StartError
+
+from .reader import LogReader, shards_in
+from .shard import Shard
+from .tail import Tail
+
+
+class LogFolder:
+    """Worker w of W appends to shard w. It also owns every shard s with s % W == w, left by a run with more workers:
+    its subscriptions are fed from them until they are empty."""
+
+    def __init__(self, path: Path, worker: int, workers: int) -> None:
+        self.path = path
+        self._worker = worker
+        self._workers = workers
+
+    def open(self, sync: Literal["full", "normal"]) -> list[Shard]:
+        """The worker's shards, its own first. Raises `StartError`."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            left = [s for s in shards_in(self.path) if s % self._workers == self._worker and s != self._worker]
+        except OSError as e:
+            raise StartError(f"log: can't make the folder {self.path}: {e.strerror}") from e
+        shards: list[Shard] = []
+        try:
+            for number in (self._worker, *left):
+                shards.append(Shard(self.path, number, sync))  # noqa: PERF401 - those before are closed on an error
+        except BaseException:
+            for shard in shards:
+                shard.close()
+            raise
+        return shards
+
+    def firsts(self) -> dict[str, int]:
+        """The first sequence that each shard on disk still has."""
+        with LogReader(self.path) as reader:
+            return {str(s): reader.bounds(s)[0] for s in reader.shards()}
+
+    def ends(self, tails: Sequence[Tail]) -> dict[str, int]:
+        """The next sequence of each shard on disk: of the worker's own as it knows it, of others from their files."""
+        mine = {t.shard: t.end for t in tails}
+        with LogReader(self.path) as reader:
+            return {str(s): mine[s] if s in mine else reader.bounds(s)[1] for s in reader.shards()}

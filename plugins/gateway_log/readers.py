@@ -1,0 +1,135 @@
+"""The places of sinks that read the log by themselves: one small file each, `<folder>/readers/<name>.json`, that maps
+the shard's number to the next sequence to be read. All workers honour them. Those that no config names any more lie in
+`readers/detached/` and hold nothing back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from gateway_core.errors import StartError
+
+Places = dict[str, int]
+
+
+class LogReaderFeed:
+    """`gateway_core.interfaces.ReaderFeed` of a log. `advance` may be called from any thread, one at a time."""
+
+    def __init__(self, name: str, folder: Path, start: Places, ends: Callable[[], Places]) -> None:
+        self.name = name
+        self.location = str(folder.absolute())
+        self.options: Mapping[str, Any] = {"kind": "log"}
+        self.start: Mapping[str, int] = start
+        self._path = _file(folder, name)
+        self._ends = ends
+
+    def advance(self, offsets: Mapping[str, int]) -> None:
+        """All before these sequences is dealt with. Raises `OSError`."""
+        _write(self._path, {**_read(self._path), **offsets})
+
+    def ends(self) -> Mapping[str, int]:
+        """The sequence that the next event of each shard will get."""
+        return self._ends()
+
+
+def attach(folder: Path, name: str, new: Callable[[], Places]) -> Places:
+    """The places of a reader; those of `new()` where it is new, durable when this returns. Raises `StartError`."""
+    path = _file(folder, name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            with contextlib.suppress(FileNotFoundError):
+                _detached(path).rename(path)
+        if not path.exists():
+            _create(path, new())
+        return _read(path)
+    except (OSError, ValueError) as e:
+        raise StartError(f"log: the reader's place {path} can't be used: {e}") from e
+
+
+def detach(folder: Path, name: str) -> None:
+    """The reader holds nothing back any more; its places are kept."""
+    path = _file(folder, name)
+    with contextlib.suppress(FileNotFoundError):
+        _detached(path).parent.mkdir(exist_ok=True)
+        path.rename(_detached(path))
+
+
+def names(folder: Path) -> list[str]:
+    """All readers that hold events back."""
+    return [unquote(p.stem) for p in sorted((folder / "readers").glob("*.json"))]
+
+
+class Floors:
+    """The lowest sequence that a reader still needs, by shard. Files are read again only when they changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "readers"
+        self._known: dict[str, tuple[tuple[int, int], Places]] = {}
+
+    def floor(self, shard: int, end: int) -> int:
+        """`end` where no reader holds anything back. Raises `OSError`, `ValueError` where a file can't be read."""
+        self._look()
+        # a reader that has not heard of the shard yet needs all of it
+        return min((places.get(str(shard), 1) for _, places in self._known.values()), default=end)
+
+    def _look(self) -> None:
+        known, self._known = self._known, {}
+        if not self._folder.is_dir():
+            return
+        for entry in os.scandir(self._folder):
+            if entry.name.endswith(".json"):
+                status = entry.stat()
+                mark = (status.st_mtime_ns, status.st_ino)  # every change is a new file
+                before = known.get(entry.name)
+                same = before is not None and before[0] == mark
+                self._known[entry.name] = before if same and before else (mark, _read(Path(entry.path)))
+
+
+def _file(folder: Path, name: str) -> Path:
+    return folder / "readers" / f"{quote(name, safe='')}.json"
+
+
+def _detached(path: Path) -> Path:
+    return path.parent / "detached" / path.name
+
+
+def _read(path: Path) -> Places:
+    return {str(shard): int(sequence) for shard, sequence in json.loads(path.read_text()).items()}
+
+
+def _write(path: Path, places: Mapping[str, int]) -> None:
+    temporary = _temporary(path, places)
+    temporary.replace(path)
+    _sync(path.parent)
+
+
+def _create(path: Path, places: Places) -> None:
+    """Like `_write`, but where two workers come at once the first one's file stays."""
+    temporary = _temporary(path, places)
+    with contextlib.suppress(FileExistsError):
+        os.link(temporary, path)
+    temporary.unlink()
+    _sync(path.parent)
+
+
+def _temporary(path: Path, places: Mapping[str, int]) -> Path:
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    with temporary.open("w") as f:
+        json.dump(dict(places), f)
+        f.flush()
+        os.fsync(f.fileno())
+    return temporary
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,186 @@
+"""One shard's file, as the writer thread uses it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from gateway_core.errors import StartError
+
+from . import places
+from .places import Changes, Place
+from .reader import bounds_of, shard_file
+from .schema import open_shard
+
+COLUMNS = 6
+_MOST_ROWS = 64
+# One statement for up to 64 rows: Python's lock is given up and taken back once for all of them, where `executemany`
+# would do it for each, and a busy event loop makes each a wait.
+_INSERT = {n: "INSERT INTO events VALUES " + ",".join(["(?,?,?,?,?,?)"] * n) for n in (*range(1, _MOST_ROWS + 1), 256)}
+_DELETE_ROWS = 1000
+_DELETE_BYTES = 4 * 1024 * 1024
+
+
+def lock(folder: Path, shard: int) -> int:
+    """Makes sure that no other process writes this shard; returns the lock's file descriptor. Raises `StartError`."""
+    path = folder / f"shard-{shard:03d}.lock"
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as e:
+        raise StartError(f"log: can't write in {folder}: {e.strerror}") from e
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as e:
+        os.close(descriptor)
+        raise StartError(f"log: {folder} is in use by another gateway (shard {shard})") from e
+    return descriptor
+
+
+class Shard:
+    """A shard that this process owns. After `open`, one thread at a time may use it."""
+
+    def __init__(self, folder: Path, number: int, sync: Literal["full", "normal"]) -> None:
+        self.number = number
+        self.path = shard_file(folder, number)
+        self._lock = lock(folder, number)
+        try:
+            self._connection = open_shard(self.path, sync)
+            try:
+                self.first, self.next = bounds_of(self._connection)
+                self.routed, self.places = self._load()
+            except BaseException:
+                self._connection.close()
+                raise
+        except BaseException:
+            os.close(self._lock)
+            raise
+        # a machine that lost power may have lost events that were not synced (sync: normal), but not their readers
+        self.routed = min(self.routed, self.next)
+
+    def _load(self) -> tuple[int, dict[str, Place]]:
+        try:
+            return places.load(self._connection)
+        except (sqlite3.Error, ValueError) as e:
+            raise StartError(f"log: {self.path} is damaged: {e}; look with `tidegate log verify`") from e
+
+    def write(self, rows: list[Any], changes: Changes | None) -> None:
+        """Brings rows (their columns one after another) and places into stable storage, all or none. Raises
+        `sqlite3.Error`."""
+        count = len(rows) // COLUMNS
+        if changes is None and count in _INSERT:
+            self._connection.execute(_INSERT[count], rows)  # a transaction by itself
+            self.next += count
+            return
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            self._insert(rows, count)
+            if changes is not None:
+                places.save(self._connection, changes)
+            self._connection.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+        self.next += count
+
+    def _insert(self, rows: list[Any], count: int) -> None:
+        at = 0
+        while count:
+            n = 256 if count >= 256 else min(count, _MOST_ROWS)
+            self._connection.execute(_INSERT[n], rows[at : at + n * COLUMNS])
+            at += n * COLUMNS
+            count -= n
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+
+    # -- retention --------------------------------------------------------------------------------------------------
+
+    def used_bytes(self) -> int:
+        """Bytes of the file that hold something."""
+        size, pages, free = (
+            self._connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_size", "page_count", "freelist_count")
+        )
+        return int(size * (pages - free))
+
+    def delete_some(self, before: int, older_than_ns: int, excess: int) -> bool:
+        """Deletes a bounded number of the oldest events: those before the sequence `before` that are older than
+        `older_than_ns`, or that make up `excess` bytes. Returns whether there may be more of them."""
+        rows = self._connection.execute(
+            "SELECT sequence, received_ns, coalesce(length(data), 0) + length(attributes) FROM events"
+            " WHERE sequence < ? ORDER BY sequence LIMIT ?",
+            (before, _DELETE_ROWS),
+        )
+        end, size, count = self.first, 0, 0
+        for sequence, received_ns, length in rows:
+            if (received_ns >= older_than_ns and size >= excess) or size >= _DELETE_BYTES:
+                break
+            end, size, count = sequence + 1, size + length, count + 1
+        rows.close()
+        if not count:
+            return False
+        self._delete(end)
+        self.first = end
+        return count == _DELETE_ROWS or size >= _DELETE_BYTES
+
+    def _delete(self, end: int) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            self._connection.execute("DELETE FROM events WHERE sequence < ?", (end,))
+            # so that numbers are not used again when all rows are gone
+            self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('next', ?)", (self.next,))
+            self._connection.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def shrink(self, spare: int, pages: int = 256) -> None:
+        """Gives free pages back to the file system, some at a time, but for `spare` of them for events to come."""
+        free = self._connection.execute("PRAGMA freelist_count").fetchone()[0]
+        if free > spare:
+            self._connection.execute(f"PRAGMA incremental_vacuum({min(pages, free - spare)})").fetchall()
+
+    # -- the write-ahead log ----------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        """Brings what the write-ahead log has into the file, so that it starts again from its beginning."""
+        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def close(self) -> None:
+        """Closes the file and lets others have the shard."""
+        self._connection.close()
+        os.close(self._lock)
+
+
+def file_bytes(path: Path) -> int:
+    """Bytes that a shard takes on the disk."""
+    total = 0
+    for suffix in ("", "-wal"):
+        with contextlib.suppress(OSError):
+            total += os.stat(f"{path}{suffix}").st_size
+    return total
+
+
+def sequence_rows(first: int, units: Sequence[Any]) -> list[Any]:
+    """The columns of all events of these units one after another, numbered from `first`."""
+    rows: list[Any] = []
+    sequence = first
+    for unit in units:
+        for event, attributes in zip(unit.events, unit.attributes, strict=True):
+            rows += (
+                sequence,
+                event.received_ns or unit.received_ns,
+                1 if event.json_data else 0,
+                event.key,
+                attributes,
+                event.data,
+            )
+            sequence += 1
+    return rows

@@ -1,0 +1,159 @@
+"""The thread that writes. It takes whatever waits, brings it into stable storage with one commit, and wakes the event
+loop once for all of it: a commit when nothing else waits is for one event, one under load for many."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from gateway_core.errors import StorageError
+from gateway_core.event import Event
+from gateway_core.interfaces import Accepted
+
+from .places import Changes
+from .shard import Shard, sequence_rows
+from .wal import Checkpointer
+
+log = logging.getLogger("tidegate.log")
+
+MOST_EVENTS = 4096
+MOST_BYTES = 8 * 1024 * 1024
+
+
+class Unit:
+    """Events that came together: one append, written all or none."""
+
+    __slots__ = ("attributes", "done", "events", "received_ns", "size")
+
+    def __init__(
+        self, events: Sequence[Event], attributes: list[str], size: int, received_ns: int, done: Accepted
+    ) -> None:
+        self.events = events
+        self.attributes = attributes
+        self.size = size
+        self.received_ns = received_ns
+        self.done = done
+
+
+class Commit:
+    """What one commit was, for the event loop: `first` is the sequence of its first event."""
+
+    __slots__ = ("changes", "error", "first", "units")
+
+    def __init__(self, units: list[Unit], changes: list[Changes], first: int, error: StorageError | None) -> None:
+        self.units = units
+        self.changes = changes
+        self.first = first
+        self.error = error
+
+
+Job = Callable[[], Any]
+
+
+class Writer:
+    """Owns the shards of this process: `shards[0]` is the one that events are appended to.
+
+    `committed` is called on the loop after every commit that was tried.
+    """
+
+    def __init__(self, shards: Sequence[Shard], loop: AbstractEventLoop, committed: Callable[[Commit], None]) -> None:
+        self._shards = {s.number: s for s in shards}
+        self._main = shards[0]
+        self._loop = loop
+        self._committed = committed
+        self._queue: SimpleQueue[Unit | Changes | Job | None] = SimpleQueue()
+        self._checkpointer = Checkpointer(self._main)
+        self._thread = threading.Thread(target=self._run, name="tidegate-log", daemon=True)
+        self.put = self._queue.put
+
+    def start(self) -> None:
+        """Begins to write."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Writes what waits, ends the thread and closes the shards. Blocks; call it in a thread."""
+        self._queue.put(None)
+        self._thread.join()
+        self._checkpointer.close()
+        for shard in self._shards.values():
+            shard.close()
+
+    def _run(self) -> None:
+        going = True
+        while going:
+            units: list[Unit] = []
+            changes: list[Changes] = []
+            jobs: list[Job] = []
+            going = self._gather(units, changes, jobs)
+            if units or changes:
+                self._commit(units, changes)
+            for job in jobs:
+                self._do(job)
+
+    def _gather(self, units: list[Unit], changes: list[Changes], jobs: list[Job]) -> bool:
+        """Waits for something to do and takes all there is, within limits. False at the end."""
+        events = size = 0
+        item = self._queue.get()
+        while True:
+            if type(item) is Unit:
+                units.append(item)
+                events += len(item.events)
+                size += item.size
+                if events >= MOST_EVENTS or size >= MOST_BYTES:
+                    return True
+            elif item is None:
+                return False
+            elif isinstance(item, Changes):
+                changes.append(item)
+            else:
+                jobs.append(item)  # type: ignore[arg-type]
+                return True  # a job sees everything that was put before it
+            try:
+                item = self._queue.get_nowait()
+            except Empty:
+                return True
+
+    def _commit(self, units: list[Unit], changes: list[Changes]) -> None:
+        first = self._main.next
+        error: StorageError | None = None
+        try:
+            mine = [c for c in changes if c.shard == self._main.number]
+            rows = sequence_rows(first, units)
+            if units or mine:
+                self._main.write(rows, _joined(mine))
+            for change in changes:
+                if change.shard != self._main.number:
+                    self._shards[change.shard].write([], change)
+        except Exception as e:
+            error = StorageError(f"the log {self._main.path} can't be written: {e}")
+            log.error("%s", error)
+        self._tell(self._committed, Commit(units, changes, first, error))
+        if error is None:
+            self._checkpointer.wrote(sum(u.size for u in units))
+
+    def _do(self, job: Job) -> None:
+        try:
+            job()
+        except sqlite3.Error as e:
+            log.error("the log %s can't be written: %s", self._main.path, e)
+        except Exception:
+            log.exception("the log's writer failed in %r", job)
+
+    def _tell(self, call: Callable[..., None], *args: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call, *args)
+        except RuntimeError:  # the loop is gone; so are all who waited
+            log.error("a commit came after the event loop's end")
+
+
+def _joined(changes: list[Changes]) -> Changes | None:
+    """All changes of one shard; the later wins."""
+    if len(changes) < 2:
+        return changes[0] if changes else None
+    places = {name: place for c in changes for name, place in c.places}
+    return Changes(changes[-1].shard, changes[-1].routed, list(places.items()))
