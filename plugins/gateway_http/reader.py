@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .server import NativeListener
 
 _SPECIAL = frozenset((b"host", b"connection", b"upgrade", b"expect", b"transfer-encoding"))
+_STOPS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 _names: dict[bytes, bytes] = {}  # header names as clients write them -> lower case; bounded
 
 
@@ -82,20 +83,22 @@ class RequestReader(asyncio.Protocol):
         if self._deaf:
             return
         self._chunk = len(data)
-        rest = self._feed(data)
+        rest = None
+        try:
+            self._parser.feed_data(data)
+        except _STOPS as e:
+            rest = self._stopped(data, e)
         if rest is not None:
             self._serve_without_upgrade(rest)
         if not self._between and not self._deaf:
             self._incomplete()
 
-    def _feed(self, data: bytes) -> bytes | None:
-        """Parses; returns what follows a head that asks for another protocol, where one does."""
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as e:
-            return data[e.args[0] :]
-        except httptools.HttpParserError as e:
-            self._malformed(e)
+    def _stopped(self, data: bytes, error: Exception) -> bytes | None:
+        """Deals with the parser's error; returns what follows a head that asks for another protocol, if that was it."""
+        if isinstance(error, httptools.HttpParserUpgrade):
+            rest: bytes = data[error.args[0] :]
+            return rest
+        self._malformed(error)
         return None
 
     # -- parser callbacks -----------------------------------------------------------------------------------------
@@ -213,19 +216,24 @@ class RequestReader(asyncio.Protocol):
             if name == b"content-length" and int(value) > limit:  # llhttp let digits through only
                 raise Rejected(responses.too_large(limit))
 
-    def _serve_without_upgrade(self, rest: bytes | None) -> None:
+    def _serve_without_upgrade(self, rest: bytes) -> None:
         """A request to change the protocol is ignored (RFC 9110 section 7.8): the parser stops there, so a new one is
         given the same head without it, and what followed."""
-        while rest is not None:
+        pending: bytes | None = rest
+        while pending is not None:
             kept = [h for h in self._headers if h[0] not in (b"upgrade", b"connection")]
             if self._last:
                 kept.append((b"connection", b"close"))
             version = self._parser.get_http_version().encode()
             start = b"%s %s HTTP/%s\r\n" % (self._parser.get_method(), self._target, version)
-            data = b"".join([start, *[b"%s: %s\r\n" % h for h in kept], b"\r\n", rest])
+            data = b"".join([start, *[b"%s: %s\r\n" % h for h in kept], b"\r\n", pending])
             self._parser = httptools.HttpRequestParser(self)
             self._reset()
-            rest = self._feed(data)
+            pending = None
+            try:
+                self._parser.feed_data(data)
+            except _STOPS as e:
+                pending = self._stopped(data, e)
 
     def _incomplete(self) -> None:
         """The data ended within a request: its clock starts, and what has come is counted."""
@@ -249,7 +257,7 @@ class RequestReader(asyncio.Protocol):
         except Rejected as e:
             self._refuse(e.response)
 
-    def _malformed(self, error: httptools.HttpParserError) -> None:
+    def _malformed(self, error: Exception) -> None:
         cause = error.__context__
         if isinstance(cause, Rejected):
             self._refuse(cause.response)

@@ -161,6 +161,30 @@ async def test_more_than_was_asked_for_is_not_believed(kit: Any) -> None:
         await kit.until(lambda: connections == [1, 2])
 
 
+async def test_a_part_of_an_answer_is_not_taken_for_one_that_was_seen(kit: Any) -> None:
+    first_part, second_part = b"HTTP/1.1 202 Accepted\r\n", b"Content-Length: 0\r\n\r\n"
+    got_first = asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, n: int) -> None:
+        await one_request(reader)
+        writer.write(first_part)
+        await got_first.wait()
+        writer.write(second_part)
+        await one_request(reader)
+        writer.write(second_part)
+        await reader.read()
+
+    async with serving(script) as url, kit.sink(url) as sink:
+        outcomes: list[Outcome] = []
+        sink.send(EVENT, 20.0, outcomes.append)
+        await asyncio.sleep(0.05)  # so that the parts come in two reads
+        got_first.set()
+        await kit.until(lambda: len(outcomes) == 1)
+        assert outcomes[0].delivered
+        outcome = await kit.send(sink, EVENT)
+        assert (outcome.delivered, outcome.retry, outcome.code) == (False, True, None)
+
+
 async def test_bytes_on_an_idle_connection_end_it(kit: Any) -> None:
     push = asyncio.Event()
     pushed = asyncio.Event()
