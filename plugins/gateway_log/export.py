@@ -1,0 +1,63 @@
+"""Events as JSON lines: the structured form of the CloudEvents JSON format (json-format.md section 3), with where the
+log keeps them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gateway_core.event import Event
+
+from .reader import LogReader, to_event
+
+_CHUNK = 1000
+
+
+def events(folder: Path, shard: int | None, start: int, end: int | None, type_: str | None) -> Iterator[Event]:
+    """The events of a log (or one shard) with `start <= sequence < end`, of one type or all. Works while a gateway
+    runs; ends where the log ended when it began."""
+    with LogReader(folder) as reader:
+        for number in reader.shards() if shard is None else [shard]:
+            first, following = reader.bounds(number)
+            at, last = max(start, first), following if end is None else min(end, following)
+            while at < last:
+                rows = list(reader.read(number, at, last, _CHUNK))
+                if not rows:
+                    break
+                at = rows[-1].sequence + 1
+                for row in rows:
+                    event = to_event(number, row)
+                    if type_ is None or event.attributes.get("type") == type_:
+                        yield event
+
+
+def line_of(event: Event) -> str:
+    """One event as a line of JSON; its position is added as `tidegateposition`."""
+    line: dict[str, Any] = dict(event.attributes)
+    if event.data is not None:
+        line.update(_data(event))
+    line["tidegateposition"] = event.position
+    return json.dumps(line, ensure_ascii=False)
+
+
+def _data(event: Event) -> dict[str, Any]:
+    assert event.data is not None
+    media = str(event.attributes.get("datacontenttype", "")).split(";")[0].strip().lower()
+    if event.json_data or media.endswith(("/json", "+json")):
+        try:
+            return {"data": json.loads(event.data, parse_constant=_refuse)}
+        except (ValueError, RecursionError):
+            pass
+    elif media.startswith("text/"):
+        try:
+            return {"data": event.data.decode()}
+        except UnicodeDecodeError:
+            pass
+    return {"data_base64": base64.b64encode(event.data).decode()}
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")
