@@ -19,6 +19,7 @@ class Report:
         self._warnings: list[tuple[Fault, Path]] = []
         self._bad: set[Path] = set()
         self._secret: set[Path] = set()
+        self._around_secret: set[Path] = set()  # all paths that lead to one
 
     def fault(self, message: str, path: Path, remedy: str = "") -> None:
         """Reports what keeps the config from being used."""
@@ -33,6 +34,7 @@ class Report:
         """Learns which values could not be made, and which hold secrets."""
         self._bad |= interpolator.bad
         self._secret |= interpolator.secret
+        self._around_secret |= {p[:n] for p in interpolator.secret for n in range(len(p) + 1)}
 
     def is_secret(self, path: Path) -> bool:
         """Whether the value at a path holds a secret, or is part of one."""
@@ -40,7 +42,7 @@ class Report:
 
     def holds_secret(self, path: Path) -> bool:
         """Whether the value at a path, or anything in it, holds a secret."""
-        return self.is_secret(path) or any(s[: len(path)] == path for s in self._secret)
+        return path in self._around_secret or self.is_secret(path)
 
     def _about_bad(self, path: Path) -> bool:
         return any(path[:n] in self._bad for n in range(len(path) + 1)) if self._bad else False
@@ -58,7 +60,6 @@ class Report:
         return in_order(self._hidden(f, p, secrets) for f, p in self._warnings)
 
     def _hidden(self, fault: Fault, path: Path, secrets: Secrets) -> Fault:
-        near = any(s[: len(path)] == path or path[: len(s)] == s for s in self._secret)
-        shortest = 1 if near else _LONG
+        shortest = 1 if self.holds_secret(path) else _LONG
         message, remedy = secrets.hide(fault.message, shortest), secrets.hide(fault.remedy, shortest)
         return Fault(message, fault.path, fault.file, fault.line, remedy)
