@@ -53,7 +53,7 @@ class BinaryMode:
                 found.setdefault(attribute[1:], found[attribute])
                 del found[attribute]
         content_type = found.pop(CONTENT_TYPE, None)
-        if "".join(found.values()).encode().translate(None, self._easy):
+        if found and "".join(found.values()).encode().translate(None, self._easy):
             found = {name: self._text(name, text) for name, text in found.items()}
         return found, content_type
 

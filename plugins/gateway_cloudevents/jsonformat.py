@@ -68,7 +68,10 @@ class JsonFormat:
     def _event(self, text: bytes | Raw, key: bytes | None) -> Event:
         if quick := self._layouts.read(text, len(text)):
             attributes, version, data = quick
-            version.check(attributes)
+            if data is None:
+                return Event(attributes, None, False, key)
+            if declares_json[attributes.get(version.content_type, "application/json")] and not version.encoding:
+                return Event(attributes, bytes(data), version.content_type not in attributes, key)
             return _with_data(attributes, version, data, None, key)
         return self._general(text, key)
 

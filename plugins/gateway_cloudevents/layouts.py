@@ -2,8 +2,8 @@
 
 The general way (`jsonformat`) reads any event; it costs several small objects for each member. Events mostly come from
 producers whose events all have the same members, so a decoder is made for exactly the members of the last event: it
-either reads the next one in one go or fails, and then the general way reads it. This way never refuses an event for its
-form: it says None wherever it is not sure.
+either reads the next one in one go or fails, and then the general way reads it, and says what is wrong where something
+is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import asdict
 
-from .versions import Version
+from .versions import Tests, Version
 
 _MAX_LAYOUTS = 64  # making a decoder costs as much as reading 50 events: nobody shall make us do it all the time
 _MAX_MEMBERS = 32
@@ -26,6 +26,7 @@ _WHITESPACE = b" \t\r\n"
 class _Layout(NamedTuple):
     decode: Callable[[bytes | Raw], Any]
     version: Version
+    tests: Tests
     has_data: bool
     length: int  # bytes of the object besides values, where nothing but what must be is there
 
@@ -38,8 +39,8 @@ class Layouts:
         self._known: dict[tuple[str, ...], _Layout | None] = {}
 
     def read(self, text: bytes | Raw, size: int) -> tuple[dict[str, Any], Version, Raw | None] | None:
-        """Attributes, version and data of an event whose attributes are all free of forbidden characters and none of
-        whose members is there twice; None where the general way has to see to it."""
+        """Attributes, version and data of a valid event; None where the general way has to see to it. Raises `Refused`
+        where an attribute is not what it must be."""
         layout = self._current
         if layout is None:
             return None
@@ -49,13 +50,14 @@ class Layouts:
             return None
         data: Raw | None = attributes.pop("data") if layout.has_data else None
         joined = "".join(attributes.values())
-        if attributes["specversion"] != layout.version.name or not joined.isascii() or "\x7f" in joined:
+        if attributes["specversion"] != layout.version.name or "\x7f" in joined:
             return None
-        # ASCII values of just the length that the text has room for: so there is no second member of a name, and no
-        # escape either, without which JSON can't have control characters
+        # Values of just as many characters as the text has bytes for them: so there is no second member of a name,
+        # nothing beyond ASCII, and no escape, without which JSON can't have other control characters
         excess = size - layout.length - len(joined) - (0 if data is None else len(data))
         if excess and excess != _whitespace(text) - _whitespace(joined.encode()) - _whitespace(data):
             return None
+        layout.version.check_values(attributes, layout.tests)
         return attributes, layout.version, data
 
     def learn(self, members: tuple[str, ...], version: Version) -> None:
@@ -73,7 +75,8 @@ def _layout(members: tuple[str, ...], version: Version) -> _Layout | None:
     fields = [(name, Raw if name == "data" else str) for name in members]
     struct = msgspec.defstruct("Layout", fields, forbid_unknown_fields=True)
     length = sum(map(len, members)) + 4 * len(members) + 1 + 2 * (len(members) - ("data" in members))
-    return _Layout(msgspec.json.Decoder(struct).decode, version, "data" in members, length)
+    tests = version.tests[tuple(name for name in members if name != "data")]
+    return _Layout(msgspec.json.Decoder(struct).decode, version, tests, "data" in members, length)
 
 
 def _whitespace(text: bytes | Raw | None) -> int:

@@ -11,15 +11,8 @@ from gateway_core.errors import Refused
 from . import values
 from .memory import Memory
 
-
-class Shape:
-    """What is known of all events with the same attribute names: which values to test, how long the names are."""
-
-    __slots__ = ("names_length", "tests")
-
-    def __init__(self, tests: tuple[tuple[str, values.Check], ...], names_length: int) -> None:
-        self.tests = tests
-        self.names_length = names_length
+Tests = tuple[tuple[str, values.Check], ...]
+"""Attributes and what to test their values with: all that depends on the names that an event has."""
 
 
 class Version:
@@ -61,22 +54,24 @@ class Version:
         self._defined = frozenset(required + optional)
         self._names = re.compile(names)
         # `time` differs from event to event: remembering it would only push others out
-        self._tests: dict[str, values.Check] = {
+        self._checks: dict[str, values.Check] = {
             attribute: check if check is values.check_time else Memory(check).__getitem__
             for attribute, check in checks.items()
         }
-        self._shapes: Memory[tuple[str, ...], Shape] = Memory(self._shape)
+        self.tests: Memory[tuple[str, ...], Tests] = Memory(self._tests_of)
 
-    def check(self, attributes: Mapping[str, Any]) -> Shape:
+    def check(self, attributes: Mapping[str, Any]) -> None:
         """Raises `Refused`, naming attribute and rule, where the attributes are not those of a valid event. Values
         have been checked for forbidden characters before; values of attributes that are defined here are text."""
-        shape = self._shapes[tuple(attributes)]
+        self.check_values(attributes, self.tests[tuple(attributes)])
+
+    def check_values(self, attributes: Mapping[str, Any], tests: Tests) -> None:
+        """`check` for attributes whose names are known: `tests` are those of their names."""
         if "" in attributes.values():
             self._refuse_empty(attributes)
-        for name, test in shape.tests:
+        for name, test in tests:
             if fault := test(attributes[name]):
                 raise self.fault(name, f"{name} {_short(attributes[name])} {fault}", "Context Attributes")
-        return shape
 
     def is_defined(self, name: str) -> bool:
         """Whether the specification itself names the attribute: its value is then text."""
@@ -85,7 +80,7 @@ class Version:
     def fault(self, attribute: str, detail: str, section: str) -> Refused:
         return Refused(detail, attribute=attribute, rule=f"{self.document}, {section}")
 
-    def _shape(self, names: tuple[str, ...]) -> Shape:
+    def _tests_of(self, names: tuple[str, ...]) -> Tests:
         for name in names:
             if not self._names.fullmatch(name) or name == "data":
                 detail = f"{_short(name)} is not an attribute name: a-z and 0-9 only, and not data"
@@ -93,7 +88,7 @@ class Version:
         for name in self._required:
             if name not in names:
                 raise self.fault(name, f"required attribute {name} is missing", "Required Attributes")
-        return Shape(tuple((n, self._tests[n]) for n in names if n in self._tests), sum(map(len, names)))
+        return tuple((name, self._checks[name]) for name in names if name in self._checks)
 
     def _refuse_empty(self, attributes: Mapping[str, Any]) -> None:
         for name, value in attributes.items():
