@@ -20,6 +20,7 @@ from .versions import Tests, Version
 
 _MAX_LAYOUTS = 64  # making a decoder costs as much as reading 50 events: nobody shall make us do it all the time
 _MAX_MEMBERS = 32
+_MAX_CHARACTERS = 512  # of all names together
 _WHITESPACE = b" \t\r\n"
 
 
@@ -64,6 +65,8 @@ class Layouts:
         """Prepares for events with these members, all of whose attributes are text."""
         if members not in self._known:
             if len(self._known) >= _MAX_LAYOUTS or len(members) > _MAX_MEMBERS:
+                return
+            if sum(map(len, members)) > _MAX_CHARACTERS:
                 return
             self._known[members] = _layout(members, version)
         self._current = self._known[members]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from typing import Any
 
 import pytest
+from gateway_cloudevents.memory import Memory
 
 from gateway_core.component import KAFKA
 from gateway_core.errors import Refused
@@ -304,3 +306,15 @@ def test_kafka_names_count_as_written_and_a_null_value_is_no_data(make_codec: An
     assert (b"ce_ext", b'50% "x"') in written.headers
     assert written.body is None
     assert kafka.decode(written) == [event]
+
+
+def test_what_a_codec_remembers_is_bounded_and_changes_nothing(make_codec: Any) -> None:
+    """Senders may use ever new names and values, also words that Python keeps for itself."""
+    codec = make_codec("structured")
+    names = ["self", "cls", "class", "none", "1a", "data1", "x" * 600, *(f"n{i}" for i in range(5000))]
+    for name in names:
+        event = Event({**GOOD, "source": f"/{name}", name: "v"}, b"1", json_data=True)
+        assert codec.decode(codec.encode(event)) == [event]
+    sizes = [len(m) for m in gc.get_objects() if isinstance(m, Memory)]
+    assert sizes
+    assert max(sizes) <= 4096
