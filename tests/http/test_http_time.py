@@ -71,7 +71,7 @@ async def test_a_client_that_does_not_read_is_not_read(kit: Any, intake: Any, re
 
 
 @pytest.mark.spec("DP-14")
-@pytest.mark.parametrize("limit", [0.1, 2.05], ids=["timer", "sweep"])
+@pytest.mark.parametrize("limit", [0.1, pytest.param(2.05, marks=pytest.mark.slow)], ids=["timer", "sweep"])
 async def test_time_limits_of_those_who_wait(kit: Any, limit: float) -> None:
     outcomes: list[Outcome] = []
     with socket.socket() as silent:
