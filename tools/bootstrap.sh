@@ -55,9 +55,9 @@ with_pip() {
   "$python" -m venv "$venv"
   pip="$venv/bin/python -m pip --disable-pip-version-check --no-input"
   say "fetching the libraries named in requirements/dev.txt (about 700 MB, most of it Spark and a Java runtime)"
-  $pip install --quiet --require-hashes -r requirements/dev.txt
+  $pip install -qq --require-hashes -r requirements/dev.txt
   say "installing this tree"
-  $pip install --quiet --no-deps --no-build-isolation -e .
+  $pip install -qq --no-deps --no-build-isolation -e .
 }
 
 if [ -z "$uv" ] || ! with_uv; then

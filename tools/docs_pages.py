@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any, get_args
@@ -20,6 +21,7 @@ from gateway_core.config.model import GatewayConfig
 from gateway_core.registry import Offer, Registry
 from gateway_core.settings import Settings
 
+_EVERYWHERE = ("install_completion", "show_completion")
 HEAD = "<!-- Written by `make docs`; do not edit. -->\n\n"
 
 _KINDS: dict[Kind, str] = {
@@ -182,27 +184,32 @@ def cli() -> str:
 
 def _command(command: Any, path: str) -> Iterator[str]:
     commands = command.commands if isinstance(command, TyperGroup) else {}
-    arguments = [p.name.upper() if p.required else f"[{p.name.upper()}]" for p in command.params if _is_argument(p)]
+    arguments = [_argument(p) for p in command.params if isinstance(p, TyperArgument)]
     usage = " ".join([path, "[OPTIONS]", *arguments, *(["COMMAND"] if commands else [])])
-    yield from ("", f"## {path}", "", f"`{usage}`", "", inspect.cleandoc(command.help or ""), "")
-    yield from _parameters(command)
+    about = re.sub(r"\[/?bold\]", "`", inspect.cleandoc(command.help or ""))
+    yield from ("", f"## {path}", "", f"`{usage}`", "", about)
+    if rows := _parameters(command):
+        yield from ("", *rows)
     for name, sub in commands.items():
         yield from _command(sub, f"{path} {name}")
 
 
 def _parameters(command: Any) -> list[str]:
     rows = []
-    for parameter in command.params:
+    for parameter in (p for p in command.params if p.name not in _EVERYWHERE):
         names = ", ".join(f"`{o}`" for o in [*parameter.opts, *parameter.secondary_opts])
-        if _is_argument(parameter):
-            names = f"`{parameter.name.upper()}`"
+        if isinstance(parameter, TyperArgument):
+            names = f"`{_argument(parameter)}`"
         meaning = " ".join((parameter.help or "").split()).replace("|", "\\|")
         rows.append(f"| {names} | {_words(parameter)} | {_default(parameter)} | {meaning} |")
     return ["| option | type | default | meaning |", "| --- | --- | --- | --- |", *rows] if rows else []
 
 
-def _is_argument(parameter: Any) -> bool:
-    return isinstance(parameter, TyperArgument)
+def _argument(parameter: Any) -> str:
+    if parameter.metavar:
+        return str(parameter.metavar)
+    name = parameter.name.upper() + ("..." if parameter.nargs == -1 else "")
+    return name if parameter.required else f"[{name}]"
 
 
 def _words(parameter: Any) -> str:

@@ -38,7 +38,7 @@ def demo(
     try:
         whole = Demo(console, find_config(config), out, events, keep).run()
     except DemoError as e:
-        console.print(f"The demo can't go on: {e}", style="red", markup=False, highlight=False)
+        console.print(f"The demo can't go on: {e}", style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         console.print("Stopped.")

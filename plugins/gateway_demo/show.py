@@ -75,7 +75,7 @@ def further(console: Console, demo: Demo, seconds: float) -> None:
         (f"{variables}{program} dlq list -c {config}", "what could not be delivered, and why"),
     ]
     if demo.keep:
-        lines.append((f"{program} log info {relpath(demo.data)}/log/default", "the durable log"))
+        lines.append((f"{program} log info --data-dir {relpath(demo.data)}", "the durable log"))
     else:
         lines.append((f"{program} demo --keep", "keeps the gateway's data, its durable log above all"))
     width = max(len(path) for path, _ in lines)
