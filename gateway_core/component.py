@@ -122,7 +122,7 @@ class ComponentRef:
             return cls(value)
         if isinstance(value, dict) and len(value) == 1:
             ((name, raw),) = value.items()
-            if isinstance(name, str):
+            if isinstance(name, str) and name:
                 return cls(name, raw)
         raise PydanticCustomError("component", "names no component: write a name, or one name with its options")
 
