@@ -20,7 +20,7 @@ from gateway_log.schema import open_shard
 from gateway_core.event import Event
 
 RUNNER = Path(__file__).with_name("run_sink.py")
-LIMIT_S = 90.0
+LIMIT_S = 180.0
 # a JVM that is there for seconds should not spend them on compiling
 QUICK = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

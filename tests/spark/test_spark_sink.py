@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import os
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.spec("CARD-03"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.spec("CARD-03"), pytest.mark.timeout(600)]
 
 
 def positions(spark: Any, table: Path) -> list[tuple[int, int]]:
@@ -144,3 +146,22 @@ def test_each_position_is_there_once_after_many_kills(
 ) -> None:
     kills = random.Random(seed).choices(["jvm", "driver", "gateway"], k=10)
     run_with_kills(spark, log, sink, event, kills, seed)
+
+
+@pytest.mark.full
+def test_a_delta_table_follows_the_log(log: Any, sink: Callable[..., Any], event: Callable[..., Any]) -> None:
+    log.append(event("a"), event("b", type="late"))
+    runner = sink({"format": "delta", "partition_by": ["type"]})
+    runner.caught_up()
+    log.append(event("c"))
+    runner.wait_for("the new event", lambda s: s["advanced"][-1:] == [{"0": 4}])
+    runner.stop()
+    # read where Delta's jars are: not in the session that all tests share
+    code = f"""if True:
+        from gateway_spark import session
+        spark = session("local[1]", delta=True)
+        table = spark.read.format("delta").load({str(runner.table)!r})
+        print(sorted(tuple(r) for r in table.select("id", "type").collect()))
+    """
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180)
+    assert ran.stdout == "[('a', 'made'), ('b', 'late'), ('c', 'made')]\n", ran.stderr
