@@ -18,5 +18,6 @@ def draw(by_carrier: Sequence[tuple[str, float]], by_hour: Sequence[tuple[int, f
     left.set(title="Mean departure delay by carrier", ylabel="minutes")
     right.bar([h for h, _ in by_hour], [d for _, d in by_hour], color="#c8743c")
     right.set(title="Mean departure delay by scheduled hour", xlabel="hour of day", ylabel="minutes")
+    right.set_xticks([h for h, _ in by_hour])
     figure.savefig(file, dpi=110)
     plt.close(figure)
