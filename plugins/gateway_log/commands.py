@@ -31,7 +31,7 @@ def info(data_dir: DataDir = _DATA_DIR, broker: Broker = "default", as_json: Jso
     shards = []
     with LogReader(folder) as reader:
         for shard in reader.shards():
-            first, following = _checked(lambda n=shard: reader.bounds(n))  # type: ignore[misc]
+            first, following = _checked(lambda n=shard: reader.bounds(n))
             size = file_bytes(shard_file(folder, shard))
             shards.append({"shard": shard, "first": first, "next": following, "events": following - first})
             shards[-1]["bytes"] = size

@@ -1,0 +1,230 @@
+"""The log's life: appends, places, restarts, workers, and what it says of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from gateway_log.reader import LogReader, place_of, position_of
+
+from gateway_core.errors import Overloaded, StartError, StorageError
+from gateway_core.event import Event
+from gateway_core.filters import attributes_filter, match_all
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_events_come_back_as_they_were(log: Any) -> None:
+    first = [
+        Event({"id": "1", "flag": True, "count": 7, "sequence": "007"}, None, key=b"k", received_ns=5),
+        Event({"id": "2", "text": "Zürich ✓"}, b"", received_ns=6),
+        Event({"id": "3"}, b"\x00\xff", json_data=True, received_ns=7),
+    ]
+    channel = await log.open()
+    await log.append(channel, first)
+    await log.stop(channel)
+    again = log.Subscriber(start=True)
+    await log.open({"new": again})
+    assert again.events == first
+    assert [(e.json_data, e.received_ns, e.position) for e in again.events] == [
+        (False, 5, 1),
+        (False, 6, 2),
+        (True, 7, 3),
+    ]
+
+
+@pytest.mark.spec("BR-18")
+async def test_a_subscriber_that_is_away_finds_its_events_after_a_restart(log: Any) -> None:
+    away, eager = log.Subscriber(room=0), log.Subscriber(acks=True)
+    channel = await log.open({"away": away, "eager": eager})
+    await log.append(channel, log.events(5))
+    assert (eager.got, away.feed.lag(), eager.feed.lag()) == ([1, 2, 3, 4, 5], 5, 0)
+    await log.stop(channel)
+    back, eager = log.Subscriber(), log.Subscriber()
+    await log.open({"away": back, "eager": eager})
+    assert (back.got, eager.got) == ([1, 2, 3, 4, 5], [])
+
+
+async def test_only_what_was_not_acknowledged_comes_again(log: Any) -> None:
+    s = log.Subscriber()
+    channel = await log.open({"s": s})
+    await log.append(channel, log.events(5))
+    s.ack(5, 1, 3)
+    await log.stop(channel)
+    again = log.Subscriber()
+    channel = await log.open({"s": again})
+    await log.append(channel, log.events(1))
+    assert again.got == [2, 4, 6]
+
+
+@pytest.mark.spec("BR-17")
+async def test_each_subscription_gets_what_its_filter_matches(log: Any) -> None:
+    a, b = log.Subscriber(attributes_filter({"type": "a"})), log.Subscriber()
+    channel = await log.open({"a": a, "b": b})
+    await log.append(channel, [*log.events(2, type="a"), *log.events(2, type="b")])
+    assert (a.got, b.got, channel.appended) == ([1, 2], [1, 2, 3, 4], 4)
+
+
+async def test_counts_events_that_no_subscription_or_reader_wants(log: Any) -> None:
+    channel = log.make()
+    await channel.start(None)
+    log.running.append(channel)
+    channel.attach("a", attributes_filter({"type": "a"}), log.Subscriber(room=0).offer)
+    channel.attach_reader("r", attributes_filter({"type": "b"}))
+    await channel.open()
+    for kind in "aabbc":
+        await log.append(channel, [log.event(type=kind)])
+    assert channel.info()["unrouted"] == 1
+
+
+async def test_a_full_subscriber_holds_up_no_other_and_misses_nothing(log: Any) -> None:
+    slow, fast = log.Subscriber(room=3), log.Subscriber(acks=True)
+    channel = await log.open({"slow": slow, "fast": fast})
+    for n in range(50):
+        await log.append(channel, log.events(500, n * 500))  # more than the newest events held in memory
+    total = 25_000
+    assert len(fast.got) == total
+    assert (len(slow.got), slow.feed.lag()) == (3, total)
+    slow.room = 2000
+    slow.feed.resume()
+    appended = 0
+    while len(slow.got) < total + appended:
+        await log.wait(lambda: bool(slow.held))
+        if appended < 2000:  # the way to the end is raced by new events
+            await log.append(channel, log.events(50))
+            appended += 50
+        slow.ack(*slow.held)
+        slow.feed.resume()
+    assert slow.got == list(range(1, total + appended + 1))
+    assert slow.feed.lag() == 0
+
+
+async def test_a_batch_is_written_whole(log: Any) -> None:
+    channel = await log.open()
+    await asyncio.gather(*(log.append(channel, log.events(100)) for _ in range(7)))
+    with LogReader(log.folder) as reader:
+        assert (reader.bounds(0), [r.sequence for r in reader.read(0, 98, limit=3)]) == ((1, 701), [98, 99, 100])
+
+
+async def test_an_event_that_can_not_be_encoded_fails_alone(log: Any) -> None:
+    channel = await log.open()
+    good = asyncio.ensure_future(log.append(channel, [log.event(1)]))
+    with pytest.raises(StorageError):
+        await log.append(channel, [log.event(2, bad=object())])
+    await good
+    assert channel.info()["events"] == 1
+
+
+async def test_an_answer_that_raises_does_not_break_the_others(log: Any, caplog: pytest.LogCaptureFixture) -> None:
+    channel = await log.open()
+
+    def broken(error: BaseException | None) -> None:
+        raise RuntimeError("the client left")
+
+    channel.append([log.event(1)], broken)
+    await log.append(channel, [log.event(2)])
+    assert channel.appended == 2
+    assert "the client left" in caplog.text
+
+
+async def test_more_than_may_wait_is_refused(log: Any) -> None:
+    channel = await log.open(max_queue_bytes=4096)
+    big = b"x" * 3000
+    answers = await asyncio.gather(
+        *(log.append(channel, [log.event(data=big)]) for _ in range(3)), return_exceptions=True
+    )
+    assert answers[0] is None
+    assert all(isinstance(a, Overloaded) for a in answers[1:])
+    await log.append(channel, [log.event(data=big)])  # there is room again
+
+
+async def test_a_second_gateway_on_the_same_data_is_refused(log: Any) -> None:
+    first = await log.open()
+    with pytest.raises(StartError, match=r"log/default is in use by another gateway"):
+        await log.make().start(None)
+    await log.append(first, [log.event()])
+
+
+async def test_a_worker_adopts_the_shards_of_workers_that_are_no_more(log: Any) -> None:
+    for worker in (0, 1, 2):
+        s = log.Subscriber(room=0)
+        channel = await log.open({"s": s}, worker=worker, workers=3)
+        await log.append(channel, log.events(2, worker * 10))
+        await log.stop(channel)
+    s = log.Subscriber(acks=True)
+    channel = await log.open({"s": s})
+    await log.append(channel, [log.event(99)])
+    assert sorted(s.got) == sorted([1, 2, 3, *(position_of(n, q) for n in (1, 2) for q in (1, 2))])
+    assert channel.info()["events"] == 7
+    await log.stop(channel)
+    s = log.Subscriber()
+    await log.open({"s": s})
+    assert s.got == []
+
+
+async def test_the_place_of_a_subscription_that_left_is_kept(log: Any) -> None:
+    s = log.Subscriber(acks=True)
+    channel = await log.open({"s": s, "idle": log.Subscriber(acks=True)})
+    await log.append(channel, log.events(2))
+    channel.detach("s")
+    await log.append(channel, log.events(2))
+    await log.stop(channel)
+    channel = await log.open()
+    await log.append(channel, log.events(1))
+    await log.stop(channel)
+    s, idle = log.Subscriber(), log.Subscriber()
+    await log.open({"s": s, "idle": idle})
+    assert (s.got, idle.got) == ([3, 4, 5], [5])
+
+
+async def test_a_subscription_may_come_while_events_flow(log: Any) -> None:
+    channel = await log.open()
+    await log.append(channel, log.events(3))
+    late, early = log.Subscriber(), log.Subscriber(start=True)
+    for name, s in {"late": late, "early": early}.items():
+        s.feed = channel.attach(name, s.filter, s.offer, from_start=s.from_start)
+    await log.append(channel, log.events(1))
+    await log.wait(lambda: len(early.got) == 4)
+    assert (late.got, early.got) == ([4], [1, 2, 3, 4])
+
+
+async def test_a_reader_begins_at_the_ends_and_its_place_is_durable(log: Any) -> None:
+    channel = await log.open()
+    await log.append(channel, log.events(3))
+    feed = channel.attach_reader("table", match_all())
+    early = channel.attach_reader("early", match_all(), from_start=True)
+    assert (feed.location, feed.options, feed.start) == (str(log.folder), {"kind": "log"}, {"0": 4})
+    assert early.start == {"0": 1}
+    await log.append(channel, log.events(2))
+    assert feed.ends() == {"0": 6}
+    feed.advance({"0": 5})
+    assert json.loads((log.folder / "readers" / "table.json").read_text()) == {"0": 5}
+    channel.detach("table")
+    assert channel.attach_reader("table", match_all()).start == {"0": 5}
+
+
+async def test_positions_name_shard_and_sequence(log: Any) -> None:
+    s = log.Subscriber()
+    channel = await log.open({"s": s}, worker=1, workers=2)
+    await log.append(channel, log.events(2))
+    assert [place_of(p) for p in s.got] == [(1, 1), (1, 2)]
+    info = channel.info()
+    assert (info["writable"], info["first"], info["next"]) == (True, s.got[0], s.got[-1] + 1)
+
+
+async def test_idle_subscriptions_cost_no_writes(log: Any) -> None:
+    idle = {f"t{n}": log.Subscriber(attributes_filter({"type": f"t{n}"}), acks=True) for n in range(10_000)}
+    channel = await log.open(idle)
+    wal = log.folder / "shard-000.db-wal"
+    before = wal.stat().st_size
+    for _ in range(5):
+        await log.append(channel, [log.event(type="t7")])
+        # the place is written, beside the event
+        await log.wait(lambda: not channel._tail.stale)
+    await log.stop(channel)
+    channel = await log.open({"t7": idle["t7"], "t8": idle["t8"]})
+    assert len(idle["t7"].got) == 5
+    assert before > 10_000 * 4  # all were made durable when they were new
+    assert channel.info()["events"] == 5

@@ -1,0 +1,100 @@
+"""Old events go, but none that is still needed, and no number is used twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gateway_log.reader import LogReader
+
+from gateway_core.filters import match_all
+from gateway_core.testing import FakeClock
+
+pytestmark = pytest.mark.anyio
+DAY = 86_400.0
+MIB = 1024 * 1024
+
+
+async def test_old_events_go_once_all_have_dealt_with_them(log: Any) -> None:
+    clock = FakeClock()
+    slow, fast = log.Subscriber(), log.Subscriber(acks=True)
+    channel = await log.open({"slow": slow, "fast": fast}, clock=clock, retention={"max_age_s": DAY})
+    await log.append(channel, log.events(3000))
+    slow.ack(*range(1, 2001))
+    clock.advance(DAY + 20)
+    await log.wait(lambda: channel.info()["first"] == 2001)
+    slow.ack(*slow.held)
+    clock.advance(20)
+    await log.wait(lambda: channel.info()["events"] == 0)
+    await log.append(channel, log.events(1))
+    assert channel.info()["first"] == 3001
+
+
+async def test_young_events_stay(log: Any) -> None:
+    clock = FakeClock()
+    channel = await log.open(clock=clock, retention={"max_age_s": DAY})
+    await log.append(channel, log.events(10))
+    clock.advance(DAY / 2)
+    await log.append(channel, log.events(10))
+    clock.advance(DAY / 2 + 20)
+    await log.wait(lambda: channel.info()["first"] == 11)
+    await log.append(channel, log.events(1))
+    assert channel.info()["events"] == 11
+
+
+async def test_numbers_are_not_used_again_after_a_restart_of_an_empty_log(log: Any) -> None:
+    clock = FakeClock()
+    channel = await log.open(clock=clock, retention={"max_age_s": DAY})
+    await log.append(channel, log.events(10))
+    clock.advance(DAY + 20)
+    await log.wait(lambda: channel.info()["events"] == 0)
+    await log.stop(channel)
+    channel = await log.open()
+    await log.append(channel, log.events(1))
+    with LogReader(log.folder) as reader:
+        assert reader.bounds(0) == (11, 12)
+
+
+async def test_a_large_log_shrinks_and_gives_space_back(log: Any) -> None:
+    clock = FakeClock()
+    channel = await log.open(clock=clock, retention={"max_age_s": None, "max_bytes": 2 * MIB})
+    for _ in range(40):
+        await log.append(channel, log.events(10, data=bytes(100_000)))
+
+    def small() -> bool:
+        clock.advance(11)
+        return channel.info()["events"] <= 21
+
+    await log.wait(small)
+    assert channel.info()["events"] >= 10
+
+
+async def test_events_that_a_reader_has_not_read_stay(log: Any) -> None:
+    clock = FakeClock()
+    channel = await log.open(clock=clock, retention={"max_age_s": DAY})
+    feed = channel.attach_reader("table", match_all())
+    await log.append(channel, log.events(10))
+    feed.advance({"0": 4})
+    clock.advance(DAY + 20)
+    await log.wait(lambda: channel.info()["first"] == 4)
+    feed.advance({"0": 8})
+    clock.advance(20)
+    await log.wait(lambda: channel.info()["first"] == 8)
+    channel.detach("table")
+    clock.advance(20)
+    await log.wait(lambda: channel.info()["events"] == 0)
+
+
+async def test_unread_events_go_where_the_config_says_so(log: Any) -> None:
+    clock = FakeClock()
+    away = log.Subscriber(room=2)
+    channel = await log.open({"away": away}, clock=clock, retention={"max_age_s": DAY, "keep_unread": False})
+    await log.append(channel, log.events(10))
+    clock.advance(DAY + 20)
+    await log.wait(lambda: channel.info()["events"] == 0)
+    await log.stop(channel)
+    away = log.Subscriber()
+    channel = await log.open({"away": away})
+    await log.append(channel, log.events(1))
+    await log.wait(lambda: away.got == [11])
+    assert away.feed.lag() == 1
