@@ -40,7 +40,7 @@ class Lock:
         if not (self._try(patience_s) or (self._end_orphan() and self._try(patience_s))):
             owner = self._record().get("driver")
             os.close(self._fd)
-            raise StartError(f"{self.path.with_suffix('')} is being written by process {owner[0] if owner else '?'}")
+            raise StartError(f"process {owner[0] if owner else '?'} writes there: it has the lock {self.path}")
         self._write({"driver": identity(os.getpid())})
 
     def release(self) -> None:

@@ -80,7 +80,7 @@ def test_a_table_that_another_process_writes_is_left_alone(
     other.acquire()
     runner = sink()
     state = runner.wait_for("a fault", lambda s: s["error"])
-    assert state["error"] == f"{tmp_path / 'table' / '_tidegate'} is being written by process {os.getpid()}"
+    assert state["error"] == f"process {os.getpid()} writes there: it has the lock {other.path}"
     assert sorted(p.name for p in runner.table.iterdir()) == ["_tidegate.lock"]
     other.release()
 
