@@ -28,7 +28,7 @@ def demo(
     then asks Spark about them, and accounts for every event. Ends 1 where one is missing."""
     console = Console()
     if missing := [m for m in _NEEDED if importlib.util.find_spec(m) is None]:
-        console.print(f"The demo needs {', '.join(missing)}: install tidegate[demo].")
+        console.print(f"The demo needs {', '.join(missing)}: install tidegate[demo].", markup=False, soft_wrap=True)
         raise typer.Exit(1)
     from .processes import DemoError
     from .run import Demo

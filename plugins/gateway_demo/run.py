@@ -115,7 +115,7 @@ class Demo:
             shutil.rmtree(self.data, ignore_errors=True)
 
     def _say(self, text: str) -> None:
-        self.console.print(f"- {text}", highlight=False, soft_wrap=True)
+        self.console.print(f"- {text}", highlight=False, markup=False, soft_wrap=True)
 
 
 def remaining(status: dict[str, Any]) -> int:

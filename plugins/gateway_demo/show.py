@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from .accounting import Check
@@ -54,7 +55,9 @@ def account(console: Console, checks: Sequence[Check], ledger: Ledger) -> None:
     for surprise in ledger.surprises[:5]:
         console.print(f"  unexpected answer: {surprise}", highlight=False, markup=False)
     if ledger.refusal:
-        console.print(f"  [dim]a refusal says: {_detail(ledger.refusal)}[/dim]", highlight=False, soft_wrap=True)
+        console.print(
+            f"  [dim]a refusal says: {escape(_detail(ledger.refusal))}[/dim]", highlight=False, soft_wrap=True
+        )
     if all(check.ok for check in checks):
         console.print("Nothing is missing.", style="bold green")
     else:
@@ -80,7 +83,7 @@ def further(console: Console, demo: Demo, seconds: float) -> None:
         lines.append((f"{program} demo --keep", "keeps the gateway's data, its durable log above all"))
     width = max(len(path) for path, _ in lines)
     for path, what in lines:
-        console.print(f"  {path:{width}}  {what}", highlight=False, soft_wrap=True)
+        console.print(f"  {path:{width}}  {what}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _program() -> str:

@@ -49,3 +49,11 @@ def test_a_gateway_that_can_not_start_is_told_with_its_reason(tmp_path: Path) ->
     assert done.returncode == 1
     assert "the gateway ended early" in done.stdout
     assert "ingress" in done.stdout, "the end of the gateway's log, with the remedy"
+
+
+def test_a_missing_library_is_named_with_the_extra_that_brings_it(tmp_path: Path) -> None:
+    hide = "import sys; sys.modules['matplotlib'] = None; sys.argv = ['tidegate', 'demo']"
+    code = f"{hide}; from gateway_core.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "The demo needs matplotlib: install tidegate[demo]." in done.stdout
