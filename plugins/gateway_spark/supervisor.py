@@ -12,6 +12,7 @@ from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 KILL_AFTER_S = 3.0
+GOOD_RUN_S = 120.0  # one that lived that long did not fail at its start
 _LONGEST_LINE = 1 << 20
 _NOISE = ("WARNING: Using incubator modules", "Using Spark's default log4j profile", "SLF4J")
 
@@ -64,7 +65,7 @@ class Supervisor:
                 status = await self._once()
                 if self._stopping.is_set():
                     break
-                if anyio.current_time() - began > 2 * self._delay_max_s:
+                if anyio.current_time() - began > GOOD_RUN_S:
                     self.good()
                 wait, self._wait_s = self._wait_s, min(self._wait_s * 2, self._delay_max_s)
                 self._on_exit(status, wait)
