@@ -35,6 +35,7 @@ class World:
         self.life = 0
         self.wanted: dict[str, set[int]] = {"all": set(), "even": set()}
         self.acked: dict[str, set[int]] = {"all": set(), "even": set()}
+        self.kept: dict[str, set[int]] = {"all": set(), "even": set()}  # acknowledgements a clean stop must keep
         self.count = 0
 
     async def begin(self) -> None:
@@ -60,6 +61,7 @@ class World:
                 position = s.held[number % len(s.held)]
                 s.ack(position)
                 self.acked[name].add(position)
+                self.kept[name].add(position)
                 s.feed.resume()
 
     async def room(self, number: int) -> None:
@@ -79,6 +81,8 @@ class World:
         await self.log.stop(self.channel)
         shutil.rmtree(old)
         self.life += 1
+        for kept in self.kept.values():  # a crash may lose the last of them: at least once
+            kept.clear()
         await self.begin()
 
     async def stop(self, number: int) -> None:
@@ -86,7 +90,7 @@ class World:
         await self.log.stop(self.channel)
         await self.begin()
         for name, s in self.subscribers.items():
-            assert not self.acked[name].intersection(s.got), "acknowledged before a clean stop"
+            assert not self.kept[name].intersection(s.got), "acknowledged before a clean stop"
 
     def check(self) -> None:
         for name, s in self.subscribers.items():
@@ -95,14 +99,15 @@ class World:
 
     async def end(self) -> None:
         for name, s in self.subscribers.items():
-            while not self.wanted[name] <= self.acked[name]:
+            while s.feed.lag():
                 s.room = 10
                 s.feed.resume()
-                await self.log.wait(lambda s=s: bool(s.held))
+                await self.log.wait(lambda s=s: bool(s.held) or not s.feed.lag())
                 self.acked[name].update(s.held)
+                self.kept[name].update(s.held)
                 s.ack(*s.held)
+            assert self.acked[name] == self.wanted[name]
         self.check()
-        assert all(s.feed.lag() == 0 for s in self.subscribers.values())
         await self.stop(0)
         assert all(s.got == [] for s in self.subscribers.values())
         await self.log.stop(self.channel)
@@ -133,7 +138,7 @@ def test_at_least_once_in_order_through_crashes(log_at: Any, steps: list[tuple[s
 
 @pytest.mark.slow
 @pytest.mark.spec("BR-17", "BR-18")
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_at_least_once_in_order_through_many_crashes(log_at: Any, steps: list[tuple[str, int]]) -> None:
     check(log_at, steps)
