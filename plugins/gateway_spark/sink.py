@@ -139,7 +139,10 @@ class SparkSink:
         if dict(ends) != self._committed:
             self._supervisor.good()
             self._committed = dict(ends)
-            self._feed.advance(ends)
+            try:
+                self._feed.advance(ends)
+            except OSError as e:  # the channel keeps more than it needs until it is told again
+                log.warning("%s: the channel can't note how far the table is: %s", self._owner, e)
 
     def _on_exit(self, status: int, wait_s: float) -> None:
         assert self._supervisor is not None

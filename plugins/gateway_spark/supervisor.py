@@ -62,7 +62,11 @@ class Supervisor:
         try:
             while not self._stopping.is_set():
                 began = anyio.current_time()
-                status = await self._once()
+                try:
+                    status = await self._once()
+                except OSError as e:  # the machine has no process or file to give now
+                    self._words.append(f"can't start {self._command[-1]}: {e}")
+                    status = -1
                 if self._stopping.is_set():
                     break
                 if anyio.current_time() - began > GOOD_RUN_S:
