@@ -56,3 +56,19 @@ def test_all_configs_pass_the_check_command() -> None:
         command = [sys.executable, "-m", "gateway_core.cli", "check", str(file)]
         done = subprocess.run(command, capture_output=True, text=True, env=ENV)
         assert done.returncode == 0, f"{file.name}: {done.stdout}{done.stderr}"
+
+
+def yaml_in(page: str) -> str:
+    """The first YAML block of a page."""
+    return (ROOT / page).read_text().split("```yaml\n")[1].split("```")[0]
+
+
+def test_the_config_in_the_readme_has_no_faults(tmp_path: Path) -> None:
+    file = tmp_path / "tidegate.yaml"
+    file.write_text(yaml_in("README.md"))
+    assert set(load([file], Registry.installed(), {}).triggers) == {"large-orders", "archive"}
+
+
+def test_the_tutorial_shows_the_config_that_ships() -> None:
+    yaml = YAML(typ="safe")
+    assert yaml.load(yaml_in("docs/tutorial/first-pipeline.md")) == yaml.load(ROOT / "configs" / "first-pipeline.yaml")
