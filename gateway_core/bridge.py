@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .delivery import Subscription
-from .errors import Overloaded, Refused
+from .delivery.deadletter import Letters
+from .errors import Overloaded, Refused, StorageError
 from .event import Event
 from .interfaces import Accepted, Filter, Observer, Outcome
 
@@ -27,6 +28,7 @@ class Bridge:
     def __init__(self, name: str, filter: Filter | None, observers: tuple[Observer, ...] = ()) -> None:
         self.name = name
         self.subscription: Subscription  # set by the builder, which needs `give_back` for it
+        self.letters: Letters | None = None  # set by the builder where the bridge has a dead letter
         self._filter = filter
         self._observers = observers
         self._groups: dict[int, _Group] = {}
@@ -58,6 +60,17 @@ class Bridge:
         self.refused += 1
         for observer in self._observers:
             observer.refused(self.name, error)
+
+    def attempted(self, event: Event, outcome: Outcome, seconds: float) -> None:
+        self.failed += not outcome.delivered
+        for observer in self._observers:
+            observer.attempted(self.name, event, outcome, seconds)
+
+    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted) -> None:
+        if self.letters is None:
+            done(StorageError(f"bridge {self.name!r} has no dead letter: {outcome.reason}"))
+        else:
+            self.letters.bury(event, outcome, dest, done)
 
     # -- the subscription's feed ------------------------------------------------------------------------------------
 

@@ -8,9 +8,10 @@ from typing import Any
 from anyio.abc import TaskGroup
 
 from .delivery import Subscription
+from .delivery.deadletter import Letters
 from .errors import Refused
 from .event import Event
-from .interfaces import Accepted, Channel, Filter, Observer, ReaderFeed, ReadingSink, Sink, Source
+from .interfaces import Accepted, Channel, Filter, Observer, Outcome, ReaderFeed, ReadingSink, Sink, Source
 
 
 class Broker:
@@ -24,6 +25,7 @@ class Broker:
         sources: Sequence[Source],
         dead_letter: Sink,
         observers: tuple[Observer, ...],
+        letters: Letters,
     ) -> None:
         self.name = name
         self.channel_name = channel_name
@@ -31,7 +33,9 @@ class Broker:
         self.sources = sources
         self.dead_letter = dead_letter
         self.taking = False
-        self.refused = 0
+        self.refused = self.failed = 0
+        self.letters = letters
+        self.undeliverable = letters.bury
         self._observers = observers
         # without observers nothing stands between a source and the channel
         self.accept = self._observed if observers else channel.append
@@ -49,6 +53,11 @@ class Broker:
         self.refused += 1
         for observer in self._observers:
             observer.refused(self.name, error)
+
+    def attempted(self, event: Event, outcome: Outcome, seconds: float) -> None:
+        self.failed += not outcome.delivered
+        for observer in self._observers:
+            observer.attempted(self.name, event, outcome, seconds)
 
     def condition(self, info: Mapping[str, Any]) -> tuple[bool, str]:
         """Ready and, where not, why (Knative Broker specification: Ready while the ingress takes events)."""

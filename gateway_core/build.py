@@ -13,6 +13,7 @@ from .component import BuildContext, ComponentRef, DeadLetterRef
 from .config.check import effective_delivery
 from .config.model import BridgeConfig, BrokerConfig, GatewayConfig, TriggerConfig
 from .delivery import Budget, Subscription
+from .delivery.deadletter import Letters
 from .interfaces import Filter, Observer, ReadingSink, Sink, Source
 from .registry import Registry
 from .settings import Settings
@@ -83,7 +84,9 @@ class Builder:
         sources = [self._make(ref, f"{owner}.ingress[{i}]", broker=name) for i, ref in enumerate(config.ingress)]
         channel = self._make(config.channel, f"{owner}.channel", broker=name)
         dead_letter = self._dead_letter(config.dead_letter, f"{owner}.dead_letter", broker=name)
-        return Broker(name, config.channel.name, channel, sources, dead_letter, self._built.observers)
+        observers = self._built.observers
+        letters = Letters(name, dead_letter, self._clock, observers)
+        return Broker(name, config.channel.name, channel, sources, dead_letter, observers, letters)
 
     def _dead_letter(self, ref: DeadLetterRef, owner: str, **changes: Any) -> Sink:
         return self._kept(self._make(ref, owner, **changes))
@@ -132,6 +135,7 @@ class Builder:
         dead_letter = None
         if config.dead_letter is not None:
             dead_letter = self._dead_letter(config.dead_letter, f"{owner}.dead_letter", broker=name)
+            bridge.letters = Letters(name, dead_letter, self._clock, self._built.observers)
         bridge.subscription = Subscription(
             name,
             self._kept(self._make(config.sink, f"{owner}.sink", broker=name)),

@@ -31,6 +31,13 @@ class Intake(Protocol):
     def refuse(self, error: Refused) -> None:
         """Counts an input that can't be taken. The source answers its sender itself."""
 
+    def attempted(self, event: Event, outcome: Outcome, seconds: float) -> None:
+        """Tells of an attempt that the source made by itself, because its sender waits for the answer."""
+
+    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted) -> None:
+        """Puts an event that the source could not bring to `dest` by itself into the dead letter, with the facts.
+        `done(None)` follows when it is safe there, an error where there is no dead letter."""
+
 
 class Source(Protocol):
     """A way in. `address` is what a sender needs (a URL); known after `start`."""
@@ -132,7 +139,8 @@ class AsyncSink:
         except TimeoutError:
             outcome = Outcome(False, retry=True, reason=f"no answer within {timeout_s:g} s")
         except Refused as e:
-            outcome = Outcome(False, code=e.status, reason=e.detail)
+            # no code: that is for what the far side answered
+            outcome = Outcome(False, reason=f"the event can't be sent: {e.detail}")
         except Exception as e:
             outcome = Outcome(False, retry=True, reason=f"{type(e).__name__}: {e}")
         finally:

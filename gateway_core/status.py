@@ -26,6 +26,8 @@ def broker_status(broker: Broker) -> dict[str, Any]:
         "accepted": broker.channel.appended,
         "refused": broker.refused,
         "unrouted": info.get("unrouted", 0),
+        "failed": broker.failed,
+        "dead_lettered": broker.letters.buried,
     }
 
 
@@ -63,7 +65,7 @@ def bridge_status(bridged: Bridged, running: bool) -> dict[str, Any]:
         "delivered": s.delivered,
         "refused": bridge.refused,
         "failed": bridge.failed,
-        "dead_lettered": s.dead_lettered,
+        "dead_lettered": s.dead_lettered + (bridge.letters.buried if bridge.letters else 0),
         "in_flight": s.in_flight,
         "last_error": s.last_error,
     }

@@ -6,6 +6,8 @@ implementations disagree on the encoding of the data; here it is the response bo
 
 from __future__ import annotations
 
+import logging
+import random
 from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,8 +16,10 @@ from typing import Any
 from ..clock import Clock, Timer
 from ..config.model import DeliveryConfig
 from ..event import Event
-from ..interfaces import Outcome, Sink
+from ..interfaces import Accepted, Observer, Outcome, Sink
 from . import backoff
+
+log = logging.getLogger("tidegate.delivery")
 
 FACTS = (
     "knativeerrordest",
@@ -114,3 +118,31 @@ class Burial:
     def cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+
+
+class Letters:
+    """The dead letter of a broker or bridge, for events that its sources tried to deliver by themselves."""
+
+    def __init__(self, owner: str, sink: Sink, clock: Clock, observers: tuple[Observer, ...] = ()) -> None:
+        self.buried = 0
+        self._owner = owner
+        self._sink = sink
+        self._clock = clock
+        self._observers = observers
+
+    def bury(self, event: Event, outcome: Outcome, dest: str, done: Accepted) -> None:
+        """Writes the event's letter, however long that takes. `done(None)` follows when it is safe."""
+
+        def buried(burial: Burial) -> None:
+            self.buried += 1
+            for observer in self._observers:
+                observer.dead_lettered(self._owner, burial.letter)
+            done(None)
+
+        now = self._clock.now_ns()
+        times = {"first_ns": event.received_ns or now, "last_ns": now}
+        letter = with_facts(event, outcome, trigger=self._owner, dest=dest, attempts=1, stage="delivery", **times)
+        Burial(self._sink, letter, self._clock, random.random, self._stuck, buried).begin()
+
+    def _stuck(self, reason: str) -> None:
+        log.error("%s: %s", self._owner, reason)

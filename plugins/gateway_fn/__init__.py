@@ -1,0 +1,1 @@
+"""Tidegate plugin `fn`: the Fn Project's CloudEvents protocol for functions."""

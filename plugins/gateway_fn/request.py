@@ -1,0 +1,92 @@
+"""From an HTTP request to the event that a function is called with (Fn, "HTTP Request")."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from gateway_core.event import Event
+
+from . import data
+from .convert import converted
+from .names import DEADLINE, EXTENSIONS, HTTP_REQUEST, REQUEST, VERSION, rfc3339
+
+_BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as the server took it. Header names are in lower case; `target` is path and query as they came."""
+
+    method: str
+    scheme: str
+    target: bytes
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+    @property
+    def path(self) -> str:
+        return self.target.partition(b"?")[0].decode("latin-1")
+
+
+def event_of(request: Request, base: str, version: str, now_ns: int, timeout_s: float) -> Event:
+    """The `io.fnproject.httpRequest` event. Raises `Refused` where its body can't be data in this version."""
+    url = request_url(request, base)
+    attributes: dict[str, Any] = {
+        VERSION: "0.1",
+        "eventType": HTTP_REQUEST,
+        "eventTypeVersion": "1.0",
+        "source": url,
+        "eventID": str(uuid4()),
+        "eventTime": rfc3339(now_ns),
+        EXTENSIONS: {
+            REQUEST: {"method": request.method, "headers": header_lists(request.headers), "requestURL": url},
+            DEADLINE: rfc3339(now_ns + round(timeout_s * 1e9)),
+        },
+    }
+    body = request.body or None
+    if body is not None:
+        # a body of which nothing is said may be anything (RFC 9110 section 8.3)
+        attributes["contentType"] = _content_type(request.headers) or data.BYTES
+        if version == "0.1":
+            data.written(body, attributes["contentType"], False)
+    return converted(Event(attributes, body, received_ns=now_ns), version)
+
+
+def request_url(request: Request, base: str) -> str:
+    """The URL that the caller asked for: `base`, or scheme and `Host`, before path and query. What no URI may have is
+    percent-encoded."""
+    if not base:
+        host = next((v for n, v in request.headers if n in (b"host", b":authority")), b"localhost")
+        base = f"{request.scheme}://{quote(host, safe=_HOST)}"
+    return base + _BAD_ESCAPE.sub("%25", quote(request.target, safe=_TARGET))
+
+
+_HOST = "-._~!$&'()*+,;=:[]%"
+_TARGET = "-._~!$&'()*+,;=:@/?%"
+
+
+def header_lists(headers: list[tuple[bytes, bytes]]) -> dict[str, list[str]]:
+    """All values of each header, in the order they came. HTTP engines hand over names in lower case; here each word
+    has a capital, as in Fn's own gateway, because some function kits look them up like that."""
+    lists: dict[str, list[str]] = {}
+    for name, value in headers:
+        if name[:1] != b":":
+            word = "-".join(part.capitalize() for part in name.decode("latin-1").split("-"))
+            lists.setdefault(word, []).append(text(value))
+    return lists
+
+
+def text(value: bytes) -> str:
+    """A header's value: UTF-8, or Latin-1 where it isn't that."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def _content_type(headers: list[tuple[bytes, bytes]]) -> str:
+    return next((text(value) for name, value in headers if name == b"content-type"), "")

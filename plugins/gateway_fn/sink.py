@@ -1,0 +1,86 @@
+"""The way out: events to a function, one way. Nobody waits for an answer; what the function returns is a reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anyio.abc import TaskGroup
+
+from gateway_core.component import BuildContext
+from gateway_core.event import Event
+from gateway_core.interfaces import Outcome
+
+from .config import FnSinkConfig
+from .convert import converted
+from .function import build_function
+from .names import DEADLINE, as_returned, is_error, message_of, rfc3339, with_extension
+
+_FORGET_S = 3600.0  # after a deadline; no retry waits that long
+_EARLY_S = 0.005  # a loop's timer may come this much before its time
+
+
+class FnSink:
+    """A `Sink` around the function's own. The deadline is that of the event: retries have the same one, and after it
+    there is none."""
+
+    def __init__(self, options: FnSinkConfig, context: BuildContext) -> None:
+        self._function = build_function(options.function, context)
+        self._version = options.version
+        self._deadline_s = options.deadline_s
+        self._clock = context.clock
+        self._wants_reply = context.wants_reply
+        # by the event's position, in the order of their first attempts: (deadline, its text)
+        self._deadlines: dict[int, tuple[float, str]] = {}
+        self.address = self._function.address
+
+    async def start(self, tasks: TaskGroup) -> None:
+        await self._function.start(tasks)
+
+    async def stop(self) -> None:
+        await self._function.stop()
+
+    def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
+        deadline, text = self._deadline(event.position, timeout_s)
+        left = deadline - self._clock.monotonic()
+        if left <= _EARLY_S:
+            self._settle(event, deadline, Outcome(False, retry=True, reason="no attempt starts after it"), done)
+            return
+        sent = with_extension(converted(event, self._version), DEADLINE, text)
+        self._function.send(sent, min(timeout_s, left), lambda outcome: self._settle(event, deadline, outcome, done))
+
+    def _settle(self, event: Event, deadline: float, outcome: Outcome, done: Callable[[Outcome], None]) -> None:
+        if outcome.delivered and outcome.reply is not None:
+            outcome = self._returned(outcome, outcome.reply)
+        if not outcome.delivered and outcome.retry and self._clock.monotonic() >= deadline - _EARLY_S:
+            outcome = _final(outcome)
+        if outcome.delivered or not outcome.retry:
+            self._deadlines.pop(event.position, None)
+        done(outcome)
+
+    def _returned(self, outcome: Outcome, reply: Event) -> Outcome:
+        if is_error(reply):
+            return Outcome(False, retry=True, code=outcome.code, data=reply.data, reason=message_of(reply))
+        published = as_returned(reply, self.address, self._clock.now_ns()) if self._wants_reply else None
+        return Outcome(True, code=outcome.code, reply=published)
+
+    def _deadline(self, position: int, timeout_s: float) -> tuple[float, str]:
+        known = self._deadlines.get(position)
+        if known is None:
+            now, seconds = self._clock.monotonic(), self._deadline_s or timeout_s
+            self._forget(now)
+            known = now + seconds, rfc3339(self._clock.now_ns() + round(seconds * 1e9))
+            if position:
+                self._deadlines[position] = known
+        return known
+
+    def _forget(self, now: float) -> None:
+        """Drops the oldest deadlines: of events that were given up without us being told."""
+        while self._deadlines:
+            position = next(iter(self._deadlines))
+            if self._deadlines[position][0] + _FORGET_S > now:
+                return
+            del self._deadlines[position]
+
+
+def _final(outcome: Outcome) -> Outcome:
+    return Outcome(False, code=outcome.code, data=outcome.data, reason=f"past its deadline: {outcome.reason}")

@@ -1,0 +1,146 @@
+"""The way in: HTTP requests become calls of a function, what it returns is published and becomes the response."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from anyio.abc import TaskGroup
+
+from gateway_core.component import BuildContext
+from gateway_core.errors import Refused
+from gateway_core.event import Event
+from gateway_core.interfaces import Intake, Outcome
+
+from . import response
+from .config import FnSourceConfig
+from .function import build_function
+from .names import as_returned, is_error, message_of
+from .request import Request, event_of
+from .response import BadAnswer, Response, problem
+from .server import Server
+
+log = logging.getLogger("tidegate.fn")
+
+MOST_LETTERS = 64
+"""Events on their way to the dead letter at the most: beyond it callers get 503, because the dead letter is down."""
+_GRACE_S = 1.0  # the deadline is told by our own timer; the function's sink gives up after it
+
+
+class FnSource:
+    """A `Source` whose callers wait for the function. Each request is one call: the caller, who is told of a failure,
+    decides whether to try again. Only events that missed their deadline go to the dead letter."""
+
+    def __init__(self, options: FnSourceConfig, context: BuildContext) -> None:
+        self._options = options
+        self._context = context
+        self._clock = context.clock
+        self._function = build_function(options.function, context)
+        self._server = Server(self._handle, options.max_body_bytes)
+        self._base = options.public_url or ""
+        self._prefix = options.path.endswith("/")
+        self._in_flight = 0
+        self._letters = 0
+        self._settled = asyncio.Event()
+        self._intake: Intake
+        self.address = ""
+
+    async def start(self, intake: Intake, tasks: TaskGroup) -> None:
+        self._intake = intake
+        await self._function.start(tasks)
+        context = self._context
+        url = await self._server.start(self._options.listen, context.workers > 1, context.owner, tasks)
+        self.address = url + self._options.path
+
+    async def stop(self) -> None:
+        await self._server.stop()
+        while self._letters:
+            self._settled.clear()
+            await self._settled.wait()
+        await self._function.stop()
+
+    # -- one request ------------------------------------------------------------------------------------------------
+
+    def _takes(self, path: str) -> bool:
+        return path.startswith(self._options.path) if self._prefix else path == self._options.path
+
+    async def _handle(self, request: Request) -> Response:
+        if not self._takes(request.path):
+            return problem(404, "no function has this path")
+        if self._in_flight >= self._options.max_in_flight:
+            return response.busy(f"{self._in_flight} calls are under way, as many as may be")
+        if self._letters >= MOST_LETTERS:
+            return response.busy("the dead letter takes no events")
+        options, now_ns = self._options, self._clock.now_ns()
+        try:
+            event = event_of(request, self._base, options.version, now_ns, options.timeout_s)
+        except Refused as e:
+            self._intake.refuse(e)
+            return response.refused(e)
+        self._in_flight += 1
+        try:
+            return await self._call(event)
+        finally:
+            self._in_flight -= 1
+
+    async def _call(self, event: Event) -> Response:
+        started = self._clock.monotonic()
+        outcome = await self._ask(event)
+        seconds = self._clock.monotonic() - started
+        if outcome is None:
+            outcome = Outcome(False, reason=f"past its deadline: no answer within {self._options.timeout_s:g} s")
+            self._intake.attempted(event, outcome, seconds)
+            self._bury(event, outcome)
+            return problem(504, f"the function did not answer within {self._options.timeout_s:g} s")
+        if outcome.reply is None:
+            self._intake.attempted(event, outcome, seconds)
+            return response.nothing(outcome) if outcome.delivered else response.failed(outcome)
+        returned = as_returned(outcome.reply, self._function.address, self._clock.now_ns())
+        answer, fault = _rendered(returned)
+        if fault:
+            outcome = Outcome(False, code=outcome.code, data=returned.data, reason=fault)
+            log.warning("function %s: %s", self._function.address, fault)
+        self._intake.attempted(event, outcome, seconds)
+        error = await self._published(returned)
+        return answer if error is None else response.unpublished(error)
+
+    async def _ask(self, event: Event) -> Outcome | None:
+        """What became of the call; None where the deadline passed before."""
+        result: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()
+
+        def settle(outcome: Outcome | None) -> None:
+            if not result.done():
+                result.set_result(outcome)
+
+        timeout_s = self._options.timeout_s
+        timer = self._clock.call_later(timeout_s, settle, None)
+        try:
+            self._function.send(event, timeout_s + _GRACE_S, settle)
+            return await result
+        finally:
+            timer.cancel()
+
+    async def _published(self, event: Event) -> BaseException | None:
+        """Waits until the event is safe; else says why it isn't."""
+        result: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+        self._intake.accept([event], lambda error: None if result.done() else result.set_result(error))
+        return await result
+
+    def _bury(self, event: Event, outcome: Outcome) -> None:
+        def buried(error: BaseException | None) -> None:
+            self._letters -= 1
+            self._settled.set()
+            if error is not None:
+                log.error("an event that missed its deadline is lost: %s", error)
+
+        self._letters += 1
+        self._intake.undeliverable(event, outcome, self._function.address, buried)
+
+
+def _rendered(returned: Event) -> tuple[Response, str]:
+    """The response for a returned event; and why the call counts as failed, "" where it doesn't."""
+    try:
+        answer = response.response_of(returned)
+    except BadAnswer as e:
+        return problem(502, f"what the function returned is no HTTP response: {e}"), str(e)
+    return answer, message_of(returned) if is_error(returned) else ""
