@@ -142,7 +142,7 @@ class Registry:
         names = [o.component.name for o in self.offers(kind)]
         if near := difflib.get_close_matches(name, names, 1):
             return f"did you mean {near[0]!r}?"
-        return f"installed: {', '.join(names)}" if names else f"no plugin offers a {kind}"
+        return f"installed: {', '.join(names)}" if names else "no plugin offers one"
 
     def build(self, ref: ComponentRef, context: BuildContext) -> Any:
         """Calls a component's constructor. Raises `MissingExtra` or `StartError`, naming the owner in the config."""

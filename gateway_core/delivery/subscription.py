@@ -250,7 +250,7 @@ class Subscription:
         self.dead_lettered += 1
         facts = burial.letter.attributes
         log.warning(
-            "trigger %s: event %s from %s is in the dead letter after %d attempts: %s",
+            "trigger %s: event %s from %s is in the dead letter (attempts: %d): %s",
             *(self.name, facts.get("id"), facts.get("source"), delivery.attempts, facts["tidegatereason"]),
         )
         for observer in self._observers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from anyio.abc import TaskGroup
 
 from gateway_core.component import BuildContext
+from gateway_core.errors import StartError
 from gateway_core.interfaces import Codec, Intake
 
 from .config import HttpSourceConfig, split_listen
@@ -27,6 +28,9 @@ class HttpSource:
 
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
         options, context = self._options, self._context
+        if context.workers > 1 and split_listen(options.listen)[1] == 0:
+            # each worker would get a port of its own, and only the first one's would be known
+            raise StartError(f"{context.owner}: {context.workers} workers share one port: `listen` needs a fixed one")
         self._endpoint = Endpoint(options.path, self._codec, context.clock.now_ns, intake, context.owner)
         self._listener = await attach(options, self._endpoint, self._make, context.workers, tasks)
         host = split_listen(options.listen)[0]

@@ -48,6 +48,19 @@ def test_the_core_imports_no_plugin_and_no_client_library() -> None:
     assert wrong == {}
 
 
+ALLOWED = {
+    "gateway_demo": {"gateway_spark"},  # the demo is a user of the table
+    "gateway_spark": {"gateway_log"},  # its data source reads the log's folder, by the log's public reader
+}
+
+
+def test_plugins_import_each_other_only_where_it_is_allowed() -> None:
+    for plugin in sorted(PLUGINS):
+        files = (ROOT / "plugins" / plugin).rglob("*.py")
+        others = {name for f in files for name in imported(f)} & PLUGINS - {plugin}
+        assert others == ALLOWED.get(plugin, set()), plugin
+
+
 @pytest.mark.spec("CARD-01", "CARD-05")
 def test_every_shipped_plugin_comes_by_its_entry_point() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"][GROUP]

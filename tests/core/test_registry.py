@@ -108,7 +108,7 @@ def test_an_unknown_name_is_told_with_the_nearest() -> None:
     with pytest.raises(StartError, match="unknown codec 'cloudevent'; did you mean 'cloudevents'"):
         registry.build(CodecRef("cloudevent"), context(registry))
     assert registry.suggest("codec", "zzz") == "installed: cloudevents"
-    assert registry.suggest("filter", "zzz") == "no plugin offers a filter"
+    assert registry.suggest("filter", "zzz") == "no plugin offers one"
 
 
 @pytest.mark.spec("CARD-05")
