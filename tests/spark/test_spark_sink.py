@@ -113,7 +113,7 @@ def run_with_kills(spark: Any, log: Any, sink: Any, event: Any, kills: list[str]
     load = Load(log, event)
     load.start()
     try:
-        runner = sink({"trigger_interval_s": 0, "restart_delay_s": 0.1, "max_events_per_batch": 500})
+        runner = sink({"trigger_interval_s": 0, "restart_delay_s": 0.1, "max_events_per_batch": 5000})
         for number, part in enumerate(kills):
             # each kill falls somewhere into the batches of a query that works
             runner.wait_for("a batch", lambda s: s["state"] == "running" and s["advanced"])
