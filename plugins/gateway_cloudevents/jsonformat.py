@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from gateway_core.event import Event
 
 from .layouts import Layouts
 from .memory import Memory
-from .values import forbidden_character, is_json
+from .values import forbidden_character, is_json, is_text
 from .versions import Version, version_of
 
 MAX_BATCH = 10_000  # events in one message
@@ -33,6 +34,7 @@ _string = msgspec.json.Decoder(str).decode
 _base64 = msgspec.json.Decoder(bytes).decode
 
 declares_json: Memory[str, bool] = Memory(is_json)
+declares_text: Memory[str, bool] = Memory(is_text)
 
 
 class JsonFormat:
@@ -122,21 +124,40 @@ def _with_data(
     attributes: dict[str, Any], version: Version, data: Raw | None, binary: Raw | None, key: bytes | None
 ) -> Event:
     if binary is not None and bytes(binary) != b"null":
+        if not version.base64_member:
+            raise version.fault("data_base64", f"version {version.name} has no data_base64", "Context Attributes")
         if data is not None:
             raise fault("data and data_base64 are both there", "3.1.1. Payload Serialization", "data_base64")
         return Event(attributes, _decoded(binary, "data_base64"), False, key)
     if data is None:
         return Event(attributes, None, False, key)
     if version.encoding and attributes.get(version.encoding, "").lower() == "base64":
-        # the attribute stays with the event, so the data stays what it says: Base64
-        _decoded(data, "data")
-        return Event(attributes, _string(data).encode(), False, key)
+        # it tells how JSON has the data, not what the data is (0.3 spec.md): it goes with the JSON
+        attributes = {name: value for name, value in attributes.items() if name != version.encoding}
+        return Event(attributes, _decoded(data, "data"), False, key)
     content_type = attributes.get(version.content_type)
     if content_type is None:
         return Event(attributes, bytes(data), True, key)
     if declares_json[content_type]:
         return Event(attributes, bytes(data), False, key)
+    if version.base64_by_type:
+        return _by_type(attributes, data, content_type, key)
     return Event(attributes, _text(data, content_type), False, key)
+
+
+def _by_type(attributes: dict[str, Any], data: Raw, content_type: str, key: bytes | None) -> Event:
+    """0.2 json-format.md section 3.1: a string is text where the media type is one of text, else Base64. What is no
+    Base64 can only be text; what is no string is JSON."""
+    try:
+        text = _string(data)
+    except (msgspec.DecodeError, RecursionError):
+        return Event(attributes, bytes(data), True, key)
+    if not declares_text[content_type]:
+        try:
+            return Event(attributes, b64decode(text, validate=True), False, key)
+        except ValueError:
+            pass
+    return Event(attributes, text.encode(), False, key)
 
 
 def _text(data: Raw, content_type: str) -> bytes | None:
@@ -165,6 +186,9 @@ def _checked(attributes: dict[str, Any], version: Version) -> dict[str, Any]:
         if type(value) is str:
             if character := forbidden_character(value):
                 raise fault(f"the value of {name} contains {character}, which no attribute may have", "2.2", name)
+        elif name == version.extensions:
+            if type(value) is not dict or not value:
+                raise version.fault(name, f"{name} is not a JSON object with a member or more", name)
         elif version.is_defined(name):
             raise fault(f"the value of {name} is not a string", "2.2. Type System Mapping", name)
         elif type(value) is int:

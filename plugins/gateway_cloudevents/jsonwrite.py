@@ -1,4 +1,4 @@
-"""Writing the JSON event format (json-format.md 1.0.2, section 3)."""
+"""Writing the JSON event format (json-format.md 1.0.2, section 3; the older versions' own where they differ)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from msgspec import Raw
 
 from gateway_core.event import Event
 
-from .jsonformat import declares_json, fault, said
-from .memory import Memory
-from .values import is_text
-from .versions import V1_0, VERSIONS
+from .jsonformat import declares_json, declares_text, fault, said
+from .versions import Version, version_to_write
 
 _encode = msgspec.json.Encoder().encode
 _raw = msgspec.json.Decoder(Raw).decode
-_declares_text: Memory[str, bool] = Memory(is_text)
 
 
 def encode(event: Event) -> bytes:
@@ -33,20 +30,34 @@ def encode(event: Event) -> bytes:
 
 def _data_member(event: Event, data: bytes) -> dict[str, Any]:
     attributes = event.attributes
-    version = VERSIONS.get(attributes.get("specversion", ""), V1_0)
+    version = version_to_write(attributes)
     content_type = attributes.get(version.content_type)
-    encoded = version.encoding in attributes
-    if not encoded and (event.json_data if content_type is None else declares_json[content_type]):
+    unsaid = event.json_data and (content_type is None or version.base64_by_type)
+    if unsaid or (content_type is not None and declares_json[content_type]):
         if _is_valid_json(data):
             return {"data": Raw(data)}
-    elif encoded or (content_type is not None and _declares_text[content_type]):
+    elif content_type is not None and declares_text[content_type]:
         try:
             return {"data": data.decode()}
         except UnicodeDecodeError:
             pass
     if version.base64_member:
         return {version.base64_member: data}
-    return {version.encoding: "base64", "data": data}  # 0.3 spec.md: it must be set for binary data in a string
+    if version.encoding:
+        return {version.encoding: "base64", "data": data}  # 0.3 spec.md: set for binary data in a string
+    return _base64_by_type(version, content_type, data)
+
+
+def _base64_by_type(version: Version, content_type: str | None, data: bytes) -> dict[str, Any]:
+    """Versions without a mark for Base64: the media type must be one whose strings are read as Base64."""
+    if content_type is None:
+        # without a type it would be read as JSON; this one is what HTTP takes bytes without a type for
+        return {version.content_type: "application/octet-stream", "data": data}
+    if declares_json[content_type] or declares_text[content_type]:
+        kind = "JSON" if declares_json[content_type] else "text in UTF-8"
+        detail = f"data is not {kind}, as {content_type!r} says, and version {version.name} has no other place for it"
+        raise fault(detail, "3.1. Special Handling of the data Attribute", "data")
+    return {"data": data}
 
 
 def _is_valid_json(data: bytes) -> bool:

@@ -51,7 +51,7 @@ class Layouts:
             return None
         data: Raw | None = attributes.pop("data") if layout.has_data else None
         joined = "".join(attributes.values())
-        if attributes["specversion"] != layout.version.name or "\x7f" in joined:
+        if attributes[layout.version.specversion] != layout.version.name or "\x7f" in joined:
             return None
         # Values of just as many characters as the text has bytes for them: so there is no second member of a name,
         # nothing beyond ASCII, and no escape, without which JSON can't have other control characters

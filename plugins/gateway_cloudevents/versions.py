@@ -1,7 +1,12 @@
-"""The versions of CloudEvents as data: which attributes each has, which are required, what their values must be."""
+"""The versions of CloudEvents as data: which attributes each has, which are required, what their values must be.
+
+Events keep the version and the names they came with, so whoever reads attributes (filters, key mappers) meets the names
+of the event's own version: `type` in 1.0, 0.3, 0.2 and the draft of 0.1, `eventType` in 0.1 as it was released.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -11,21 +16,31 @@ from gateway_core.errors import Refused
 from . import values
 from .memory import Memory
 
+log = logging.getLogger("tidegate.cloudevents")
+
+_MAX_WARNINGS = 100  # names are the senders' choice: they shall not fill the log
+_warned_of: set[str] = set()
+
 Tests = tuple[tuple[str, values.Check], ...]
 """Attributes and what to test their values with: all that depends on the names that an event has."""
 
 
 class Version:
-    """One version of the specification.
+    """One version of the specification, in one spelling.
 
-    `name`          its word in `specversion_name`.
+    `name`          its word in the attribute `specversion`.
     `document`      what refusals cite.
     `required`      attributes that every event has.
     `checks`        attributes and the check that their text must pass. None of the named attributes may be empty.
     `content_type`  the attribute that carries the media type of the data.
     `base64_member` the JSON member for binary data ("data_base64"), "" where the version has none.
     `encoding`      the attribute that says that JSON data is Base64 ("datacontentencoding"), "" where there is none.
+                    Where both are "", JSON has text or Base64 as the media type says, and data may be any JSON value.
     `maps`          whether an extension's value may be a JSON object.
+    `json_headers`  whether the values of attribute headers are JSON (HTTP bindings 0.1 and 0.2, section 3.1.3.2).
+    `extensions`    the attribute that has the extensions, as a JSON object; "" where they stand among the others.
+    `names`         what attribute names look like, and `naming` says so.
+    `warn_above`    longer names are warned of.
     """
 
     def __init__(
@@ -41,7 +56,11 @@ class Version:
         base64_member: str = "",
         encoding: str = "",
         maps: bool = False,
-        names: str = "[a-z0-9]+",
+        json_headers: bool = False,
+        extensions: str = "",
+        names: str = "[a-z][a-z0-9]*",
+        naming: str = "a-z and 0-9 only, first a letter",
+        warn_above: int = 20,
     ) -> None:
         self.name = name
         self.document = document
@@ -50,6 +69,11 @@ class Version:
         self.base64_member = base64_member
         self.encoding = encoding
         self.maps = maps
+        self.json_headers = json_headers
+        self.extensions = extensions
+        self.base64_by_type = not base64_member and not encoding
+        self._naming = naming
+        self._warn_above = warn_above
         self._required = required
         self._defined = frozenset(required + optional)
         self._names = re.compile(names)
@@ -83,8 +107,10 @@ class Version:
     def _tests_of(self, names: tuple[str, ...]) -> Tests:
         for name in names:
             if not self._names.fullmatch(name) or name == "data":
-                detail = f"{_short(name)} is not an attribute name: a-z and 0-9 only, and not data"
+                detail = f"{_short(name)} is not an attribute name: {self._naming}, and not data"
                 raise self.fault(name[:100], detail, "Naming Conventions")
+            if len(name) > self._warn_above:
+                _warn_of_length(name)
         for name in self._required:
             if name not in names:
                 raise self.fault(name, f"required attribute {name} is missing", "Required Attributes")
@@ -102,6 +128,13 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 100 else f"{text[:100]}…")
 
 
+def _warn_of_length(name: str) -> None:
+    """Says once that a name is longer than the specification advises."""
+    if name not in _warned_of and len(_warned_of) < _MAX_WARNINGS:
+        _warned_of.add(name)
+        log.warning("attribute name %s has %d characters; CloudEvents advises at most 20", _short(name), len(name))
+
+
 V1_0 = Version(
     "1.0",
     "CloudEvents 1.0.2 spec.md",
@@ -114,6 +147,8 @@ V1_0 = Version(
         "time": values.check_time,
     },
     base64_member="data_base64",
+    names="[a-z0-9]+",
+    naming="a-z and 0-9 only",
 )
 
 V0_3 = Version(
@@ -131,7 +166,51 @@ V0_3 = Version(
     maps=True,
 )
 
-VERSIONS = {v.name: v for v in (V1_0, V0_3)}
+
+def _lower_case(name: str) -> Version:
+    """0.2, and the draft of 0.1 that has its names already."""
+    return Version(
+        name,
+        f"CloudEvents {name} spec.md",
+        required=("specversion", "id", "source", "type"),
+        optional=("contenttype", "schemaurl", "time"),
+        checks={
+            "source": values.check_uri_reference,
+            "contenttype": values.check_media_type,
+            "schemaurl": values.check_uri,
+            "time": values.check_time,
+        },
+        content_type="contenttype",
+        maps=True,
+        json_headers=True,
+    )
+
+
+V0_2 = _lower_case("0.2")
+V0_1 = _lower_case("0.1")
+
+V0_1_CAMEL = Version(
+    "0.1",
+    "CloudEvents 0.1 spec.md",
+    required=("cloudEventsVersion", "eventID", "source", "eventType"),
+    optional=("contentType", "eventTime", "eventTypeVersion", "extensions", "schemaURL"),
+    checks={
+        "source": values.check_uri_reference,
+        "contentType": values.check_media_type,
+        "schemaURL": values.check_uri_reference,  # its type URI is a URI-reference, says the section Type System
+        "eventTime": values.check_time,
+    },
+    specversion="cloudEventsVersion",
+    content_type="contentType",
+    maps=True,
+    json_headers=True,
+    extensions="extensions",
+    names="[A-Za-z][A-Za-z0-9]*",
+    naming="A-Z, a-z and 0-9 only, first a letter",
+    warn_above=100,
+)
+
+VERSIONS = {v.name: v for v in (V1_0, V0_3, V0_2, V0_1)}
 
 
 def version_of(attributes: Mapping[str, Any]) -> Version:
@@ -139,7 +218,20 @@ def version_of(attributes: Mapping[str, Any]) -> Version:
     word = attributes.get("specversion")
     if type(word) is str and (version := VERSIONS.get(word)):
         return version
+    attribute, known = "specversion", ", ".join(VERSIONS)
+    if word is None and V0_1_CAMEL.specversion in attributes:
+        attribute, known = V0_1_CAMEL.specversion, V0_1_CAMEL.name
+        word = attributes[attribute]
+        if word == known:
+            return V0_1_CAMEL
     if word is None:
         raise V1_0.fault("specversion", "required attribute specversion is missing", "Required Attributes")
-    known = ", ".join(VERSIONS)
-    raise V1_0.fault("specversion", f"unknown specversion {_short(str(word))}; known are {known}", "specversion")
+    raise V1_0.fault(attribute, f"unknown {attribute} {_short(str(word))}; known are {known}", attribute)
+
+
+def version_to_write(attributes: Mapping[str, Any]) -> Version:
+    """The version of an event that may come from anywhere: 1.0 where it names none that is known."""
+    try:
+        return version_of(attributes)
+    except Refused:
+        return V1_0
