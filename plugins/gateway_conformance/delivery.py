@@ -1,0 +1,220 @@
+"""Checks of delivery: what reaches a subscriber, and what its answer means.
+
+Sources: Knative data plane contract ("Event Acknowledgement and Delivery Retry") and Broker specification ("Delivery").
+Each answer is given to an event of its own, so one answer's consequences are not taken for another's.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from gateway_core.testing import vectors
+from gateway_core.testing.subscriber import Received
+from gateway_core.testing.vectors import Vector
+
+from .bench import Bench, Check, NotOffered, expect
+from .ingress import V0_3, V1_0
+from .sink import Arrival, Script
+
+TRACING = ("traceparent", "tracestate")
+FAILURES = 5
+RETRY_AFTER_S = 3
+
+
+# -- what arrives ---------------------------------------------------------------------------------------------------
+
+
+def at_least_once(bench: Bench) -> None:
+    ids = [bench.deliver() for _ in range(50)]
+    for id in ids:
+        bench.arrivals(id, 1, f"event {id} of 50")
+
+
+def by_post(bench: Bench) -> None:
+    method = bench.arrivals(bench.deliver())[0].request.method
+    expect(method == "POST", f"the event came by {method}")
+
+
+def as_cloudevents(bench: Bench) -> None:
+    arrival = bench.arrivals(bench.deliver())[0]
+    lacking = {"specversion", "id", "source", "type"} - arrival.attributes.keys()
+    expect(not lacking, f"the delivery lacks {', '.join(sorted(lacking))}")
+    odd = [r for r in bench.sink.odd if not _redirected(r)]
+    expect(not odd, f"{len(odd)} requests carried no event, such as {odd[0].body[:60]!r}" if odd else "")
+
+
+def identical_1_0(bench: Bench) -> None:
+    _identical(bench, V1_0)
+
+
+def identical_0_3(bench: Bench) -> None:
+    answer = bench.post({"ce-specversion": "0.3", "ce-id": bench.id(), "ce-source": "/s", "ce-type": "t"})
+    if not answer.is_success:
+        raise NotOffered("0.3 is not taken")
+    _identical(bench, V0_3)
+
+
+def _identical(bench: Bench, examples: list[Vector]) -> None:
+    sent = [(v, mode, bench.vector(v, mode)) for v in examples for mode in ("binary", "structured")]
+    for vector, mode, event in sent:
+        _compare(bench.arrivals(str(event.event.attributes["id"]))[0], event, f"{vector.name} ({mode})", mode)
+
+
+def _compare(arrival: Arrival, sent: Vector, what: str, mode: str) -> None:
+    for name, value in vectors.texts(sent.event).items():
+        if name not in TRACING:
+            found = arrival.attributes.get(name)
+            expect(found == value, f"{what}: {name} {value!r} came as {found!r}")
+    exact = mode == arrival.mode == "binary"
+    same = vectors.same_data(arrival.data, sent.event.data, exact=exact)
+    expect(same, f"{what}: data {sent.event.data!r} came as {arrival.data[:80]!r}")
+
+
+def version_kept(bench: Bench) -> None:
+    for examples in (V1_0[:1], V0_3[:1]):
+        for vector in examples:
+            for mode in ("binary", "structured"):
+                sent = bench.vector(vector, mode)
+                arrival = bench.arrivals(str(sent.event.attributes["id"]))[0]
+                found = arrival.attributes.get("specversion")
+                expect(found == vector.version, f"an event of {vector.version} ({mode}) came as {found}")
+
+
+def trace_kept(bench: Bench) -> None:
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    arrival = bench.arrivals(bench.deliver(traceparent=f"00-{trace}-b7ad6b7169203331-01"))[0]
+    found = arrival.attributes.get("traceparent", "")
+    expect(trace in found, f"traceparent came as {found!r}: another trace")
+
+
+def large_arrives(bench: Bench) -> None:
+    id, body = bench.id(), bytes(range(256)) * 250
+    bench.accepted(bench.headers(id) | {"content-type": "application/octet-stream"}, body)
+    data = bench.arrivals(id)[0].data
+    expect(data == body, f"64,000 bytes came as {len(data)}")
+
+
+def options_queues_nothing(bench: Bench) -> None:
+    id = bench.id()
+    bench.ask("OPTIONS", bench.headers(id))
+    bench.arrivals(bench.deliver())
+    bench.settle()
+    expect(not bench.sink.got(id), "the event in an OPTIONS request was delivered")
+
+
+# -- what an answer means ---------------------------------------------------------------------------------------------
+
+
+def _once(bench: Bench, answers: dict[str, Script]) -> None:
+    """Each of these answers ends the delivery of its event."""
+    ids = {name: bench.deliver(answer) for name, answer in answers.items()}
+    for name, id in ids.items():
+        bench.arrivals(id, 1, f"the event to be answered {name}")
+    bench.settle()
+    for name, id in ids.items():
+        count = len(bench.sink.got(id))
+        expect(count == 1, f"after {name} the event was delivered {count} times")
+
+
+def _again(bench: Bench, answers: dict[str, Script]) -> None:
+    """After each of these answers, twice, the event is delivered again: a client may repeat a request once by itself
+    where a connection that it had kept was closed."""
+    ids = {name: bench.deliver(answer, answer) for name, answer in answers.items()}
+    for name, id in ids.items():
+        bench.arrivals(id, 3, f"the event that was answered {name} twice")
+
+
+def _codes(*codes: int) -> dict[str, Script]:
+    return {str(code): code for code in codes}
+
+
+def success(bench: Bench) -> None:
+    _once(bench, _codes(200, 201, 202, 203, 204, 206, 299))
+
+
+def redirects(bench: Bench) -> None:
+    to = {"location": bench.sink.url + "redirected"}
+    answers: dict[str, Script] = {str(code): (code, to, b"") for code in (301, 302, 303, 307, 308)}
+    _once(bench, {**answers, "300": 300, "304": 304})
+    expect(not any(map(_redirected, bench.sink.odd)), "a redirect was followed")
+
+
+def _redirected(request: Received) -> bool:
+    return request.path == "/redirected"
+
+
+def switching_protocols(bench: Bench) -> None:
+    _once(bench, {"101": 101})
+
+
+def unparsable(bench: Bench) -> None:
+    _once(bench, _codes(400))
+
+
+def other_4xx(bench: Bench) -> None:
+    _once(bench, _codes(401, 402, 403, 405, 406, 410, 411, 412, 413, 414, 415, 417, 422, 431, 451, 499))
+
+
+def retried_4xx(bench: Bench) -> None:
+    _again(bench, _codes(404, 408, 409, 429))
+
+
+def server_errors(bench: Bench) -> None:
+    _again(bench, _codes(500, 501, 502, 503, 504, 507, 599))
+
+
+def unknown_codes(bench: Bench) -> None:
+    _again(bench, _codes(600, 799))
+
+
+def no_answer(bench: Bench) -> None:
+    _again(bench, {"with a closed connection": None})
+
+
+def malformed_answer(bench: Bench) -> None:
+    _again(bench, {"with what is not HTTP": (200, {"content-length": "many"}, b"")})
+
+
+def retries(bench: Bench) -> None:
+    bench.arrivals(bench.deliver(503, 500, 404), 4, "an event that failed three times")
+
+
+def spacing_grows(bench: Bench) -> None:
+    id = bench.deliver(*[503] * FAILURES)
+    times = [a.time for a in bench.arrivals(id, FAILURES + 1, f"an event that failed {FAILURES} times")]
+    waits = [b - a for a, b in pairwise(times)]
+    seen = ", ".join(f"{w:.2f}" for w in waits)
+    expect(waits[-1] > 1.5 * waits[0], f"the waits before its retries were {seen} s")
+
+
+def retry_after(bench: Bench) -> None:
+    id = bench.deliver((429, {"retry-after": str(RETRY_AFTER_S)}, b""))
+    first, second = bench.arrivals(id, 2)[:2]
+    waited = second.time - first.time
+    expect(waited >= RETRY_AFTER_S - 0.1, f"after Retry-After: {RETRY_AFTER_S} it waited {waited:.2f} s")
+
+
+DELIVERY = [
+    Check("BR-17", "S", "delivers every event at least once", at_least_once, sink=True),
+    Check("DP-04", "M", "delivers by POST", by_post, sink=True),
+    Check("DP-03", "M", "delivers valid CloudEvents, binary or structured", as_cloudevents, sink=True),
+    Check("BR-16", "S", "keeps attributes and data of 1.0 events", identical_1_0, sink=True),
+    Check("BR-16", "S", "keeps attributes and data of 0.3 events", identical_0_3, sink=True),
+    Check("BR-16", "S", "keeps 64 KB of data", large_arrives, sink=True),
+    Check("BR-11", "S", "does not upgrade the version", version_kept, sink=True),
+    Check("BR-25", "S", "keeps the trace", trace_kept, sink=True),
+    Check("DP-05", "M", "queues nothing on OPTIONS", options_queues_nothing, sink=True),
+    Check("DP-08", "M", "takes every 2xx as delivered: no retry", success, sink=True),
+    Check("DP-09", "M", "does not retry after 3xx, and follows no redirect", redirects, sink=True),
+    Check("DP-09", "M", "does not retry after a final 1xx", switching_protocols, sink=True),
+    Check("DP-10", "M", "does not retry after 400", unparsable, sink=True),
+    Check("DP-11", "S", "retries after 404, 408, 409 and 429", retried_4xx, sink=True),
+    Check("DP-12", "M", "does not retry after other 4xx", other_4xx, sink=True),
+    Check("DP-13", "S", "retries after 5xx", server_errors, sink=True),
+    Check("DP-14", "S", "retries after codes outside the table", unknown_codes, sink=True),
+    Check("DP-14", "S", "retries after no answer", no_answer, sink=True),
+    Check("DP-14", "S", "retries after an answer that is not HTTP", malformed_answer, sink=True),
+    Check("DP-18", "M", "retries more than once", retries, sink=True),
+    Check("DP-17", "M", "waits longer before later retries", spacing_grows, sink=True, alone=True),
+    Check("DP-17", "m", "keeps to Retry-After", retry_after, sink=True, alone=True),
+]
