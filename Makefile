@@ -27,7 +27,7 @@ check: $(READY)  ## lint, format and types
 	$(BIN)/mypy
 
 conformance: $(READY)  ## run the suite and write docs/conformance.md: each requirement with its tests
-	$(PYTEST) -n 2 --dist loadgroup -m "not full" --conformance docs/conformance.md $(ARGS)
+	$(PYTEST) -n 2 --dist loadgroup -m "not full" --conformance=docs/conformance.md $(ARGS)
 
 bench: $(READY)  ## measure, beside the targets, in one table
 	$(BIN)/python tests/bench/run.py $(ARGS)

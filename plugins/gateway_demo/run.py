@@ -16,7 +16,7 @@ from .processes import DemoError, Gateway, Subscriber
 from .progress import Meter
 from .sender import Ledger, Sender
 
-STALL_S = 120.0
+STALL_S = 180.0
 _MARK = ".tidegate-demo"
 
 

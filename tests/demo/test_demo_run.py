@@ -16,7 +16,7 @@ def demo(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 @pytest.mark.spec("CARD-03", "CARD-04")
 def test_the_demo_accounts_for_every_event(tmp_path: Path) -> None:
     done = demo("--events", "1500", "--out", "out", cwd=tmp_path)
