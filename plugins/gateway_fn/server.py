@@ -38,11 +38,13 @@ class Server:
         self._max_body_bytes = max_body_bytes
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
+        self._stopped.set()
 
     async def start(self, listen: str, shared: bool, owner: str, tasks: TaskGroup) -> str:
         """Listens; returns the base URL. `shared` where other workers listen there too. Raises `StartError`."""
         sock = _bind(listen, shared, owner)
         host, port = sock.getsockname()[:2]
+        self._stopped.clear()
         tasks.start_soon(self._serve, sock)
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
