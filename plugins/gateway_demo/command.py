@@ -48,15 +48,16 @@ def demo(
 
 
 def find_config(chosen: Path | None) -> Path:
-    """The config to run: the one that was named, else `configs/demo.yaml` of the tree that this is installed from."""
+    """The config to run: the one that was named, else that of the source tree, else its copy in the wheel."""
     from .processes import DemoError
 
     if chosen:
         return chosen
-    for root in (Path(__file__).parents[2], Path.cwd()):
-        if (file := root / "configs" / "demo.yaml").is_file():
+    here = Path(__file__).parent
+    for file in (here.parents[1] / "configs" / "demo.yaml", here / "demo.yaml"):
+        if file.is_file():
             return file
-    raise DemoError("there is no configs/demo.yaml here: run it in the source tree, or name one with --config")
+    raise DemoError("the demo's config is not installed: name one with --config")
 
 
 def _interrupt(signum: int, frame: Any) -> None:

@@ -242,10 +242,12 @@ async def test_port_taken(kit: Any, intake: Any, server: str) -> None:
 
 
 async def test_workers_share_a_port(kit: Any, intake: Any, server: str) -> None:
-    first = kit.build("source", {"listen": "127.0.0.1:0", "server": server}, workers=2)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    first = kit.build("source", {"listen": listen, "server": server}, workers=2)
     async with anyio.create_task_group() as tasks:
         await first.start(intake, tasks)
-        listen = f"127.0.0.1:{httpx.URL(first.address).port}"
         code = (
             "import socket, sys; s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1);"
             f"s.bind(('127.0.0.1', {listen.split(':')[1]})); s.listen(); print('bound')"
