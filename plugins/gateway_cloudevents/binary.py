@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
@@ -11,8 +12,9 @@ from gateway_core.errors import Refused
 from gateway_core.event import Event, Message, text_of
 
 from .memory import Memory
+from .older import OlderHeaders
 from .values import forbidden_character
-from .versions import V1_0, VERSIONS, version_of
+from .versions import V1_0, version_to_write
 
 CONTENT_TYPE = "content-type"  # stands among attribute names: the dash keeps it apart from all of them
 
@@ -30,6 +32,7 @@ class BinaryMode:
     def __init__(self, binding: Binding) -> None:
         self._http = binding.name == "http"
         self._prefix = binding.prefix
+        self._older = OlderHeaders(binding)
         self._percent = binding.percent
         self._easy = bytes(c for c in range(0x20, 0x7F) if not (binding.percent and c in b'"%'))
         self._names_in: Memory[bytes, str] = Memory(self._name_in)
@@ -59,7 +62,9 @@ class BinaryMode:
 
     def decode(self, attributes: dict[str, Any], content_type: str | None, message: Message) -> Event:
         """The event of a message in binary mode, with the `attributes` of its headers."""
-        version = version_of(attributes)
+        version = V1_0
+        if attributes.get("specversion") != "1.0":
+            attributes, version = self._older.read(attributes, message)
         if content_type is not None:
             # it wins over a `ce-datacontenttype`, which must not be there (section 3.1.1) but is, from sdk-javascript
             attributes[version.content_type] = content_type
@@ -67,20 +72,25 @@ class BinaryMode:
         data = message.body
         if self._http and not data and content_type is None:
             data = None  # HTTP can't tell an empty body from none
+        if version.encoding and attributes.get(version.encoding, "").lower() == "base64":
+            data = _without_encoding(attributes, version.encoding, data)
         return Event(attributes, data, False, message.key)
 
     def encode(self, event: Event) -> Message:
         """The event as a message in binary mode."""
         attributes = event.attributes
-        version = VERSIONS.get(attributes.get("specversion", ""), V1_0)
+        version = V1_0 if attributes.get("specversion") == "1.0" else version_to_write(attributes)
         content_type = attributes.get(version.content_type)
         if content_type is not None:
             attributes = attributes.copy()
             del attributes[version.content_type]
         elif event.json_data:
             content_type = "application/json"
-        names = self._names_out
-        headers = [(names[name], value) for name, value in zip(attributes, self._bytes(attributes), strict=True)]
+        if version is V1_0:
+            names = self._names_out
+            headers = [(names[name], value) for name, value in zip(attributes, self._bytes(attributes), strict=True)]
+        else:
+            headers = self._older.headers(attributes, version)
         if content_type is not None:
             headers.append((b"content-type", self._media_type(content_type)))
         return Message(headers, event.data, event.key)
@@ -161,3 +171,13 @@ class BinaryMode:
 
 def _percent_encoded(text: str) -> bytes:
     return quote(text, safe=_PLAIN_TEXT).encode()
+
+
+def _without_encoding(attributes: dict[str, Any], encoding: str, data: bytes | None) -> bytes | None:
+    """The data itself where a header says that it is Base64, as sdk-javascript sends it. The attribute is about data in
+    a string (0.3 spec.md, datacontentencoding) and means nothing for a body that is none."""
+    del attributes[encoding]
+    try:
+        return None if data is None else b64decode(data, validate=True)
+    except ValueError:
+        return data

@@ -186,11 +186,11 @@ def _checked(attributes: dict[str, Any], version: Version) -> dict[str, Any]:
         if type(value) is str:
             if character := forbidden_character(value):
                 raise fault(f"the value of {name} contains {character}, which no attribute may have", "2.2", name)
-        elif name == version.extensions:
-            if type(value) is not dict or not value:
-                raise version.fault(name, f"{name} is not a JSON object with a member or more", name)
+        elif name == version.extensions and type(value) is dict and value:
+            pass
         elif version.is_defined(name):
-            raise fault(f"the value of {name} is not a string", "2.2. Type System Mapping", name)
+            kind = "JSON object with a member or more" if name == version.extensions else "string"
+            raise fault(f"the value of {name} is not a {kind}", "2.2. Type System Mapping", name)
         elif type(value) is int:
             if not -_MAX_INTEGER <= value < _MAX_INTEGER:
                 raise fault(f"the value of {name} is not in the range of 32 bits", "2.2. Type System Mapping", name)
@@ -201,6 +201,8 @@ def _checked(attributes: dict[str, Any], version: Version) -> dict[str, Any]:
                 name,
             )
         checked[name] = value
+    if type(checked.get(version.extensions)) is str:
+        raise version.fault(version.extensions, f"{version.extensions} is not a JSON object", version.extensions)
     return checked
 
 
