@@ -95,7 +95,8 @@ async def _replay_all(letters: list[Letter], targets: dict[str, str], plan: Repl
                     print(f"{letter.id}: skipped, it never was an event", file=sys.stderr)
                     continue
                 event = without_facts(letter.event)
-                if event.attributes.get("specversion") == "1.0":
+                # events under Fn's 0.1 names (`cloudEventsVersion`) have no binary mode
+                if event.attributes.get("specversion") == "1.0" or "cloudEventsVersion" in event.attributes:
                     headers, body = STRUCTURED, eventjson.structured(event)
                 else:
                     headers, body = binary(event)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import uuid
 from datetime import UTC, datetime
@@ -239,7 +241,32 @@ def test_past_the_deadline_the_caller_gets_504_and_the_event_is_a_dead_letter(ri
     assert letter["tidegatereason"] == "past its deadline: no answer within 0.2 s"
     assert (letter["knativeerrordest"], letter["tidegateattempts"]) == (rig.function.url, 1)
     assert letter["tidegatelast"] >= letter["extensions"]["ioFnProjectDeadline"][:-1]
-    rig.gateway.wait_until(lambda: rig.counts()["dead_lettered"] == before["dead_lettered"] + 1)
+    rig.gateway.wait_until(lambda: rig.counts()["dead_lettered"] == before["dead_lettered"] + 1, what="its count")
     assert rig.counts()["failed"] == before["failed"] + 1
     assert len(rig.function.wait_for(calls + 1)) == calls + 1
     assert rig.counts()["accepted"] == before["accepted"]
+
+
+def test_a_dead_letter_can_be_sent_to_the_function_again(rig: Rig) -> None:
+    release = threading.Event()
+
+    def slow(event: dict[str, Any]) -> Any:
+        release.wait(20)
+        return 202
+
+    rig.answer = slow
+    buried = len(letters(rig.folder))
+    try:
+        assert call(rig.hasty, "POST", json={"order": 8}).status_code == 504
+        rig.gateway.wait_until(lambda: len(letters(rig.folder)) > buried, what="the dead letter")
+    finally:
+        release.set()
+    command = [sys.executable, "-m", "gateway_core.cli", "dlq", "replay", "-c", str(rig.gateway.config), "--all"]
+    command += ["--data-dir", str(rig.gateway.data_dir), "--to", rig.function.url]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=rig.folder)
+    assert done.returncode == 0, done.stderr
+    again = rig.called()
+    assert (again["eventType"], again["data"]) == ("io.fnproject.httpRequest", {"order": 8})
+    assert again["extensions"]["ioFnProjectHttpReq"]["method"] == "POST"
+    assert not [name for name in again if name.startswith(("tidegate", "knative"))]
+    assert letters(rig.folder) == []
