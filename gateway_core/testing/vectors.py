@@ -62,15 +62,18 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A message over HTTP that is no event, and the attribute at fault ("" where it is none)."""
+    """A message that is no event, and the attribute at fault ("" where it is none)."""
 
     name: str
     attribute: str
     headers: Mapping[str, str]
     body: bytes = b""
 
-    def message(self) -> Message:
-        return Message([(n.encode(), v.encode()) for n, v in self.headers.items()], self.body)
+    def message(self, binding: Binding = HTTP) -> Message:
+        """The message, over HTTP or another binding."""
+        prefix = binding.prefix.decode()
+        names = {n: prefix + n[3:] if n.startswith("ce-") else n for n in self.headers}
+        return Message([(names[n].encode(), v.encode()) for n, v in self.headers.items()], self.body)
 
 
 def batch(vectors: list[Vector]) -> Message:

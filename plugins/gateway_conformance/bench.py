@@ -10,9 +10,10 @@ from typing import Literal
 
 import httpx
 
+from gateway_core.testing.arrival import Arrival
 from gateway_core.testing.vectors import Vector
 
-from .sink import Arrival, Script, Sink
+from .sink import Script, Sink
 
 Level = Literal["M", "S", "m"]
 """RFC 2119: must, should, may."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 from itertools import pairwise
 
 from gateway_core.testing import vectors
+from gateway_core.testing.arrival import Arrival
 from gateway_core.testing.subscriber import Received
 from gateway_core.testing.vectors import Vector
 
 from .bench import Bench, Check, NotOffered, expect
 from .ingress import V0_3, V1_0
-from .sink import Arrival, Script
+from .sink import Script
 
 TRACING = ("traceparent", "tracestate")
 FAILURES = 5

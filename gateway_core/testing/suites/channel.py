@@ -1,0 +1,249 @@
+"""What every durable channel must do (`gateway_core.interfaces.Channel`)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from ...event import Event
+from ...filters import attributes_filter, match_all
+from ...interfaces import Channel, Feed, Filter
+from ..vectors import VECTORS
+from .kit import PATIENCE_S, Kit, Suite, until
+from .sink import numbered
+
+
+class Subscription:
+    """Takes events while it holds fewer than `room`, and acknowledges when the test says so."""
+
+    def __init__(self, room: int = 1_000_000, *, filter: Filter | None = None, from_start: bool = False) -> None:
+        self.room = room
+        self.filter = filter or match_all()
+        self.from_start = from_start
+        self.events: list[Event] = []
+        self.held: list[int] = []
+        self.feed: Feed | None = None
+
+    def attach(self, channel: Channel, name: str) -> Subscription:
+        self.feed = channel.attach(name, self.filter, self._offer, from_start=self.from_start)
+        return self
+
+    @property
+    def ids(self) -> list[str]:
+        return [str(e.attributes["id"]) for e in self.events]
+
+    def ack(self, position: int | None = None) -> None:
+        """Acknowledges one position, or all that is held."""
+        assert self.feed is not None
+        for held in [position] if position is not None else list(self.held):
+            self.held.remove(held)
+            self.feed.ack(held)
+
+    def resume(self) -> None:
+        assert self.feed is not None
+        self.feed.resume()
+
+    async def until(self, count: int) -> None:
+        await until(lambda: len(self.events) >= count, f"{count} events to be offered; {len(self.events)} were")
+
+    def _offer(self, event: Event) -> bool:
+        if len(self.held) >= self.room:
+            return False
+        self.events.append(event)
+        self.held.append(event.position)
+        return True
+
+
+async def append(channel: Channel, events: list[Event]) -> None:
+    """Returns when the events are stored; raises what the channel answered else."""
+    answers: list[BaseException | None] = []
+    channel.append(events, answers.append)
+    await until(lambda: bool(answers), "the append to be answered")
+    assert len(answers) == 1
+    if answers[0] is not None:
+        raise answers[0]
+
+
+def ids(first: int, end: int) -> list[str]:
+    return [f"n{n}" for n in range(first, end)]
+
+
+class ChannelSuite(Suite):
+    """Derive, and write `build`, which must find what an earlier channel of the same kit has kept:
+
+    class TestMine(ChannelSuite):
+        def build(self, kit):
+            return kit.channel("mine")
+    """
+
+    pytestmark = pytest.mark.anyio
+
+    def build(self, kit: Kit) -> Channel:
+        raise NotImplementedError
+
+    async def test_every_subscription_gets_every_event_in_order(self, kit: Kit) -> None:
+        one, two = Subscription(), Subscription()
+        async with self._open(kit, one=one, two=two) as channel:
+            await append(channel, numbered(50))
+            await append(channel, numbered(50, 50))
+            await one.until(100)
+            await two.until(100)
+            assert one.ids == two.ids == ids(0, 100)
+            assert one.held == sorted(set(one.held)), "positions grow"
+            assert channel.appended == 100
+
+    async def test_an_event_comes_out_as_it_went_in(self, kit: Kit) -> None:
+        events = [v.event for v in VECTORS]
+        events.append(Event({"specversion": "1.0", "id": "k", "source": "/s", "type": "t"}, b"", key=b"\x00key"))
+        first, second = Subscription(), Subscription(from_start=True)
+        async with self._open(kit, first=first) as channel:
+            await append(channel, list(events))
+            await first.until(len(events))
+            assert first.events == events
+        async with self._open(kit, second=second):
+            await second.until(len(events))
+            assert second.events == events, "after a restart"
+
+    async def test_only_what_matches_is_offered(self, kit: Kit) -> None:
+        chosen = Subscription(filter=attributes_filter({"id": "n3"}))
+        every = Subscription()
+        async with self._open(kit, chosen=chosen, every=every) as channel:
+            await append(channel, numbered(6))
+            await every.until(6)
+            await chosen.until(1)
+            assert chosen.ids == ["n3"]
+
+    async def test_a_full_subscription_goes_on_after_resume_and_holds_up_nobody(self, kit: Kit) -> None:
+        slow, quick = Subscription(room=2), Subscription()
+        async with self._open(kit, slow=slow, quick=quick) as channel:
+            await append(channel, numbered(7))
+            await quick.until(7)
+            await slow.until(2)
+            await anyio.sleep(0.02)
+            assert slow.ids == ids(0, 2)
+            for count in (4, 6, 7):
+                slow.ack()
+                slow.resume()
+                await slow.until(count)
+            assert slow.ids == ids(0, 7), "in order, none lost, none twice"
+
+    async def test_what_was_not_acknowledged_comes_again_after_a_restart(self, kit: Kit) -> None:
+        before, after = Subscription(), Subscription()
+        async with self._open(kit, it=before) as channel:
+            await append(channel, numbered(6))
+            await before.until(6)
+            for n in (0, 1, 3):  # not in order: 2 is still under way
+                before.ack(before.events[n].position)
+        async with self._open(kit, it=after) as channel:
+            await append(channel, numbered(1, 6))
+            await after.until(4)
+            assert after.ids == ["n2", "n4", "n5", "n6"]
+
+    async def test_places_survive_a_restart(self, kit: Kit) -> None:
+        before, after = Subscription(), Subscription()
+        async with self._open(kit, it=before) as channel:
+            await append(channel, numbered(5))
+            await before.until(5)
+            before.ack()
+        async with self._open(kit, it=after) as channel:
+            await append(channel, numbered(1, 5))
+            await after.until(1)
+            assert after.ids == ["n5"]
+
+    async def test_events_wait_for_a_subscription_that_is_known(self, kit: Kit) -> None:
+        async with self._open(kit, it=Subscription(room=0)) as channel:
+            await append(channel, numbered(5))
+        back = Subscription()
+        async with self._open(kit, it=back):
+            await back.until(5)
+            assert back.ids == ids(0, 5)
+
+    async def test_a_new_subscription_begins_at_the_end_or_at_the_beginning(self, kit: Kit) -> None:
+        async with self._open(kit, old=Subscription()) as channel:
+            await append(channel, numbered(3))
+        late, early = Subscription(), Subscription(from_start=True)
+        async with self._open(kit, old=Subscription(), late=late, early=early) as channel:
+            await append(channel, numbered(2, 3))
+            await early.until(5)
+            await late.until(2)
+            assert early.ids == ids(0, 5)
+            assert late.ids == ids(3, 5)
+
+    async def test_a_detached_subscription_keeps_its_place(self, kit: Kit) -> None:
+        first = Subscription()
+        async with self._open(kit, it=first) as channel:
+            await append(channel, numbered(2))
+            await first.until(2)
+            first.ack()
+            channel.detach("it")
+            await append(channel, numbered(2, 2))
+            await anyio.sleep(0.02)
+            assert first.ids == ids(0, 2), "nothing is offered after detach"
+            again = Subscription().attach(channel, "it")
+            await again.until(2)
+            assert again.ids == ids(2, 4)
+
+    async def test_lag_counts_what_is_not_dealt_with(self, kit: Kit) -> None:
+        it = Subscription()
+        async with self._open(kit, it=it) as channel:
+            await append(channel, numbered(4))
+            await it.until(4)
+            assert it.feed is not None
+            assert it.feed.lag() == 4
+            it.ack(it.events[0].position)
+            assert it.feed.lag() == 3
+            it.ack()
+            assert it.feed.lag() == 0
+
+    async def test_appends_at_once_are_each_answered_once(self, kit: Kit) -> None:
+        it = Subscription()
+        async with self._open(kit, it=it) as channel:
+            answers: list[list[BaseException | None]] = [[] for _ in range(100)]
+            for n, found in enumerate(answers):
+                channel.append(numbered(1, n), found.append)
+            await until(lambda: all(answers), "all appends to be answered")
+            await it.until(100)
+            assert answers == [[None]] * 100
+            assert it.ids == ids(0, 100)
+
+    async def test_a_stop_finishes_appends(self, kit: Kit) -> None:
+        answers: list[BaseException | None] = []
+        async with self._open(kit, it=Subscription(room=0)) as channel:
+            for n in range(50):
+                channel.append(numbered(1, n), answers.append)
+        assert len(answers) == 50
+        stored = [f"n{n}" for n, answer in enumerate(answers) if answer is None]
+        back = Subscription()
+        async with self._open(kit, it=back):
+            await back.until(len(stored))
+            assert set(stored) <= set(back.ids)
+
+    async def test_it_tells_of_itself(self, kit: Kit) -> None:
+        wanted = Subscription(filter=attributes_filter({"id": "n0"}))
+        async with self._open(kit, it=wanted) as channel:
+            await append(channel, numbered(3))
+            await wanted.until(1)
+            info = channel.info()
+            assert info["writable"] is True
+            assert info["events"] == 3
+            assert info["unrouted"] == 2
+            assert info["next"] - info["first"] == 3
+            assert info["bytes"] >= 0
+
+    # -- parts -------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _open(self, kit: Kit, **subscriptions: Subscription) -> AsyncIterator[Channel]:
+        channel = self.build(kit)
+        async with anyio.create_task_group() as tasks:
+            await channel.start(tasks)
+            for name, subscription in subscriptions.items():
+                subscription.attach(channel, name)
+            await channel.open()
+            yield channel
+            with anyio.fail_after(PATIENCE_S):
+                await channel.stop()
+            tasks.cancel_scope.cancel()

@@ -1,0 +1,76 @@
+"""What every filter must do (`gateway_core.interfaces.Filter`)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import pytest
+
+from ...event import Event, text_of
+from ...interfaces import Filter
+from ..vectors import VECTORS, texts
+from .kit import Kit, Suite
+
+ODD = [
+    *(v.event for v in VECTORS),
+    Event({"specversion": "1.0", "id": "1", "source": "/s", "type": ""}),
+    Event({"specversion": "0.1", "type": "t", "source": "/s", "id": "1", "extensions": {"a": {"b": [1]}}}, b"{}"),
+    Event({"specversion": "1.0", "id": "\U0001f600", "source": "x" * 10_000, "type": "%_'\"\\", "n": -(2**31)}),
+]
+
+
+class FilterSuite(Suite):
+    """Derive, write `build`, and say which events match and which do not:
+
+    class TestMine(FilterSuite):
+        def build(self, kit):
+            return kit.filter("mine", {"type": "a"})
+
+        matching = [Event({"specversion": "1.0", "id": "1", "source": "/s", "type": "a"})]
+        others = [Event({"specversion": "1.0", "id": "1", "source": "/s", "type": "b"})]
+    """
+
+    matching: Sequence[Event] = ()
+    others: Sequence[Event] = ()
+
+    def build(self, kit: Kit) -> Filter:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def filter(self, kit: Kit) -> Filter:
+        return self.build(kit)
+
+    def test_it_matches_what_it_should(self, filter: Filter) -> None:
+        assert self.matching, "name events that match"
+        assert [e for e in self.matching if filter.matches(e) is not True] == []
+
+    def test_it_matches_nothing_else(self, filter: Filter) -> None:
+        assert self.others, "name events that don't match"
+        assert [e for e in self.others if filter.matches(e) is not False] == []
+
+    def test_binary_and_structured_mode_match_alike(self, filter: Filter) -> None:
+        for event in [*self.matching, *self.others, *ODD]:
+            as_headers = Event(dict(texts(event)), event.data)
+            assert filter.matches(as_headers) == filter.matches(event), event.attributes
+
+    def test_every_match_fulfils_the_hints_that_the_router_indexes_by(self, filter: Filter) -> None:
+        for event in [*self.matching, *ODD]:
+            if filter.matches(event):
+                assert _hints_hold(filter, event), event.attributes
+
+    def test_it_changes_nothing_and_decides_the_same_again(self, filter: Filter) -> None:
+        for event in [*self.matching, *self.others, *ODD]:
+            before = copy.deepcopy(event.attributes)
+            first = filter.matches(event)
+            assert filter.matches(event) is first
+            assert event.attributes == before
+
+
+def _hints_hold(filter: Filter, event: Event) -> bool:
+    text = {name: text_of(value) for name, value in event.attributes.items()}
+    if any(text.get(name) != value for name, value in filter.exact):
+        return False
+    if any(not text.get(name, "").startswith(value) or name not in text for name, value in filter.prefix):
+        return False
+    return not filter.alternatives or any(_hints_hold(f, event) for f in filter.alternatives)

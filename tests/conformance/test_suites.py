@@ -1,0 +1,166 @@
+"""The suites of `gateway_core.testing.suites`, on the components that are shipped."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from gateway_core.component import KAFKA
+from gateway_core.event import Event
+from gateway_core.eventjson import load
+from gateway_core.interfaces import Channel, Codec, Filter, Sink, Source
+from gateway_core.testing.suites import (
+    ChannelSuite,
+    CodecSuite,
+    FarSide,
+    FilterSuite,
+    HttpFarSide,
+    Kit,
+    RemoteSinkSuite,
+    SinkSuite,
+    SourceSuite,
+)
+
+
+@pytest.mark.spec("DP-01", "DP-02", "BR-10", "BR-15", "BR-16")
+class TestCloudEventsBinary(CodecSuite):
+    def build(self, kit: Kit) -> Codec:
+        return kit.codec("cloudevents", binding=self.binding)
+
+
+class TestCloudEventsStructured(CodecSuite):
+    def build(self, kit: Kit) -> Codec:
+        return kit.codec("cloudevents", {"mode": "structured"}, binding=self.binding)
+
+
+@pytest.mark.spec("KB-01", "KB-02", "KB-10", "KB-12")
+class TestCloudEventsOverKafka(CodecSuite):
+    binding = KAFKA
+    modes = ("binary", "structured")
+
+    def build(self, kit: Kit) -> Codec:
+        return kit.codec("cloudevents", binding=self.binding)
+
+
+class TestHttpSink(RemoteSinkSuite):
+    options: ClassVar[dict[str, Any]] = {}
+
+    def far_side(self, kit: Kit) -> HttpFarSide:
+        return HttpFarSide()
+
+    def build(self, kit: Kit, far: FarSide) -> Sink:
+        assert isinstance(far, HttpFarSide)
+        return kit.sink("http", {"url": far.url, **self.options})
+
+
+class TestHttpxSink(TestHttpSink):
+    options = {"client": "httpx"}
+
+
+class TestStructuredHttpSink(TestHttpSink):
+    options = {"codec": {"cloudevents": {"mode": "structured"}}}
+
+
+class Lines:
+    """The far side of the file sink."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return
+
+    def events(self) -> list[Event]:
+        return [load(line) for line in self.path.read_bytes().splitlines()]
+
+
+class TestFileSink(SinkSuite):
+    def far_side(self, kit: Kit) -> Lines:
+        return Lines(kit.folder / "events.jsonl")
+
+    def build(self, kit: Kit, far: FarSide) -> Sink:
+        assert isinstance(far, Lines)
+        return kit.sink("file", {"path": str(far.path), "fsync": False})
+
+
+class TestHttpSource(SourceSuite):
+    def build(self, kit: Kit) -> Source:
+        return kit.source("http", {"listen": "127.0.0.1:0", "path": "/in"})
+
+
+class TestHypercornSource(SourceSuite):
+    def build(self, kit: Kit) -> Source:
+        return kit.source("http", {"listen": "127.0.0.1:0", "server": "hypercorn"})
+
+
+class TestLogChannel(ChannelSuite):
+    def build(self, kit: Kit) -> Channel:
+        return kit.channel("log")
+
+
+def event(**attributes: Any) -> Event:
+    return Event({"specversion": "1.0", "id": "1", "source": "/air/JFK", "type": "com.example.late", **attributes})
+
+
+class Filters(FilterSuite):
+    """Everything but the filter: it is about late departures, or about a count of five."""
+
+    word = ""
+    options: Any = None
+    matching = [event(), event(n=5), event(subject="s")]
+    others = [event(type="com.example.early"), event(type="other", n=5), event(type="")]
+
+    def build(self, kit: Kit) -> Filter:
+        return kit.filter(self.word, self.options)
+
+
+LATE = {"type": "com.example.late"}
+
+
+class TestExact(Filters):
+    word, options = "exact", LATE
+
+
+class TestPrefix(Filters):
+    word, options = "prefix", {"type": "com.example.l", "source": "/air"}
+
+
+class TestSuffix(Filters):
+    word, options = "suffix", {"type": "late"}
+
+
+class TestAll(Filters):
+    word, options = "all", [{"exact": LATE}, {"prefix": {"source": "/"}}]
+
+
+class TestAny(Filters):
+    word, options = "any", [{"exact": LATE}, {"exact": {"type": "x"}}, {"prefix": {"type": "y"}}]
+
+
+class TestNot(Filters):
+    word, options = "not", {"any": [{"exact": {"type": "com.example.early"}}, {"not": {"exact": LATE}}]}
+
+
+class TestExactNumber(Filters):
+    word, options = "exact", {"n": "5"}
+    matching = [event(n=5), event(n="5")]
+    others = [event(), event(n=6), event(n="05")]
+
+
+class TestCesql(Filters):
+    word, options = "cesql", "type LIKE '%late' AND source = '/air/JFK'"
+
+
+del Filters
+
+
+def test_the_testing_package_needs_no_pytest() -> None:
+    code = "import sys; import gateway_core.testing, gateway_core.testing.vectors; sys.exit('pytest' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
