@@ -19,10 +19,12 @@ _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as the server took it. Header names are in lower case; `target` is path and query as they came."""
+    """A request as the server took it. `authority` is the host that was asked, `target` path and query as they came;
+    header names are in lower case."""
 
     method: str
     scheme: str
+    authority: bytes
     target: bytes
     headers: list[tuple[bytes, bytes]]
     body: bytes
@@ -57,11 +59,9 @@ def event_of(request: Request, base: str, version: str, now_ns: int, timeout_s: 
 
 
 def request_url(request: Request, base: str) -> str:
-    """The URL that the caller asked for: `base`, or scheme and `Host`, before path and query. What no URI may have is
+    """The URL that the caller asked for: `base`, or scheme and host, before path and query. What no URI may have is
     percent-encoded."""
-    if not base:
-        host = next((v for n, v in request.headers if n in (b"host", b":authority")), b"localhost")
-        base = f"{request.scheme}://{quote(host, safe=_HOST)}"
+    base = base or f"{request.scheme}://{quote(request.authority, safe=_HOST)}"
     return base + _BAD_ESCAPE.sub("%25", quote(request.target, safe=_TARGET))
 
 

@@ -78,7 +78,8 @@ class Server:
             except _Left:
                 return
             await _write(send, response, scope["method"] == "HEAD")
-        # a WebSocket that nobody accepts is refused by the server
+        else:
+            await send({"type": "websocket.close", "code": 1000})  # before it was accepted: answered with 403
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
         try:
@@ -88,13 +89,23 @@ class Server:
             return problem(408, "the request took too long to come")
         if body is None:
             return problem(413, f"the body is longer than {self._max_body_bytes} bytes")
-        target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-        headers = [(name.lower(), value) for name, value in scope["headers"]]
         try:
-            return await self._handler(Request(scope["method"], scope["scheme"], target, headers, body))
+            return await self._handler(_request(scope, body))
         except Exception:
             log.exception("unexpected error while a function was called")
             return problem(500, "the gateway failed; see its log")
+
+
+def _request(scope: Scope, body: bytes) -> Request:
+    target: bytes = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+    headers = [(name.lower(), value) for name, value in scope["headers"]]
+    authority = next((value for name, value in headers if name in (b"host", b":authority")), b"")
+    if target[:1] != b"/" and b"://" in target:  # absolute form (RFC 9112 section 3.2.2)
+        authority, slash, rest = target.partition(b"://")[2].partition(b"/")
+        target = slash + rest or b"/"
+    if not authority:  # HTTP/1.0
+        authority = b"%s:%d" % (scope["server"][0].encode(), scope["server"][1])
+    return Request(scope["method"], scope["scheme"], authority, target, headers, body)
 
 
 async def _body(receive: Receive, limit: int) -> bytes | None:

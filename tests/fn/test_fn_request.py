@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -110,10 +112,35 @@ def test_each_request_has_an_id_and_its_time(rig: Rig) -> None:
     assert before - timedelta(milliseconds=1) <= times[0] <= times[1] <= datetime.now(UTC)
 
 
+RAW = {
+    "absolute form": (b"GET http://f.example/t/x?y HTTP/1.1\r\nHost: h\r\n", "http://f.example/t/x?y"),
+    "HTTP/1.0": (b"GET /t/x HTTP/1.0\r\n", None),
+    "HTTP/1.1": (b"GET /t/x HTTP/1.1\r\nHost: h:81\r\n", "http://h:81/t/x"),
+    "what no URI may have": (
+        b'GET /t/a|b"%zz?c=%2f{ HTTP/1.1\r\nHost: a"b<>\r\n',
+        "http://a%22b%3C%3E/t/a%7Cb%22%25zz?c=%2f%7B",
+    ),
+}
+
+
+def raw(url: str, head: bytes) -> bytes:
+    """The first line of the answer to bytes that no client library would send."""
+    parts = urlsplit(url)
+    with socket.create_connection((parts.hostname, parts.port), 20) as connection:
+        connection.sendall(head + (b"\r\n" if b"Connection" in head else b"Connection: close\r\n\r\n"))
+        return connection.makefile("rb").readline()
+
+
 @pytest.mark.spec("FN-04")
-def test_a_url_that_is_none_becomes_one(rig: Rig) -> None:
-    call(rig.fn, headers={"host": 'a"b<>'})
-    assert rig.called()["source"].startswith("http://a%22b%3C%3E/t/")
+@pytest.mark.parametrize(("head", "source"), RAW.values(), ids=RAW.keys())
+def test_the_source_is_the_url_in_every_form_of_a_request(rig: Rig, head: bytes, source: str | None) -> None:
+    assert raw(rig.fn, head).startswith(b"HTTP/1.1 204")
+    assert rig.called()["source"] == (source or rig.fn + "x")
+
+
+def test_a_websocket_is_refused(rig: Rig) -> None:
+    head = b"GET /t/ HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    assert raw(rig.fn, head + b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n").startswith(b"HTTP/1.1 403")
 
 
 @pytest.mark.spec("FN-12")

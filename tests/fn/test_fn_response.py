@@ -73,7 +73,7 @@ def test_a_function_sets_status_and_headers(rig: Rig) -> None:
 
 
 @pytest.mark.spec("FN-07")
-@pytest.mark.parametrize("status", [204, 304])
+@pytest.mark.parametrize("status", [204, 205, 304])
 def test_a_status_without_body_has_none(rig: Rig, status: int) -> None:
     rig.answer = lambda event: with_response({"status": status}, contentType="application/json", data={"a": 1})
     got = call(rig.fn)
