@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -49,6 +50,12 @@ class CodecSuite(Suite):
 
     def build(self, kit: Kit) -> Codec:
         raise NotImplementedError
+
+    @pytest.fixture
+    def kit(self) -> Kit:
+        return Kit(
+            Path("unused")
+        )  # codecs need no folder, and making one for each case would take longer than the case
 
     @pytest.fixture
     def codec(self, kit: Kit) -> Codec:

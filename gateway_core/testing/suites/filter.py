@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +37,12 @@ class FilterSuite(Suite):
 
     def build(self, kit: Kit) -> Filter:
         raise NotImplementedError
+
+    @pytest.fixture
+    def kit(self) -> Kit:
+        return Kit(
+            Path("unused")
+        )  # filters need no folder, and making one for each case would take longer than the case
 
     @pytest.fixture
     def filter(self, kit: Kit) -> Filter:
