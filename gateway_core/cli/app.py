@@ -86,7 +86,7 @@ def run(
 ) -> None:
     """Run the gateway until SIGINT or SIGTERM; a second signal ends it at once.
 
-    Exit codes: 0 stopped, 1 faults in the config, 2 wrong usage, 3 could not start.
+    Exit codes: 0 stopped, 1 faults in the config, 2 wrong usage, 3 could not start, 130 ended at once.
     """
     from .run import run_gateway
 

@@ -11,7 +11,7 @@ from ..config.faults import render, to_json
 from ..config.load import Loaded, load_all
 from ..errors import ConfigError, Fault
 from ..registry import Registry
-from . import FAULT, OK, common
+from . import FAULT, OK, common, tables
 
 
 def check_config(paths: Sequence[Path] | None, *, connect: bool, data_dir: Path | None, as_json: bool) -> int:
@@ -37,5 +37,5 @@ def check_config(paths: Sequence[Path] | None, *, connect: bool, data_dir: Path 
         print(render(faults, common.colours(sys.stdout), warnings), end="")
         if probes:
             words = [("ok" if p["ok"] else "FAILED", p["path"], p["end"], p["reason"]) for p in probes]
-            common.print_table("Ends", ("result", "path", "end", "reason"), words)
+            tables.print_table("Ends", ("result", "path", "end", "reason"), words)
     return OK if good else FAULT

@@ -49,7 +49,23 @@ def settings(**flags: Any) -> Settings:
         first = e.errors()[0]
         name = str(first["loc"][0])
         place = f"--{name.replace('_', '-')}" if name in given else f"TIDEGATE_{name.upper()}"
-        raise typer.BadParameter(f"{place}: {first['msg']}, not {first['input']!r}") from None
+        raise typer.BadParameter(f"{place}: {_expected(first)}, not {first['input']!r}") from None
+
+
+def _expected(error: Any) -> str:
+    """What pydantic found missing, in plain words."""
+    match error["type"], error.get("ctx", {}):
+        case "literal_error", {"expected": values}:
+            return f"expected {values}"
+        case "greater_than_equal", {"ge": bound}:
+            return f"expected at least {bound:g}"
+        case "less_than_equal", {"le": bound}:
+            return f"expected at most {bound:g}"
+        case (("int_parsing" | "int_from_float"), _):
+            return "expected a whole number"
+        case "float_parsing", _:
+            return "expected a number"
+    return str(error["msg"])
 
 
 def colours(stream: TextIO) -> bool:
@@ -67,34 +83,6 @@ def console(*, stderr: bool = False) -> Console:
 def print_json(document: Any) -> None:
     """A document on standard output: indented on a terminal, else on one line."""
     print(json.dumps(document, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False, default=str))
-
-
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Rows for people: a table on a terminal, else lines with aligned columns that no width cuts."""
-    cells = [["" if value is None else str(value) for value in row] for row in rows]
-    if sys.stdout.isatty():
-        console().print(rich_table(title, columns, cells))
-        return
-    widths = [max(len(row[i]) for row in [list(columns), *cells]) for i in range(len(columns))]
-    for row in [[name.upper() for name in columns], *cells]:
-        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
-
-
-def rich_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
-    """A table for a terminal. Cells are text, not markup."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for i, name in enumerate(columns):
-        texts = [row[i] for row in rows]
-        numbers = any(texts) and all(text.replace(",", "").isdigit() or not text for text in texts)
-        short = all(len(text) <= 20 for text in texts)
-        table.add_column(name, overflow="fold", no_wrap=short, justify="right" if numbers else "left")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
 
 
 def one_line(text: Any, width: int = 80) -> str:

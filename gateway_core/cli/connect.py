@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..admin import split_address
+from ..asgi import split_address
 from ..component import ComponentRef
 from ..config.model import GatewayConfig
 from ..settings import Settings

@@ -17,7 +17,7 @@ from ..delivery.deadletter import without_facts
 from ..event import Event, text_of
 from ..interfaces import DeadLetterStore
 from ..registry import Registry
-from . import common
+from . import common, tables
 
 COLUMNS = ("id", "trigger", "type", "event", "attempts", "code", "reason", "last")
 
@@ -121,7 +121,7 @@ def list_letters(stores: Stores, query: Query, *, as_json: bool) -> None:
         return
     if rows:
         shown = [[common.one_line(row[name], 60) for name in COLUMNS] for row in rows]
-        common.print_table("Dead letters", COLUMNS, shown)
+        tables.print_table("Dead letters", COLUMNS, shown)
     else:
         print("no dead letters")
     for other in stores.unreadable:

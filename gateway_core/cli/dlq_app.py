@@ -39,7 +39,7 @@ def list_(
 
 @dlq.command()
 def show(
-    id_: Annotated[str, typer.Argument(help="As `dlq list` shows it.")],
+    id_: Annotated[str, typer.Argument(metavar="ID", help="As `dlq list` shows it.")],
     config: Config = None,
     data_dir: DataDir = None,
     as_json: Json = False,

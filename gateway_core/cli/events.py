@@ -57,7 +57,8 @@ def read(source: BinaryIO, name: str) -> Iterator[bytes]:
     try:
         texts = [bytes(raw) for raw in _list(whole)]
     except msgspec.MsgspecError as e:
-        raise CommandError(f"{name}: neither events one a line, nor an array, nor a single one: {e}") from e
+        why = "" if whole.startswith(b"{") else f": {e}"
+        raise CommandError(f"{name}: neither events one a line, nor an array, nor a single one{why}") from e
     for i, text in enumerate(texts):
         if not _is_object(text):
             raise CommandError(f"{name}: element {i} of the array is no JSON object")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..registry import Registry
-from . import common
+from . import common, tables
 
 
 def list_plugins(*, as_json: bool) -> None:
@@ -40,4 +40,4 @@ def list_plugins(*, as_json: bool) -> None:
     columns = ["kind", "name", "plugin", "distribution", "missing", "summary"]
     columns = [c for c in columns if c != "missing" or any(row[c] for row in rows)]
     columns = [c for c in columns if c != "distribution" or len({row[c] for row in rows}) > 1]
-    common.print_table("Components", columns, [[row[c] for c in columns] for row in rows])
+    tables.print_table("Components", columns, [[row[c] for c in columns] for row in rows])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -82,10 +83,21 @@ async def _attempt(
     try:
         response = await to.post(url, headers=headers, content=body)
     except httpx.HTTPError as e:
-        return Answer(None, str(e) or type(e).__name__), None
+        return Answer(None, _why(e)), None
     after = response.headers.get("retry-after", "")
     wait_s = min(float(after), _WAIT_MAX_S) if after.isascii() and after.isdigit() else None
     return Answer(response.status_code, _detail(response)), wait_s
+
+
+def _why(error: httpx.HTTPError) -> str:
+    """The system's words where it has any ("Connection refused"), else those of the library."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno:
+            return os.strerror(cause.errno) if cause.errno > 0 else str(cause.strerror)
+        inner = cause.exceptions[0] if isinstance(cause, BaseExceptionGroup) else None
+        cause = inner or cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__
 
 
 def _detail(response: httpx.Response) -> str:

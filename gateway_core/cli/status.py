@@ -13,6 +13,7 @@ import httpx
 from . import OK, common
 from .post import secure
 from .running import admin_url, fetch_status
+from .tables import print_table, rich_table
 
 Table = tuple[str, Sequence[str], list[list[str]]]
 """Title, columns, rows."""
@@ -39,7 +40,7 @@ def _show(status: dict[str, Any], as_json: bool) -> None:
     print(headline(status))
     for title, columns, rows in tables(status):
         print()
-        common.print_table(title, columns, rows)
+        print_table(title, columns, rows)
 
 
 def _watch(url: str, http: httpx.Client, every_s: float, as_json: bool) -> None:
@@ -53,10 +54,11 @@ def _watch(url: str, http: httpx.Client, every_s: float, as_json: bool) -> None:
     from rich.text import Text
 
     before, then = fetch_status(url, http), time.monotonic()
-    with Live(console=common.console(), screen=True, auto_refresh=False) as live:
+    console = common.console()
+    with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             status, now = fetch_status(url, http), time.monotonic()
-            shown = [common.rich_table(*table) for table in tables(status, before, now - then)]
+            shown = [rich_table(*table, console.width) for table in tables(status, before, now - then)]
             live.update(Group(Text(headline(status)), *shown), refresh=True)
             before, then = status, now
             time.sleep(every_s)
@@ -92,7 +94,8 @@ def tables(status: dict[str, Any], before: dict[str, Any] | None = None, seconds
             ]
             for b in brokers
         ]
-        yield "Brokers", ["broker", "ready", "ingress", "channel", "accepted", *per_s, "refused", "unrouted"], rows
+        columns = ["broker", "ready", "ingress", "channel", "accepted", *per_s, "refused", "unrouted"]
+        yield _with_reasons(("Brokers", columns, rows), brokers)
     if triggers := status["triggers"]:
         counts = ("attempts", "retried", "dead_lettered", "in_flight", "lag")
         rows = [
@@ -107,7 +110,8 @@ def tables(status: dict[str, Any], before: dict[str, Any] | None = None, seconds
             for t in triggers
         ]
         columns = ["trigger", "ready", "broker", "subscriber", "delivered", *per_s]
-        yield "Triggers", [*columns, "attempts", "retried", "dead", "in flight", "lag"], rows
+        columns += ["attempts", "retried", "dead", "in flight", "lag"]
+        yield _with_reasons(("Triggers", columns, rows), triggers)
     if bridges := status["bridges"]:
         rows = [
             [
@@ -120,11 +124,21 @@ def tables(status: dict[str, Any], before: dict[str, Any] | None = None, seconds
             ]
             for b in bridges
         ]
-        yield "Bridges", ["bridge", "ready", "source", "sink", "delivered", *per_s, "refused", "failed", "dead"], rows
+        columns = ["bridge", "ready", "source", "sink", "delivered", *per_s, "refused", "failed", "dead"]
+        yield _with_reasons(("Bridges", columns, rows), bridges)
 
 
 def _condition(entry: dict[str, Any]) -> list[str]:
-    return [entry["name"], "yes" if entry["ready"] else f"no: {common.one_line(entry['reason'], 60)}"]
+    return [entry["name"], "yes" if entry["ready"] else "no"]
+
+
+def _with_reasons(table: Table, entries: list[dict[str, Any]]) -> Table:
+    """The table, with a column that says why, where something isn't ready."""
+    if all(entry["ready"] for entry in entries):
+        return table
+    title, columns, rows = table
+    why = ["" if entry["ready"] else common.one_line(entry["reason"], 200) for entry in entries]
+    return title, [*columns, "reason"], [[*row, text] for row, text in zip(rows, why, strict=True)]
 
 
 def _texts(entry: dict[str, Any], *names: str) -> list[str]:

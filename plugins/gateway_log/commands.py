@@ -16,7 +16,7 @@ from .reader import LogReader, shard_file
 from .shard import file_bytes
 from .verify import faults
 
-app = typer.Typer(help="Look into the durable log.", no_args_is_help=True)
+app = typer.Typer(help="Look into the durable log.", no_args_is_help=True, add_completion=False)
 
 DataDir = Annotated[Path, typer.Option("--data-dir", envvar="TIDEGATE_DATA_DIR", help="The gateway's data directory.")]
 Broker = Annotated[str, typer.Option("--broker", help="The broker whose log it is.")]
@@ -84,7 +84,7 @@ def export(
 def _folder(data_dir: Path, broker: str) -> Path:
     folder = data_dir / "log" / broker
     if not folder.is_dir():
-        _fail(f"there is no log of broker {broker!r} in {data_dir}")
+        _fail(f"there is no log of broker {broker!r} in {data_dir}: name another with --broker or --data-dir")
     return folder
 
 
@@ -96,7 +96,7 @@ def _checked(call: Any) -> Any:
 
 
 def _fail(message: str) -> None:
-    typer.echo(message, err=True)
+    typer.echo(f"tidegate: {message}", err=True)
     raise typer.Exit(1)
 
 
@@ -105,10 +105,11 @@ def _table(head: list[str], rows: list[list[Any]]) -> None:
         for row in rows:
             typer.echo(" ".join(f"{name}={value}" for name, value in zip(head, row, strict=True)))
         return
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(*head)
+    table = Table(*head, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for row in rows:
         table.add_row(*map(str, row))
     Console().print(table)

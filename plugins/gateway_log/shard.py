@@ -37,7 +37,9 @@ def lock(folder: Path, shard: int) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as e:
         os.close(descriptor)
-        raise StartError(f"log: {folder} is in use by another gateway (shard {shard})") from e
+        raise StartError(
+            f"log: {folder} is in use by another gateway (shard {shard}): stop it, or name another data directory"
+        ) from e
     return descriptor
 
 

@@ -120,7 +120,7 @@ def test_rates_are_the_difference_of_two_looks() -> None:
 def test_one_look_has_no_rates_and_says_what_is_wrong() -> None:
     _, triggers, _ = tables(status(1, 1))
     assert "per s" not in triggers[1]
-    assert triggers[2][1][1] == "no: broker 'gone' does not exist"
+    assert (triggers[2][1][1], triggers[2][1][-1]) == ("no", "broker 'gone' does not exist")
 
 
 def test_the_banner_says_where_events_go() -> None:

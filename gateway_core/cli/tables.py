@@ -1,0 +1,105 @@
+"""Tables for people: as wide as the terminal allows, without cutting a value."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import common
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+GAP = 2
+"""Cells between two columns."""
+ROOM = 16
+"""Where a column of long texts would get fewer cells than this, it is shown below each row."""
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Rows for people: a table on a terminal, else lines with aligned columns that no width cuts."""
+    cells = [["" if value is None else str(value) for value in row] for row in rows]
+    if sys.stdout.isatty():
+        console = common.console()
+        console.print(rich_table(title, columns, cells, console.width))
+        return
+    widths = [max(len(row[i]) for row in [list(columns), *cells]) for i in range(len(columns))]
+    for row in [[name.upper() for name in columns], *cells]:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def rich_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Group:
+    """A table for a terminal of this width. Cells are text, not markup. Long texts are folded, or stand below their
+    row where the other columns leave no room."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    widths, below = layout(columns, rows, width)
+    beside = [i for i in range(len(columns)) if i not in below]
+    right = [_is_number([row[i] for row in rows]) for i in beside]
+    parts: list[Any] = [Text(title, "italic"), _grid(widths, right, [[columns[i] for i in beside]], "bold")]
+    parts.append(Text("─" * (sum(widths) + GAP * (len(widths) - 1)), "dim"))
+    if not below:
+        return Group(*parts, _grid(widths, right, rows))
+    for row in rows:
+        parts.append(_grid(widths, right, [[row[i] for i in beside]]))
+        parts += [Padding(Text(f"{columns[i]}: {row[i]}", overflow="fold"), (0, 0, 0, 4)) for i in below if row[i]]
+    return Group(*parts)
+
+
+def layout(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> tuple[list[int], list[int]]:
+    """How many cells each column gets, and which columns (by index) stand below the rows instead."""
+    from rich.cells import cell_len
+
+    texts = [[row[i] for row in rows] for i in range(len(columns))]
+    whole = [max(map(cell_len, [name, *cells])) for name, cells in zip(columns, texts, strict=True)]
+    # a number is never folded, a title only between its words
+    least = [
+        max(map(cell_len, [*columns[i].split(), *cells]))
+        if _is_number(cells)
+        else max(map(cell_len, columns[i].split()))
+        for i, cells in enumerate(texts)
+    ]
+    below: list[int] = []
+    while True:
+        beside = [i for i in range(len(columns)) if i not in below]
+        room = width - GAP * (len(beside) - 1)
+        widths = _share([whole[i] for i in beside], [least[i] for i in beside], room)
+        tight = [
+            i for i, got in zip(beside, widths, strict=True) if got < min(whole[i], ROOM) and i and whole[i] > ROOM
+        ]
+        if not tight:
+            return widths, sorted(below)
+        below.append(max(tight, key=lambda i: whole[i]))
+
+
+def _share(whole: list[int], least: list[int], room: int) -> list[int]:
+    """The room for columns: what they need, and where that is too much the widest give way, down to their least."""
+    widths = list(whole)
+    while sum(widths) > room:
+        can = [i for i in range(len(widths)) if widths[i] > least[i]]
+        if not can:
+            break
+        widths[max(can, key=lambda i: widths[i])] -= 1
+    return widths
+
+
+def _is_number(texts: Sequence[str]) -> bool:
+    return any(texts) and all(text.replace(",", "").isdigit() or not text for text in texts)
+
+
+def _grid(widths: list[int], right: list[bool], rows: Sequence[Sequence[str]], style: str = "") -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, GAP, 0, 0))
+    for width, number in zip(widths, right, strict=True):
+        grid.add_column(
+            width=width, overflow="fold", justify="right" if number else "left", vertical="bottom" if style else "top"
+        )
+    for row in rows:
+        grid.add_row(*(Text(text, style) for text in row))
+    return grid
