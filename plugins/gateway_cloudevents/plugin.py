@@ -11,4 +11,8 @@ from .config import CloudEventsConfig
 
 @hookimpl
 def gateway_codecs() -> list[Component]:
-    return [Component("cloudevents", "CloudEvents in binary, structured and batch mode.", CloudEventsConfig, build)]
+    return [
+        Component(
+            "cloudevents", "CloudEvents 1.0 to 0.1 in binary, structured and batch mode.", CloudEventsConfig, build
+        )
+    ]

@@ -111,7 +111,7 @@ def events(draw: st.DrawFn, version: str, mode: str) -> Event:
 
 
 MATRIX = [(v, m, b) for v in RECIPES for m in MODES for b in BINDINGS]
-FEW = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+FEW = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
 
 @pytest.mark.spec("BR-11", "BR-16", "CE1-01", "CE1-07", "CE1-08", "CE1-11", "FN-01")
