@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from gateway_core.admin import split_address
+from gateway_core.asgi import split_address
 from gateway_core.component import Config, SinkRef
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import anyio
 from anyio.abc import TaskGroup
 
-from gateway_core.admin import split_address
+from gateway_core.asgi import split_address
 from gateway_core.errors import StartError
 
 from .request import Request

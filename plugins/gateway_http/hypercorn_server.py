@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
-from hypercorn.asyncio import serve
-from hypercorn.config import Config
 
+from gateway_core.asgi import AsgiServer, Receive, Scope, Send, read_body, respond
 from gateway_core.event import Message
 
 from . import responses
@@ -23,15 +20,8 @@ from .endpoint import Endpoint, decide
 from .responses import Response
 from .server import Listener
 
-log = logging.getLogger(__name__)
-
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-
-
-class _Left(Exception):
-    """The client left before its request was complete."""
+if TYPE_CHECKING:
+    from hypercorn.config import Config
 
 
 class HypercornListener(Listener):
@@ -41,56 +31,35 @@ class HypercornListener(Listener):
         super().__init__(options, tls, owner)
         self._unanswered: Counter[Endpoint] = Counter()
         self._changed = asyncio.Condition()
-        self._shutdown = asyncio.Event()
-        self._ended = asyncio.Event()
+        self._server = AsgiServer(self._app)
 
     async def start(self, sockets: list[socket.socket], tasks: TaskGroup) -> None:
-        tasks.start_soon(self._serve, self._config(sockets))
+        # whoever stops the gateway bounds the wait for answers
+        self._server.start(sockets, tasks, graceful_s=600.0, configure=self._configure)
 
-    def _config(self, sockets: list[socket.socket]) -> Config:
-        config = Config()
-        config.bind = [f"fd://{sock.detach()}" for sock in sockets]
-        config.accesslog = None
-        config.errorlog = logging.getLogger("hypercorn.error")
+    def _configure(self, config: Config) -> None:
         config.keep_alive_timeout = self.limits.idle_timeout_s
         config.h11_max_incomplete_size = self.limits.max_header_bytes
         config.h2_max_header_list_size = self.limits.max_header_bytes
-        config.include_server_header = False
-        config.graceful_timeout = 600.0  # whoever stops the gateway bounds it
         if self.options.tls is not None:
             config.certfile = str(self.options.tls.cert_file)
             config.keyfile = str(self.options.tls.key_file)
             if self.options.tls.client_ca_file is not None:
                 config.ca_certs = str(self.options.tls.client_ca_file)
                 config.verify_mode = ssl.CERT_REQUIRED
-        return config
-
-    async def _serve(self, config: Config) -> None:
-        try:
-            await serve(self._app, config, shutdown_trigger=self._shutdown.wait, mode="asgi")  # type: ignore[arg-type]
-        finally:
-            self._ended.set()
 
     async def drain(self, endpoint: Endpoint) -> None:
         async with self._changed:
             await self._changed.wait_for(lambda: not self._unanswered[endpoint])
 
     async def stop(self) -> None:
-        self._shutdown.set()
-        await self._ended.wait()
+        await self._server.stop()
 
     # -- requests -------------------------------------------------------------------------------------------------
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
-        elif scope["type"] == "http":
-            try:
-                await _answer(send, await self._response(scope, receive), scope["method"] == "HEAD")
-            except _Left:
-                return
-        else:
-            await send({"type": "websocket.close", "code": 1000})
+        status, headers, body = await self._response(scope, receive)
+        await respond(send, status, headers, body, head=scope["method"] == "HEAD")
 
     async def _response(self, scope: Scope, receive: Receive) -> Response:
         headers = [(name, value) for name, value in scope["headers"] if name[:1] != b":"]
@@ -102,7 +71,7 @@ class HypercornListener(Listener):
             return decision
         try:
             with anyio.fail_after(limits.body_timeout_s):
-                body = await _body(receive, limits.max_body_bytes)
+                body = await read_body(receive, limits.max_body_bytes)
         except TimeoutError:
             return responses.problem(408, "The request took too long to come.")
         if body is None:
@@ -124,37 +93,3 @@ class HypercornListener(Listener):
             self._unanswered[endpoint] -= 1
             async with self._changed:
                 self._changed.notify_all()
-
-
-async def _body(receive: Receive, limit: int) -> bytes | None:
-    """The whole body, None where it is longer than the limit."""
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise _Left
-        part = event.get("body", b"")
-        size += len(part)
-        if size > limit:
-            return None
-        parts.append(part)
-        if not event.get("more_body", False):
-            return b"".join(parts)
-
-
-async def _answer(send: Send, response: Response, head: bool) -> None:
-    length = (b"content-length", str(len(response.body)).encode())
-    headers = [*response.headers, length]
-    if response.status in (408, 413):
-        headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if head else response.body})
-
-
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        event = await receive()
-        await send({"type": f"{event['type']}.complete"})
-        if event["type"] == "lifespan.shutdown":
-            return
