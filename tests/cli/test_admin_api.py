@@ -10,7 +10,8 @@ import anyio
 import httpx
 import pytest
 
-from gateway_core.admin import Admin, split_address
+from gateway_core.admin import Admin
+from gateway_core.asgi import split_address
 from gateway_core.errors import StartError
 
 pytestmark = pytest.mark.anyio
