@@ -51,6 +51,9 @@ class JsonFormat:
     def decode_batch(self, body: bytes) -> list[Event]:
         """The events of a JSON array: all, or `Refused` naming the index (from 0) of the first that is none."""
         _check_utf8(body)
+        if body.isascii() and (quick := self._layouts.read_array(body, MAX_BATCH)):
+            found, version = quick
+            return [_quickly(attributes, version, data, None) for attributes, data in found]
         try:
             items = _array(body)
         except (msgspec.DecodeError, RecursionError) as e:
@@ -70,11 +73,7 @@ class JsonFormat:
     def _event(self, text: bytes | Raw, key: bytes | None) -> Event:
         if quick := self._layouts.read(text, len(text)):
             attributes, version, data = quick
-            if data is None:
-                return Event(attributes, None, False, key)
-            if declares_json[attributes.get(version.content_type, "application/json")] and not version.encoding:
-                return Event(attributes, bytes(data), version.content_type not in attributes, key)
-            return _with_data(attributes, version, data, None, key)
+            return _quickly(attributes, version, data, key)
         return self._general(text, key)
 
     def _general(self, text: bytes | Raw, key: bytes | None) -> Event:
@@ -118,6 +117,14 @@ def _read(joined: bytes) -> tuple[list[Any], bool]:
         return _strings(array), True
     except msgspec.ValidationError:
         return _values(array), False
+
+
+def _quickly(attributes: dict[str, Any], version: Version, data: Raw | None, key: bytes | None) -> Event:
+    if data is None:
+        return Event(attributes, None, False, key)
+    if declares_json[attributes.get(version.content_type, "application/json")] and not version.encoding:
+        return Event(attributes, bytes(data), version.content_type not in attributes, key)
+    return _with_data(attributes, version, data, None, key)
 
 
 def _with_data(

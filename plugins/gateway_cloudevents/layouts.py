@@ -9,7 +9,9 @@ is.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from keyword import iskeyword
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,6 +28,7 @@ _WHITESPACE = b" \t\r\n"
 
 class _Layout(NamedTuple):
     decode: Callable[[bytes | Raw], Any]
+    decode_array: Callable[[bytes], list[Any]]
     version: Version
     tests: Tests
     has_data: bool
@@ -61,6 +64,30 @@ class Layouts:
         layout.version.check_values(attributes, layout.tests)
         return attributes, layout.version, data
 
+    def read_array(self, text: bytes, most: int) -> tuple[list[tuple[dict[str, Any], Raw | None]], Version] | None:
+        """Attributes and data of the events in an array, all valid and with the members of the last event, and their
+        version. None where that isn't so, and the general way has to see to each."""
+        layout = self._current
+        if layout is None:
+            return None
+        try:
+            structs = layout.decode_array(text)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        if not 0 < len(structs) <= most:
+            return None
+        attributes = list(map(asdict, structs))
+        data = [a.pop("data") for a in attributes] if layout.has_data else [None] * len(attributes)
+        values = list(chain.from_iterable([a.values() for a in attributes]))
+        joined = "".join(values)
+        if "\x7f" in joined or not all(values):
+            return None
+        # as in `read`: no event can have fewer bytes than it must, so where all together don't have more, none has
+        excess = len(text) - (layout.length + 1) * len(attributes) - 1 - len(joined) - sum(map(_size, data))
+        if excess and excess != _whitespace(text) - _whitespace(joined.encode()) - sum(map(_whitespace, data)):
+            return None
+        return (list(zip(attributes, data, strict=True)), layout.version) if _are_valid(attributes, layout) else None
+
     def learn(self, members: tuple[str, ...], version: Version) -> None:
         """Prepares for events with these members, all of whose attributes are text."""
         if members not in self._known:
@@ -79,7 +106,19 @@ def _layout(members: tuple[str, ...], version: Version) -> _Layout | None:
     struct = msgspec.defstruct("Layout", fields, forbid_unknown_fields=True)
     length = sum(map(len, members)) + 4 * len(members) + 1 + 2 * (len(members) - ("data" in members))
     tests = version.tests[tuple(name for name in members if name != "data")]
-    return _Layout(msgspec.json.Decoder(struct).decode, version, tests, "data" in members, length)
+    one, many = msgspec.json.Decoder(struct).decode, msgspec.json.Decoder(list[struct]).decode  # type: ignore[valid-type]
+    return _Layout(one, many, version, tests, "data" in members, length)
+
+
+def _are_valid(attributes: list[dict[str, Any]], layout: _Layout) -> bool:
+    """Whether the values are what they must be; each value is looked at once, however many events have it."""
+    if set(map(itemgetter(layout.version.specversion), attributes)) != {layout.version.name}:
+        return False
+    return not any(test(value) for name, test in layout.tests for value in set(map(itemgetter(name), attributes)))
+
+
+def _size(data: Raw | None) -> int:
+    return 0 if data is None else len(data)
 
 
 def _whitespace(text: bytes | Raw | None) -> int:
