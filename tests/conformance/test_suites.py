@@ -57,10 +57,12 @@ class TestHttpSink(RemoteSinkSuite):
         return kit.sink("http", {"url": far.url, **self.options})
 
 
+@pytest.mark.slow
 class TestHttpxSink(TestHttpSink):
     options = {"client": "httpx"}
 
 
+@pytest.mark.slow
 class TestStructuredHttpSink(TestHttpSink):
     options = {"codec": {"cloudevents": {"mode": "structured"}}}
 
@@ -95,6 +97,7 @@ class TestHttpSource(SourceSuite):
         return kit.source("http", {"listen": "127.0.0.1:0", "path": "/in"})
 
 
+@pytest.mark.slow
 class TestHypercornSource(SourceSuite):
     def build(self, kit: Kit) -> Source:
         return kit.source("http", {"listen": "127.0.0.1:0", "server": "hypercorn"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
@@ -25,15 +25,22 @@ def numbered(count: int, first: int = 0) -> list[Event]:
 
 
 class Attempts:
-    """The outcomes of attempts, one list for each."""
+    """The outcomes of attempts, one list for each. `there` is what `look` saw when the last one came."""
 
-    def __init__(self) -> None:
+    def __init__(self, look: Callable[[], list[Event]] = list) -> None:
         self.outcomes: list[list[Outcome]] = []
+        self.there: list[Event] = []
+        self._look = look
 
     def send(self, sink: Sink, event: Event, timeout_s: float = PATIENCE_S) -> None:
         answers: list[Outcome] = []
         self.outcomes.append(answers)
-        sink.send(event, timeout_s, answers.append)
+
+        def done(outcome: Outcome) -> None:
+            self.there = self._look()
+            answers.append(outcome)
+
+        sink.send(event, timeout_s, done)
 
     async def ended(self) -> list[Outcome]:
         """All outcomes, once each attempt has one; it must be the only one."""
@@ -85,9 +92,13 @@ class SinkSuite(Suite):
         with self.far_side(kit) as far:
             async with running(self.build(kit, far)) as sink:
                 for event in EVENTS:
-                    outcome = await attempt(sink, event)
+                    attempts = Attempts(far.events)
+                    attempts.send(sink, event)
+                    (outcome,) = await attempts.ended()
                     assert outcome.delivered, (event, outcome)
-                    assert any(_same(event, found) for found in far.events()), f"{event} is not there"
+                    assert any(_same(event, found) for found in attempts.there), (
+                        f"{event} was not there when it was said so"
+                    )
             assert len(far.events()) == len(EVENTS)
 
     async def test_it_has_an_address_for_status_and_dead_letters(self, kit: Kit) -> None:
