@@ -95,7 +95,7 @@ async def _replay_all(letters: list[Letter], targets: dict[str, str], plan: Repl
                     print(f"{letter.id}: skipped, it never was an event", file=sys.stderr)
                     continue
                 event = without_facts(letter.event)
-                # events under Fn's 0.1 names (`cloudEventsVersion`) have no binary mode
+                # functions that know events under Fn's 0.1 names (`cloudEventsVersion`) expect JSON
                 if event.attributes.get("specversion") == "1.0" or "cloudEventsVersion" in event.attributes:
                     headers, body = STRUCTURED, eventjson.structured(event)
                 else:

@@ -69,7 +69,7 @@ class FnSinkConfig(Config):
 
 
 class FnCodecConfig(Config):
-    """CloudEvents in structured mode, under Fn's names for version 0.1. Every mode and version is read."""
+    """CloudEvents for functions: written in structured mode. Every mode and version is read."""
 
     lenient: bool = False
     """Takes events as functions return them: `source`, id and type may be missing. Functions that are named by

@@ -54,7 +54,7 @@ def gateway_codecs() -> list[Component]:
     return [
         Component(
             "fn",
-            "CloudEvents in structured mode; those of 0.1 under Fn's names (`cloudEventsVersion`, `eventType`, …).",
+            "CloudEvents as functions write and read them: JSON in structured mode, incomplete where they return them.",
             FnCodecConfig,
             _codec,
         )

@@ -10,10 +10,10 @@ from uuid import uuid4
 
 from gateway_core.event import Event
 
-from . import data
 from .convert import converted
 from .names import DEADLINE, EXTENSIONS, HTTP_REQUEST, REQUEST, VERSION, rfc3339
 
+_BYTES = "application/octet-stream"
 _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
@@ -35,7 +35,7 @@ class Request:
 
 
 def event_of(request: Request, base: str, version: str, now_ns: int, timeout_s: float) -> Event:
-    """The `io.fnproject.httpRequest` event. Raises `Refused` where its body can't be data in this version."""
+    """The `io.fnproject.httpRequest` event."""
     url = request_url(request, base)
     attributes: dict[str, Any] = {
         VERSION: "0.1",
@@ -52,9 +52,7 @@ def event_of(request: Request, base: str, version: str, now_ns: int, timeout_s: 
     body = request.body or None
     if body is not None:
         # a body of which nothing is said may be anything (RFC 9110 section 8.3)
-        attributes["contentType"] = _content_type(request.headers) or data.BYTES
-        if version == "0.1":
-            data.written(body, attributes["contentType"], False)
+        attributes["contentType"] = _content_type(request.headers) or _BYTES
     return converted(Event(attributes, body, received_ns=now_ns), version)
 
 

@@ -7,10 +7,10 @@ import logging
 
 from anyio.abc import TaskGroup
 
-from gateway_core.component import BuildContext
+from gateway_core.component import BuildContext, CodecRef
 from gateway_core.errors import Refused
 from gateway_core.event import Event
-from gateway_core.interfaces import Intake, Outcome
+from gateway_core.interfaces import Codec, Intake, Outcome
 
 from . import response
 from .config import FnSourceConfig
@@ -36,6 +36,7 @@ class FnSource:
         self._context = context
         self._clock = context.clock
         self._function = build_function(options.function, context)
+        self._codec: Codec = context.build(CodecRef("fn"))
         self._server = Server(self._handle, options.max_body_bytes)
         self._base = options.public_url or ""
         self._prefix = options.path.endswith("/")
@@ -74,6 +75,7 @@ class FnSource:
         options, now_ns = self._options, self._clock.now_ns()
         try:
             event = event_of(request, self._base, options.version, now_ns, options.timeout_s)
+            self._codec.encode(event)  # 0.1 has no place for data that is not what its type says
         except Refused as e:
             self._intake.refuse(e)
             return response.refused(e)
