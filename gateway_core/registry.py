@@ -141,7 +141,7 @@ class Registry:
         """The remedy for an unknown name: the nearest one, or all there are."""
         names = [o.component.name for o in self.offers(kind)]
         if near := difflib.get_close_matches(name, names, 1):
-            return f"did you mean {near[0]!r}?"
+            return f"did you mean `{near[0]}`?"
         return f"installed: {', '.join(names)}" if names else "no plugin offers one"
 
     def build(self, ref: ComponentRef, context: BuildContext) -> Any:

@@ -120,13 +120,17 @@ def _finding(details: ErrorDetails, data: Any, model: Any) -> Finding:
     if kind == "string_pattern_mismatch":
         return Finding(path, "", "", f"text that matches {context['pattern']}", value)
     if kind in _EXPECTED:
-        return Finding(path, "", _quotes(kind, value), _EXPECTED[kind], value)
-    message = str(context["error"]) if isinstance(context.get("error"), Exception) else details["msg"]
-    return Finding(path, message)
+        return Finding(path, "", _shape(kind, value), _EXPECTED[kind], value)
+    error = context.get("error")
+    message, remedy = str(error) if isinstance(error, Exception) else details["msg"], getattr(error, "remedy", "")
+    return Finding(path, message.removesuffix(f" (remedy: {remedy})"), remedy)
 
 
-def _quotes(kind: str, value: Any) -> str:
-    return "put it in quotes" if kind == "string_type" and isinstance(value, bool | int | float) else ""
+def _shape(kind: str, value: Any) -> str:
+    """The remedy for a value that YAML reads as something else than was meant."""
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        return "put it in quotes"
+    return "begin each entry with `- `" if kind == "list_type" and value is not None else ""
 
 
 def _choice(path: Path, value: Any, expected: str) -> Finding:

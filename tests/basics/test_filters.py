@@ -98,7 +98,7 @@ def test_bad_options_are_faults(config: Any) -> None:
 
 
 def test_an_unknown_inner_filter_names_its_place() -> None:
-    with pytest.raises(StartError, match=r"triggers\.late\.filters\.1: unknown filter 'exakt'; did you mean 'exact'"):
+    with pytest.raises(StartError, match=r"triggers\.late\.filters\.1: unknown filter 'exakt'; did you mean `exact`"):
         build({"all": [TYPE, {"exakt": {}}]})
 
 

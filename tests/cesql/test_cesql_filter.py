@@ -134,4 +134,4 @@ def test_a_config_check_names_the_place_of_a_wrong_expression(tmp_path: Path) ->
     (fault,) = e.value.faults
     assert (fault.line, fault.path) == (5, "triggers.late.filters[0].cesql")
     assert "character 8" in fault.message
-    assert "close it with '" in str(fault)
+    assert (fault.remedy, "remedy" in fault.message) == ("close it with '", False)

@@ -105,7 +105,7 @@ def test_a_missing_library_is_told_with_the_extra_that_brings_it() -> None:
 def test_an_unknown_name_is_told_with_the_nearest() -> None:
     registry = Registry()
     registry.add("mine", plugin(gateway_codecs=[codec("cloudevents")]))
-    with pytest.raises(StartError, match="unknown codec 'cloudevent'; did you mean 'cloudevents'"):
+    with pytest.raises(StartError, match="unknown codec 'cloudevent'; did you mean `cloudevents`"):
         registry.build(CodecRef("cloudevent"), context(registry))
     assert registry.suggest("codec", "zzz") == "installed: cloudevents"
     assert registry.suggest("filter", "zzz") == "no plugin offers one"
