@@ -48,21 +48,22 @@ class Layouts:
         layout = self._current
         if layout is None:
             return None
+        decode, _, version, tests, has_data, length = layout
         try:
-            attributes = asdict(layout.decode(text))
+            attributes = asdict(decode(text))
         except (msgspec.DecodeError, RecursionError):
             return None
-        data: Raw | None = attributes.pop("data") if layout.has_data else None
+        data: Raw | None = attributes.pop("data") if has_data else None
         joined = "".join(attributes.values())
-        if attributes[layout.version.specversion] != layout.version.name or "\x7f" in joined:
+        if attributes[version.specversion] != version.name or "\x7f" in joined:
             return None
         # Values of just as many characters as the text has bytes for them: so there is no second member of a name,
         # nothing beyond ASCII, and no escape, without which JSON can't have other control characters
-        excess = size - layout.length - len(joined) - (0 if data is None else len(data))
+        excess = size - length - len(joined) - (0 if data is None else len(data))
         if excess and excess != _whitespace(text) - _whitespace(joined.encode()) - _whitespace(data):
             return None
-        layout.version.check_values(attributes, layout.tests)
-        return attributes, layout.version, data
+        version.check_values(attributes, tests)
+        return attributes, version, data
 
     def read_array(self, text: bytes, most: int) -> tuple[list[tuple[dict[str, Any], Raw | None]], Version] | None:
         """Attributes and data of the events in an array, all valid and with the members of the last event, and their

@@ -91,7 +91,7 @@ class Version:
 
     def check_values(self, attributes: Mapping[str, Any], tests: Tests) -> None:
         """`check` for attributes whose names are known: `tests` are those of their names."""
-        if "" in attributes.values():
+        if not all(attributes.values()):  # one may also be false or 0
             self._refuse_empty(attributes)
         for name, test in tests:
             if fault := test(attributes[name]):

@@ -174,6 +174,11 @@ def test_bad_json_is_refused(make_codec: Any, body: bytes | str, attribute: str,
             codec.decode(message(body))
         assert (refused.value.status, refused.value.attribute) == (400, attribute)
         assert refused.value.rule.startswith("CloudEvents ")
+        if body and before is not None:
+            good, bad = before.encode(), body.encode() if isinstance(body, str) else body
+            with pytest.raises(Refused) as refused:
+                codec.decode(message(b"[%b,%b]" % (good, bad), MANY))
+            assert (refused.value.status, refused.value.attribute) == (400, attribute)
 
 
 @pytest.mark.spec("DP-02", "BR-16")

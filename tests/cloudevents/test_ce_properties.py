@@ -189,10 +189,15 @@ def test_a_second_member_of_a_name_is_always_found(make_codec: Any, event: Event
     codec = make_codec("structured")
     members = [*event.attributes.items(), ("x", "1"), ("data", "2")]
     once = [f"{json.dumps(n)}:{gap}{json.dumps(v)}" for n, v in dict(members).items() if n != "datacontenttype"]
-    codec.decode(_text("{" + f",{gap}".join(once) + "}"))
+    good = "{" + f",{gap}".join(once) + "}"
+    codec.decode(_text(good))
     once.insert(at % (len(once) + 1), f'"{name}":"again"')
+    bad = "{" + f",{gap}".join(once) + "}"
     with pytest.raises(Refused, match="more than once"):
-        codec.decode(_text("{" + f",{gap}".join(once) + "}"))
+        codec.decode(_text(bad))
+    codec.decode(_text(good))
+    with pytest.raises(Refused, match="event 1 of the batch: .*more than once"):
+        codec.decode(_text(f"[{good}, {bad}]", b"-batch"))
 
 
 def _text(body: str, batch: bytes = b"") -> Message:
