@@ -58,6 +58,7 @@ class LogChannel:
         self._reading: set[str] = set()
         self._queued = 0  # bytes
         self._writable = False
+        self._places_safe = True  # of the last commit that was tried
         self._taking = False
         self._flush: Timer | None = None
         self._writer: Writer | None = None
@@ -101,6 +102,7 @@ class LogChannel:
         if error := await self._write_places():
             raise error
         self._taking = True
+        self._changed()  # what was acknowledged meanwhile set no timer
         self._retention.start()
 
     def _part(self, tail: Tail, name: str, place: Place) -> None:
@@ -158,9 +160,11 @@ class LogChannel:
 
     def _committed(self, commit: Commit) -> None:
         """A commit was tried: answers those who wait, then feeds."""
-        if commit.changes and commit.error is not None:
-            self._put_back(commit.changes)
         self._set_writable(commit.error)
+        if commit.failed:
+            self._changed(PROBE_S)
+            self._put_back(commit.failed)
+        self._places_safe = not commit.failed
         size = sum(unit.size for unit in commit.units)
         self._queued -= size
         events: list[Event] = []
@@ -214,7 +218,9 @@ class LogChannel:
         assert self._writer is not None
         self._put_places(self._writer)
         await self._settled(self._writer)
-        return None if self._writable else StorageError(f"log: {self._folder.path} can't be written")
+        return (
+            None if self._writable and self._places_safe else StorageError(f"log: {self._folder.path} can't be written")
+        )
 
     # -- subscriptions ----------------------------------------------------------------------------------------------
 

@@ -41,13 +41,14 @@ class Unit:
 
 
 class Commit:
-    """What one commit was, for the event loop: `first` is the sequence of its first event."""
+    """What one commit was, for the event loop: `first` is the sequence of its first event, `error` is that of the main
+    shard, `failed` has the changes that were not written."""
 
-    __slots__ = ("changes", "error", "first", "units")
+    __slots__ = ("error", "failed", "first", "units")
 
-    def __init__(self, units: list[Unit], changes: list[Changes], first: int, error: StorageError | None) -> None:
+    def __init__(self, units: list[Unit], failed: list[Changes], first: int, error: StorageError | None) -> None:
         self.units = units
-        self.changes = changes
+        self.failed = failed
         self.first = first
         self.error = error
 
@@ -120,21 +121,31 @@ class Writer:
 
     def _commit(self, units: list[Unit], changes: list[Changes]) -> None:
         first = self._main.next
+        mine = [c for c in changes if c.shard == self._main.number]
+        failed: list[Changes] = []
         error: StorageError | None = None
-        try:
-            mine = [c for c in changes if c.shard == self._main.number]
-            rows = sequence_rows(first, units)
-            if units or mine:
-                self._main.write(rows, _joined(mine))
-            for change in changes:
-                if change.shard != self._main.number:
-                    self._shards[change.shard].write([], change)
-        except Exception as e:
-            error = StorageError(f"the log {self._main.path} can't be written: {e}")
-            log.error("%s", error)
-        self._tell(self._committed, Commit(units, changes, first, error))
+        if units or mine:
+            error = self._try(self._main, lambda: self._main.write(sequence_rows(first, units), _joined(mine)))
+            if error is not None:
+                failed += mine
+        # each shard is a transaction of its own: the fault of another one does not undo the events of the main one
+        for change in changes:
+            if change.shard != self._main.number:
+                shard = self._shards[change.shard]
+                if self._try(shard, lambda shard=shard, change=change: shard.write([], change)) is not None:
+                    failed.append(change)
+        self._tell(self._committed, Commit(units, failed, first, error))
         if error is None:
             self._checkpointer.wrote(sum(u.size for u in units))
+
+    def _try(self, shard: Shard, write: Job) -> StorageError | None:
+        try:
+            write()
+        except Exception as e:
+            error = StorageError(f"the log {shard.path} can't be written: {e}")
+            log.error("%s", error)
+            return error
+        return None
 
     def _do(self, job: Job) -> None:
         try:

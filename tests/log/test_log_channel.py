@@ -8,8 +8,11 @@ import sqlite3
 from contextlib import closing
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
-from gateway_log.reader import LogReader, place_of, position_of
+from gateway_log.places import Place, load
+from gateway_log.reader import LogReader, open_read_only, place_of, position_of, shard_file
 
 from gateway_core.errors import Overloaded, StartError, StorageError
 from gateway_core.event import Event
@@ -233,3 +236,46 @@ async def test_idle_subscriptions_cost_no_writes(log: Any) -> None:
     assert before > 100_000, "all places were made durable when they were new"
     assert wal.stat().st_size - before < 5 * 40_000, "pages written by five events and five checkpoints"
     assert len(idle["t7"].got) == 5
+
+
+async def test_what_is_acknowledged_while_the_log_opens_is_durable_soon(log: Any) -> None:
+    channel = await log.open({"s": log.Subscriber()})
+    await log.append(channel, log.events(1000))
+    await log.stop(channel)
+    s = log.Subscriber()
+
+    async def acknowledge() -> None:
+        await log.wait(lambda: len(s.held) == 1000)
+        while s.held:
+            s.ack(s.held[0])
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(acknowledge)
+        await log.open({"s": s})
+    with closing(open_read_only(shard_file(log.folder, 0))) as connection:
+        await log.wait(lambda: load(connection) == (1001, {"s": Place(None)}))
+
+
+async def test_a_fault_of_an_old_shard_fails_no_event_of_the_new_one(log: Any, caplog: Any) -> None:
+    channel = await log.open({"s": log.Subscriber()}, worker=1, workers=2)
+    await log.append(channel, log.events(100))
+    await log.stop(channel)
+    s = log.Subscriber()
+    channel = await log.open({"s": s})
+    await log.wait(lambda: len(s.held) == 100)
+    old, answers = list(s.held), []
+    with closing(sqlite3.connect(shard_file(log.folder, 1))) as connection:
+        connection.execute("CREATE TRIGGER t BEFORE INSERT ON feeds BEGIN SELECT raise(ABORT, 'no space'); END")
+        while old and caplog.text.count("no space") < 2:
+            s.ack(old.pop())
+            for event in log.events(20):
+                channel.append([event], answers.append)
+            await anyio.sleep(0.02)
+        await log.wait(lambda: channel.info()["waiting_bytes"] == 0)
+        assert "shard-001" in caplog.text
+        assert set(answers) == {None}
+        assert [p for p in s.got if p < 1 << 48] == list(range(1, len(answers) + 1))
+        s.ack(*old)
+        connection.execute("DROP TRIGGER t")
+        await log.wait(lambda: load(connection)[1]["s"] == Place(None))
