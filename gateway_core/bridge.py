@@ -54,7 +54,8 @@ class Bridge:
             self._last += 1
             event.position = self._last
             self._groups[self._last] = group
-            self.subscription.offer(event)
+            if not self.subscription.offer(event):  # large events used up the memory that there was room in
+                self.give_back(self._last, Outcome(False, retry=True, reason="as much is under way as may be held"))
 
     def refuse(self, error: Refused) -> None:
         self.refused += 1

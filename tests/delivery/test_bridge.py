@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway_core import filters
 from gateway_core.bridge import Bridge
 from gateway_core.config.model import DeliveryConfig
-from gateway_core.delivery import Subscription
+from gateway_core.delivery import Budget, Subscription
 from gateway_core.errors import Overloaded, Refused
 from gateway_core.event import Event
 from gateway_core.interfaces import Filter, Outcome
@@ -14,10 +14,18 @@ from gateway_core.testing import FakeClock, ScriptedSink
 BUSY = Outcome(False, retry=True, code=503, reason="503 Service Unavailable", retry_after_s=7)
 
 
-def bridge(sink: ScriptedSink, filter: Filter | None = None, letters: ScriptedSink | None = None) -> Bridge:
+def bridge(
+    sink: ScriptedSink,
+    filter: Filter | None = None,
+    letters: ScriptedSink | None = None,
+    budget: Budget | None = None,
+) -> Bridge:
     made = Bridge("b", filter)
     made.subscription = Subscription(
-        "b", sink, DeliveryConfig(retry=0), FakeClock(), dead_letter=letters, give_back=made.give_back
+        *("b", sink, DeliveryConfig(retry=0), FakeClock()),
+        dead_letter=letters,
+        give_back=made.give_back,
+        budget=budget,
     )
     made.subscription.feed = made
     return made
@@ -74,6 +82,17 @@ def test_a_full_bridge_says_so_and_takes_none_of_the_group() -> None:
     (error,) = answers
     assert isinstance(error, Overloaded)
     assert b.lag() == 10_000
+
+
+def test_memory_that_is_used_up_within_a_group_is_told_to_the_source() -> None:
+    sink = ScriptedSink(hold=True)
+    b, answers = bridge(sink, budget=Budget(100_000)), []
+    b.accept([Event({**e.attributes}, b"x" * 10_000) for e in events(*map(str, range(30)))], answers.append)
+    while sink.held:
+        sink.answer()
+    (error,) = answers
+    assert isinstance(error, Overloaded)
+    assert b.lag() == 0
 
 
 def test_refusals_are_counted() -> None:
