@@ -116,7 +116,7 @@ class Gateway:
                     stopping.start_soon(_quietly, source.stop)
             for subscription in self._subscriptions():
                 subscription.stop()
-            while any(s.in_flight for s in self._subscriptions()):  # noqa: ASYNC110 once in a life; no event per attempt
+            while any(s.busy for s in self._subscriptions()):  # noqa: ASYNC110 once in a life; no event per attempt
                 await anyio.sleep(0.01)
         for subscription in self._subscriptions():
             subscription.stop()

@@ -115,6 +115,11 @@ class Burial:
             self._stuck(f"dead letter {self._sink.address} failed: {outcome.reason}")
         self._timer = self._clock.call_later(backoff.wait_s(WAITS, self.tries, self._draw()), self.begin)
 
+    @property
+    def sending(self) -> bool:
+        """True while a try is under way, False while it waits for the next."""
+        return self._timer is None
+
     def cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()

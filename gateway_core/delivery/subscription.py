@@ -290,6 +290,11 @@ class Subscription:
         return self._stuck_letters > 0
 
     @property
+    def busy(self) -> bool:
+        """True while an attempt or the writing of a letter is under way."""
+        return self.in_flight > 0 or any(burial.sending for burial in self._burials)
+
+    @property
     def held(self) -> int:
         """Events taken from the channel and not settled."""
         return self._held
