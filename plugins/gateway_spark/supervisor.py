@@ -136,7 +136,10 @@ class Supervisor:
             anyio.EndOfStream, anyio.IncompleteRead, anyio.ClosedResourceError, anyio.BrokenResourceError
         ):
             while True:
-                take(await lines.receive_until(b"\n", _LONGEST_LINE))
+                try:
+                    take(await lines.receive_until(b"\n", _LONGEST_LINE))
+                except anyio.DelimiterNotFound:  # what never ends its line (a progress bar) is dropped, and read on
+                    await lines.receive_exactly(len(lines.buffer))
 
     def _keep(self, line: bytes) -> None:
         text = line.decode(errors="replace").strip()

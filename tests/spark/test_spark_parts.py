@@ -235,3 +235,19 @@ async def test_a_child_is_asked_to_stop(tmp_path: Path, monkeypatch: pytest.Monk
             await supervisor.stop()
     assert seen.lines == ["first job", "then stop"]
     assert seen.exits == []
+
+
+@pytest.mark.anyio
+async def test_output_that_never_ends_its_line_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "loud_child.py").write_text(
+        "import sys\nsys.stderr.write('x' * 3_000_000)\n" + CHILD.format(polite=False)
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    seen = Seen(1)
+    supervisor = seen.supervisor("loud_child")
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(supervisor.run)
+            await seen.enough.wait()
+            await supervisor.stop()
+    assert seen.exits[0][0] == 4
