@@ -12,6 +12,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,10 @@ async def _serve(
                     logging.shutdown()
                     _leave(code)
                 stop.set()
+                log.info(
+                    "stopping: deliveries under way have %g s; another signal ends at once", settings.drain_timeout_s
+                )
+                crew.end()
 
     fault: StartError | None = None
     async with anyio.create_task_group() as tasks:
@@ -128,10 +133,13 @@ class Crew:
         failures = 0
         while not self._stopping:
             began = anyio.current_time()
-            await self._run(worker)
+            try:
+                await self._run(worker)
+            except OSError as e:  # the machine has no process to give now: the others go on
+                log.error("worker %d: %s", worker, e)
             if self._stopping:
                 return
-            failures = 0 if anyio.current_time() - began > 60 else failures + 1
+            failures = 1 if anyio.current_time() - began > 60 else failures + 1
             wait = RESTART_WAITS_S[min(failures, len(RESTART_WAITS_S)) - 1]
             log.error("worker %d ended; starting it again in %g s", worker, wait)
             await anyio.sleep(wait)
@@ -141,23 +149,31 @@ class Crew:
         command = [sys.executable, "-m", "gateway_core.workers", json.dumps(job)]
         process = await anyio.open_process(command, stderr=None)
         self._processes[worker] = process
+        if self._stopping:  # since the process was asked for
+            process.terminate()
         assert process.stdout is not None
         buffer = b""
         try:
             async for chunk in process.stdout:
                 *lines, buffer = (buffer + chunk).split(b"\n")
-                if lines:
-                    self._latest[worker] = json.loads(lines[-1])
+                with suppress(ValueError):  # a line that a library printed
+                    if lines:
+                        self._latest[worker] = json.loads(lines[-1])
             await process.wait()
         finally:
             self._processes.pop(worker, None)
 
+    def end(self) -> None:
+        """Asks all to drain."""
+        self._stopping = True
+        for process in self._processes.values():
+            if process.returncode is None:
+                process.terminate()
+
     async def stop(self, within_s: float) -> None:
         """Asks all to drain, and waits as long as they may take."""
-        self._stopping = True
+        self.end()
         processes = list(self._processes.values())
-        for process in processes:
-            process.terminate()
         with anyio.move_on_after(within_s + 5):
             for process in processes:
                 await process.wait()
