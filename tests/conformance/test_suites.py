@@ -32,11 +32,13 @@ class TestCloudEventsBinary(CodecSuite):
         return kit.codec("cloudevents", binding=self.binding)
 
 
+@pytest.mark.slow
 class TestCloudEventsStructured(CodecSuite):
     def build(self, kit: Kit) -> Codec:
         return kit.codec("cloudevents", {"mode": "structured"}, binding=self.binding)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("KB-01", "KB-02", "KB-10", "KB-12")
 class TestCloudEventsOverKafka(CodecSuite):
     binding = KAFKA
