@@ -247,6 +247,7 @@ def test_past_the_deadline_the_caller_gets_504_and_the_event_is_a_dead_letter(ri
     assert rig.counts()["accepted"] == before["accepted"]
 
 
+@pytest.mark.slow
 def test_a_dead_letter_can_be_sent_to_the_function_again(rig: Rig) -> None:
     release = threading.Event()
 
