@@ -169,7 +169,11 @@ def plugins(as_json: Json = False) -> None:
 
 @app.command()
 def schema() -> None:
-    """Print the JSON Schema of the config, for editors."""
+    """Print the JSON Schema of the config, for editors.
+
+    Write it into a file, and let the config's first line name that file:
+    # yaml-language-server: $schema=tidegate.schema.json
+    """
     import json
 
     from ..config.schema import schema as config_schema
