@@ -204,6 +204,17 @@ def test_a_batch_is_read_in_order(codec: Codec) -> None:
     assert [e.data for e in read if e.data is not None] == [str(i).encode() for i in range(0, 100, 3)]
 
 
+def test_too_many_events_are_413_also_where_all_are_alike(make_codec: Any) -> None:
+    codec, event = make_codec(), json.dumps(GOOD)
+    for count, taken in ((10_000, True), (10_000, True), (10_001, False)):
+        body = message(f"[{','.join([event] * count)}]", MANY)
+        if taken:
+            assert len(codec.decode(body)) == count
+        else:
+            with pytest.raises(Refused, match="at most 10000"):
+                codec.decode(body)
+
+
 def test_an_empty_batch_is_no_events(codec: Codec) -> None:
     assert codec.decode(message("[]", MANY)) == []
 

@@ -227,7 +227,10 @@ def test_data_of_any_json_type(
     members = good if content_type is None else {**good, name: content_type}
     [event] = structured.decode(one(f'{json.dumps(members)[:-1]}, "data": {text}}}'))
     assert (event.attributes, event.data) == (members, data)
-    assert structured.decode(structured.encode(event)) == [event]
+    written = structured.encode(event)
+    assert structured.decode(written) == [event]
+    if content_type != "application/x-words":  # no text by its type, so that goes as Base64
+        assert json.loads(written.body)["data"] == json.loads(text)
 
 
 @SPELLINGS

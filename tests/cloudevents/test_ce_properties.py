@@ -196,7 +196,7 @@ def test_a_second_member_of_a_name_is_always_found(make_codec: Any, event: Event
     with pytest.raises(Refused, match="more than once"):
         codec.decode(_text(bad))
     codec.decode(_text(good))
-    with pytest.raises(Refused, match="event 1 of the batch: .*more than once"):
+    with pytest.raises(Refused, match=r"event 1 of the batch: .*more than once"):
         codec.decode(_text(f"[{good}, {bad}]", b"-batch"))
 
 
