@@ -86,7 +86,7 @@ class LogChannel:
         config, workers = self._config, self._context.workers
         return Retention(
             *(config.retention, config.check_interval_s, workers, shards, self._tails, self._folder.path),
-            *(self._clock, writer.put, self._loop.call_soon_threadsafe),
+            *(self._clock, writer.put_later, self._loop.call_soon_threadsafe),
         )
 
     async def open(self) -> None:
@@ -141,22 +141,22 @@ class LogChannel:
         if not self._taking or self._writer is None:
             self._loop.call_soon(done, Overloaded("the log is not open"))
             return
+        attributes: list[str] = []
+        size = 0
         try:
-            attributes = [_encode(e.attributes).decode() for e in events]
+            for event in events:
+                text = _encode(event.attributes).decode()
+                attributes.append(text)
+                data = event.data
+                size += 64 + len(text) + (len(data) if data else 0)
         except Exception as e:  # a value that no codec should let through must not fail others
             self._loop.call_soon(done, StorageError(f"the attributes of an event can't be stored: {e}"))
             return
-        size = 64 * len(events)
-        for text in attributes:
-            size += len(text)
-        for event in events:
-            if event.data is not None:
-                size += len(event.data)
         if self._queued and self._queued + size > self._config.max_queue_bytes:
             self._loop.call_soon(done, Overloaded("the disk is behind: too many events wait to be written"))
             return
         self._queued += size
-        self._writer.put(Unit(events, attributes, size, self._clock.now_ns(), done))
+        self._writer.append(Unit(events, attributes, size, self._clock.now_ns(), done))
 
     def _committed(self, commit: Commit) -> None:
         """A commit was tried: answers those who wait, then feeds."""

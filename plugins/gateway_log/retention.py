@@ -24,7 +24,7 @@ SPARE_PAGES = 4096
 
 
 class Retention:
-    """`put(job)` runs a job on the writer's thread, `tell(call, *args)` a call on the event loop."""
+    """`put(job)`, from any thread, runs a job on the writer's thread, `tell(call, *args)` a call on the event loop."""
 
     def __init__(
         self,

@@ -1,5 +1,6 @@
-"""The thread that writes. It takes whatever waits, brings it into stable storage with one commit, and wakes the event
-loop once for all of it: a commit when nothing else waits is for one event, one under load for many."""
+"""The thread that writes. It is woken once for all that came in one round of the event loop, takes whatever waits,
+brings it into stable storage with one commit, and wakes the loop once for all of it: a commit when nothing else waits
+is for one event, one under load for many."""
 
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ log = logging.getLogger("tidegate.log")
 
 MOST_EVENTS = 4096
 MOST_BYTES = 8 * 1024 * 1024
+MOST_GATHERED = 128
 
 
 class Unit:
@@ -67,10 +69,33 @@ class Writer:
         self._main = shards[0]
         self._loop = loop
         self._committed = committed
-        self._queue: SimpleQueue[Unit | Changes | Job | None] = SimpleQueue()
+        self._queue: SimpleQueue[list[Unit] | Changes | Job | None] = SimpleQueue()
+        self._gathered: list[Unit] = []  # in this round of the loop
         self._checkpointer = Checkpointer(self._main)
         self._thread = threading.Thread(target=self._run, name="tidegate-log", daemon=True)
-        self.put = self._queue.put
+
+    def append(self, unit: Unit) -> None:
+        """Hands a unit over at the end of this round of the event loop, with the others of the round: a thread woken by
+        the first of them would fight the loop for Python's lock, and make a small commit. On the loop."""
+        if not self._gathered:
+            self._loop.call_soon(self._hand_over)
+        self._gathered.append(unit)
+        if len(self._gathered) >= MOST_GATHERED:
+            self._hand_over()
+
+    def put(self, item: Changes | Job) -> None:
+        """Hands over what comes after all units so far. On the loop."""
+        self._hand_over()
+        self._queue.put(item)
+
+    def put_later(self, job: Job) -> None:
+        """Hands over a job that need not come after all units so far. On any thread."""
+        self._queue.put(job)
+
+    def _hand_over(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            self._queue.put(gathered)
 
     def start(self) -> None:
         """Begins to write."""
@@ -101,10 +126,11 @@ class Writer:
         events = size = 0
         item = self._queue.get()
         while True:
-            if type(item) is Unit:
-                units.append(item)
-                events += len(item.events)
-                size += item.size
+            if type(item) is list:
+                units += item
+                for unit in item:
+                    events += len(unit.events)
+                    size += unit.size
                 if events >= MOST_EVENTS or size >= MOST_BYTES:
                     return True
             elif item is None:
