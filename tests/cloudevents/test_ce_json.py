@@ -292,6 +292,7 @@ def test_0_3_goes_in_and_out_in_its_own_words(make_codec: Any, members: str, dat
     text = with_members(members).replace('"1.0"', '"0.3"')
     [event] = structured.decode(message(text))
     assert (event.attributes["specversion"], event.data) == ("0.3", data)
+    assert "datacontentencoding" not in event.attributes
     assert json.loads(structured.encode(event).body) == json.loads(text)
 
 
