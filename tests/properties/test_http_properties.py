@@ -21,7 +21,7 @@ from gateway_core.interfaces import Codec
 from gateway_core.registry import Registry
 from gateway_core.testing import FakeClock
 
-QUICK = settings(max_examples=80, deadline=None)
+QUICK = settings(max_examples=120, deadline=None)
 
 
 class Parsed:
@@ -96,7 +96,7 @@ CODEC: Codec = BuildContext("test", Path(), FakeClock(), Registry.installed()).b
 
 @pytest.mark.spec("DP-08", "DP-09", "DP-10", "DP-11", "DP-12", "DP-13", "DP-14")
 @QUICK
-@given(st.integers(200, 999), st.binary(max_size=30), st.booleans())
+@given(st.integers(200, 999) | st.integers(400, 430), st.binary(max_size=30), st.booleans())
 def test_every_status_is_a_delivery_or_tried_again_or_final(status: int, body: bytes, wants_reply: bool) -> None:
     outcome = Judge(CODEC, wants_reply, "http://s/", time.time).settle(status, [(b"content-type", b"text/plain")], body)
     assert outcome.delivered is (200 <= status < 300)
