@@ -30,6 +30,8 @@ from hypothesis import strategies as st
 from gateway_core.event import Event, text_of
 from gateway_core.interfaces import Filter
 
+pytestmark = pytest.mark.slow
+
 few = settings(max_examples=150, deadline=None)
 
 # few names and values, so that expressions meet the attributes and the values that events have

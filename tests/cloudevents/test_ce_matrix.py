@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from gateway_core.component import HTTP, KAFKA
 from gateway_core.event import Event, Message
 
+pytestmark = pytest.mark.slow
+
 TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc", "Cn")), min_size=1, max_size=20)
 TRICKY = st.sampled_from(
     ['"', '""', "5", "-0", "true", "null", "{}", '{"a":1}', "[", " 5 ", "%41", "50%", "a b", "1e5"]

@@ -16,6 +16,8 @@ from gateway_conformance.run import CHECKS
 
 from gateway_core.testing import GatewayProcess
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """
 brokers:
   default:
