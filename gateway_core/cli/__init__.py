@@ -63,11 +63,15 @@ def _explain(error: Exception) -> int:
 
 
 def _crash(error: Exception, args: list[str]) -> int:
+    """What no command foresaw: a file or folder that the system refuses, else a fault of our own."""
     if "debug" in args or "--log-level=debug" in args or os.environ.get("TIDEGATE_LOG_LEVEL", "").lower() == "debug":
         import traceback
 
         traceback.print_exception(error)
         return CRASH
+    if isinstance(error, OSError) and error.filename:
+        print(f"{PROGRAM}: {os.fsdecode(error.filename)}: {error.strerror}", file=sys.stderr)
+        return FAULT
     print(
         f"{PROGRAM}: internal error: {type(error).__name__}: {error}\n"
         f"    this is a fault of {PROGRAM}'s own; `{PROGRAM} --log-level debug …` shows where",

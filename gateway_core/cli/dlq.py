@@ -19,7 +19,7 @@ from ..interfaces import DeadLetterStore
 from ..registry import Registry
 from . import common, tables
 
-COLUMNS = ("id", "trigger", "type", "event", "attempts", "code", "reason", "last")
+COLUMNS = ("id", "trigger", "type", "event_id", "attempts", "code", "reason", "last")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ class Stores:
         self.unreadable: list[str] = []
         self._brokers = {name: trigger.broker for name, trigger in config.triggers.items()}
         self._owners: dict[str, str] = {}
+        self._config = config
         context = BuildContext("", data_dir.absolute(), SystemClock(), registry)
         for owner, broker, ref, name, trigger in _places(config):
             built = registry.build(ref, replace(context, owner=owner, broker=name, trigger=trigger))
@@ -88,6 +89,13 @@ class Stores:
         registry = Registry.installed()
         settings = common.settings(data_dir=data_dir)
         return cls(load(common.config_paths(paths), registry), settings.data_dir, registry)
+
+    def unknown(self, query: Query) -> Iterator[str]:
+        """What the query names and the config hasn't, though letters of earlier configs may still say so."""
+        if query.broker is not None and query.broker not in self._config.brokers:
+            yield f"broker {query.broker!r}"
+        if query.trigger is not None and query.trigger not in {*self._config.triggers, *self._config.bridges}:
+            yield f"trigger or bridge {query.trigger!r}"
 
     def letters(self, query: Query) -> Iterator[Letter]:
         """The letters that are meant, store by store, oldest first."""
@@ -124,6 +132,8 @@ def list_letters(stores: Stores, query: Query, *, as_json: bool) -> None:
         tables.print_table("Dead letters", COLUMNS, shown)
     else:
         print("no dead letters")
+        for missing in stores.unknown(query):
+            print(f"the config has no {missing}")
     for other in stores.unreadable:
         print(f"not readable from here: {other}")
 
@@ -136,7 +146,7 @@ def _row(letter: Letter) -> dict[str, Any]:
         "trigger": letter.fact("tidegatetrigger"),
         "type": letter.fact("type"),
         "source": letter.fact("source"),
-        "event": letter.fact("id"),
+        "event_id": letter.fact("id"),
         "attempts": letter.event.attributes.get("tidegateattempts"),
         "code": letter.fact("knativeerrorcode") or None,
         "stage": letter.fact("tidegatestage"),

@@ -130,6 +130,15 @@ def test_a_crash_of_ours_is_short_and_can_be_looked_into(tidegate, monkeypatch: 
     assert "Traceback" in tidegate("--log-level", "debug", "plugins").err
 
 
+def test_a_file_that_the_system_refuses_is_named(tidegate, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "/root/log")
+
+    monkeypatch.setattr("gateway_core.cli.plugins.list_plugins", refused)
+    ran = tidegate("plugins")
+    assert (ran.code, ran.out, ran.err) == (1, "", f"{PROGRAM}: /root/log: Permission denied\n")
+
+
 def test_an_error_that_task_groups_wrapped_is_explained_all_the_same(tidegate, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ExceptionGroup("outer", [ExceptionGroup("inner", [StartError("no port")])])

@@ -79,12 +79,18 @@ def listed(tidegate: Any, *arguments: str) -> list[dict[str, Any]]:
 
 
 def events(rows: list[dict[str, Any]]) -> list[str]:
-    return [row["event"] for row in rows]
+    return [row["event_id"] for row in rows]
 
 
 def test_nothing_there(tidegate, bury) -> None:
     assert tidegate("dlq", "list").out.startswith("no dead letters\n")
     assert listed(tidegate) == []
+
+
+def test_a_name_that_the_config_has_not_is_said(tidegate, bury) -> None:
+    out = tidegate("dlq", "list", "--trigger", "lte", "--broker", "dfault").out
+    assert "the config has no broker 'dfault'\nthe config has no trigger or bridge 'lte'\n" in out
+    assert "the config has no" not in tidegate("dlq", "list", "--trigger", "late").out
 
 
 def test_list_shows_what_and_why(tidegate, bury, tmp_path: Path) -> None:
@@ -97,7 +103,7 @@ def test_list_shows_what_and_why(tidegate, bury, tmp_path: Path) -> None:
         "trigger": "late",
         "type": "t",
         "source": "/s",
-        "event": "1",
+        "event_id": "1",
         "attempts": 11,
         "code": "503",
         "stage": "delivery",
@@ -123,7 +129,7 @@ def test_show_has_the_event_as_it_was(tidegate, bury) -> None:
     bury(letter("1"))
     (row,) = listed(tidegate)
     shown = json.loads(tidegate("dlq", "show", row["id"], "--json").out)
-    assert (shown["event"], shown["answer"]) == (original("1"), "busy")
+    assert (shown["event"], shown["event_id"], shown["answer"]) == (original("1"), "1", "busy")
     assert '"n": 1.0' in tidegate("dlq", "show", row["id"]).out
     missing = tidegate("dlq", "show", "nope")
     assert (missing.code, missing.err) == (1, "tidegate: no letter has the id nope\n")
