@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import socket
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
 
 import anyio
 from anyio.abc import TaskGroup
 
-from gateway_core.asgi import split_address
+from gateway_core.asgi import AsgiServer, Receive, Scope, Send, listening, read_body, respond
 from gateway_core.errors import StartError
 
 from .request import Request
@@ -21,13 +18,6 @@ log = logging.getLogger(__name__)
 
 BODY_TIMEOUT_S = 30.0
 Handler = Callable[[Request], Awaitable[Response]]
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-
-
-class _Left(Exception):
-    """The caller left before the request was complete."""
 
 
 class Server:
@@ -36,55 +26,32 @@ class Server:
     def __init__(self, handler: Handler, max_body_bytes: int) -> None:
         self._handler = handler
         self._max_body_bytes = max_body_bytes
-        self._stopping = asyncio.Event()
-        self._stopped = asyncio.Event()
-        self._stopped.set()
+        self._server = AsgiServer(self._app)
 
     async def start(self, listen: str, shared: bool, owner: str, tasks: TaskGroup) -> str:
         """Listens; returns the base URL. `shared` where other workers listen there too. Raises `StartError`."""
-        sock = _bind(listen, shared, owner)
+        try:
+            sock = listening(listen, shared=shared)
+        except OSError as e:
+            raise StartError(f"{owner}: can't listen on {listen}: {e.strerror or e}") from e
         host, port = sock.getsockname()[:2]
-        self._stopped.clear()
-        tasks.start_soon(self._serve, sock)
+        # whoever stops the gateway bounds the wait for answers
+        self._server.start([sock], tasks, graceful_s=600.0)
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def stop(self) -> None:
         """Answers what is being asked, and frees the address."""
-        self._stopping.set()
-        await self._stopped.wait()
+        await self._server.stop()
 
-    async def _serve(self, sock: socket.socket) -> None:
-        from hypercorn.asyncio import serve
-        from hypercorn.config import Config
-
-        config = Config()
-        config.bind = [f"fd://{sock.detach()}"]
-        config.accesslog = None
-        config.errorlog = logging.getLogger("hypercorn.error")
-        config.include_server_header = False
-        config.graceful_timeout = 600.0  # whoever stops the gateway bounds it
-        try:
-            await serve(cast("Any", self), config, shutdown_trigger=self._stopping.wait, mode="asgi")
-        finally:
-            self._stopped.set()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
-        elif scope["type"] == "http":
-            try:
-                response = await self._answer(scope, receive)
-            except _Left:
-                return
-            await _write(send, response, scope["method"] == "HEAD")
-        else:
-            await send({"type": "websocket.close", "code": 1000})  # before it was accepted: answered with 403
+    async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self._answer(scope, receive)
+        await respond(send, response.status, response.headers, response.body, head=scope["method"] == "HEAD")
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
         try:
             with anyio.fail_after(BODY_TIMEOUT_S):
-                body = await _body(receive, self._max_body_bytes)
+                body = await read_body(receive, self._max_body_bytes)
         except TimeoutError:
             return problem(408, "the request took too long to come")
         if body is None:
@@ -106,57 +73,3 @@ def _request(scope: Scope, body: bytes) -> Request:
     if not authority:  # HTTP/1.0
         authority = b"%s:%d" % (scope["server"][0].encode(), scope["server"][1])
     return Request(scope["method"], scope["scheme"], authority, target, headers, body)
-
-
-async def _body(receive: Receive, limit: int) -> bytes | None:
-    """The whole body, None where it is longer than the limit."""
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise _Left
-        parts.append(event.get("body", b""))
-        size += len(parts[-1])
-        if size > limit:
-            return None
-        if not event.get("more_body", False):
-            return b"".join(parts)
-
-
-async def _write(send: Send, response: Response, head: bool) -> None:
-    headers = list(response.headers)
-    if response.status not in (204, 304):
-        headers.append((b"content-length", str(len(response.body)).encode()))
-    if response.status in (408, 413):
-        headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if head else response.body})
-
-
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        kind = (await receive())["type"]
-        await send({"type": f"{kind}.complete"})
-        if kind == "lifespan.shutdown":
-            return
-
-
-def _bind(listen: str, shared: bool, owner: str) -> socket.socket:
-    host, port = split_address(listen)
-    try:
-        family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if shared:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            sock.bind(where)
-            sock.listen(1024)
-            sock.setblocking(False)
-        except BaseException:
-            sock.close()
-            raise
-    except OSError as e:
-        raise StartError(f"{owner}: can't listen on {listen}: {e.strerror or e}") from e
-    return sock
