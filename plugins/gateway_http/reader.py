@@ -143,7 +143,7 @@ class RequestReader(asyncio.Protocol):
             self._unusual_head()
 
     def on_body(self, part: bytes) -> None:
-        self._stray = 0
+        self._stray = -self._chunk  # `_incomplete` is about to add this read, which may be longer than the limit
         if self._body:
             if type(self._body) is bytes:
                 self._body = bytearray(self._body)
@@ -248,10 +248,11 @@ class RequestReader(asyncio.Protocol):
                     raise Rejected(responses.problem(431, f"The head is longer than {limits.max_header_bytes} bytes."))
             elif not self._waits_body:
                 self._waits_body = True
+                self._stray = 0
                 self._since = self._listener.now
                 self._check_length()
             else:
-                self._stray += self._chunk  # chunk extensions and trailers: on_body sets this back
+                self._stray += self._chunk  # chunk extensions and trailers: on_body makes up for its read
                 if self._stray > limits.max_header_bytes:
                     raise Rejected(responses.problem(431, "The chunk extensions or trailers are too long."))
         except Rejected as e:

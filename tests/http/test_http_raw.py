@@ -180,3 +180,16 @@ async def test_upgrade_with_close_ends_the_connection(kit: Any, intake: Any) -> 
         assert (status, headers["connection"]) == (202, "close")
         assert await client.rest() == b""
         assert intake.ids() == ["1"]
+
+
+async def test_a_long_body_that_comes_in_many_reads_is_taken(kit: Any, intake: Any, request_bytes: Any) -> None:
+    body = b"0123456789" * 100_000
+    async with kit.source(intake) as source, kit.connect(source) as client:
+        client.write(request_bytes(body=body))
+        status, _, _ = await client.response()
+        assert status == 202
+        chunked = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:300_000], body[300_000:]))
+        client.write(HOST + b"Transfer-Encoding: chunked\r\n\r\n" + chunked + b"0\r\n\r\n")
+        status, _, _ = await client.response()
+        assert status == 202
+    assert [e.data for e in intake.events] == [body, body]
