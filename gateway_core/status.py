@@ -88,6 +88,8 @@ def _add(entry: dict[str, Any], other: dict[str, Any]) -> None:
     for key, value in other.items():
         if isinstance(value, dict) and isinstance(entry.get(key), dict):
             _add(entry[key], value)
+        elif key not in entry:  # a shard of the other worker
+            entry[key] = value
         elif key == "ready" or key == "writable":
             entry[key] = entry[key] and value
         elif key == "paused" or key in ("reason", "last_error"):

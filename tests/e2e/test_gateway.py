@@ -262,6 +262,7 @@ def test_workers_share_the_ingress_and_their_counts_are_added(tmp_path: Path) ->
             s.wait_for(60)
             g.wait_until(lambda: g.status()["brokers"][0]["accepted"] == 60)
             g.wait_until(lambda: g.trigger("all")["delivered"] == 60)
+            assert g.status()["brokers"][0]["channel"]["shards"].keys() == {"0", "1"}
             assert g.stop() == 0
         # one worker takes over what two have left
         g.start()
