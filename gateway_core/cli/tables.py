@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 GAP = 2
 """Cells between two columns."""
-ROOM = 16
+ROOM = 24
 """Where a column of long texts would get fewer cells than this, it is shown below each row."""
 
 
