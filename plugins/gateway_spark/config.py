@@ -35,7 +35,8 @@ class SparkSinkConfig(Config):
     max_events_per_batch: Annotated[int, Field(ge=1)] = 200_000
     """The most events (before the filter) that one micro-batch takes from the log."""
     checkpoint: str | None = None
-    """Where Spark keeps its position, by default below the data directory. Belongs to the table: delete both or none."""
+    """Where Spark keeps its position, by default below the data directory. It belongs to the table: delete both or
+    none."""
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgKMG]$")] = "1g"
     """Memory of Spark's JVM: `512m`, `2g`."""
     conf: dict[str, str] = {}
