@@ -20,7 +20,10 @@ class Delivery:
     def __init__(self, owner: Subscription, event: Event) -> None:
         self.owner = owner
         self.event = event
-        self.size = 256 + (len(event.data) if event.data else 0)
+        size = 256 + (len(event.data) if event.data else 0)
+        for value in event.attributes.values():
+            size += len(value) if type(value) is str else len(str(value))
+        self.size = size
         self.attempts = 0
         self.first_ns = 0
         self.started = 0.0

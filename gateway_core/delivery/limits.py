@@ -7,7 +7,7 @@ from ..config.model import DeliveryConfig
 
 
 class Budget:
-    """Bytes of event data that all subscriptions of a process may hold together."""
+    """Bytes of events that all subscriptions of a process may hold together."""
 
     __slots__ = ("limit", "used")
 

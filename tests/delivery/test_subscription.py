@@ -205,6 +205,13 @@ def test_a_subscription_that_is_full_says_no_and_resumes_when_there_is_room() ->
     assert rig.subscription.offer(event(1000))
 
 
+def test_long_attributes_count_for_the_memory_that_may_be_held() -> None:
+    rig = Rig(ScriptedSink(hold=True))
+    numbers = range(1, 100)
+    long = [Event({"id": str(n), "subject": "s" * 1_000_000, "object": {"x": "y"}}, position=n) for n in numbers]
+    assert sum(map(rig.subscription.offer, long)) == 16
+
+
 def test_a_sink_that_raises_is_a_failed_delivery_at_the_encode_stage() -> None:
     class Broken(ScriptedSink):
         def send(self, event: Event, timeout_s: float, done: object) -> None:  # type: ignore[override]
