@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,9 +26,22 @@ def run_gateway(paths: Sequence[Path] | None, flags: dict[str, Any]) -> int:
     from ..logs import configure
 
     configure(settings)
+    _warn_of_misspelt_settings()
     from ..workers import run
 
     return run(files, settings, on_started=_announce)
+
+
+def _warn_of_misspelt_settings() -> None:
+    """Only near misses: other `TIDEGATE_*` variables may be others' (Kubernetes sets some by a service's name)."""
+    from difflib import get_close_matches
+
+    from ..settings import Settings
+
+    known = [f"TIDEGATE_{name.upper()}" for name in Settings.model_fields] + ["TIDEGATE_CONFIG"]
+    for name in sorted(os.environ):
+        if name.startswith("TIDEGATE_") and name not in known and (near := get_close_matches(name, known, 1, 0.9)):
+            log.warning("%s is no setting and has no effect: did you mean %s?", name, near[0])
 
 
 def _announce(gateway: Gateway) -> None:

@@ -84,7 +84,9 @@ def export(
 def _folder(data_dir: Path, broker: str) -> Path:
     folder = data_dir / "log" / broker
     if not folder.is_dir():
-        _fail(f"there is no log of broker {broker!r} in {data_dir}: name another with --broker or --data-dir")
+        others = sorted(f.name for f in data_dir.glob("log/*"))
+        remedy = f"name a broker with --broker: {', '.join(others)}" if others else "name another with --data-dir"
+        _fail(f"there is no log of broker {broker!r} in {data_dir}: {remedy}")
     return folder
 
 

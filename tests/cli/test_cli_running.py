@@ -129,3 +129,12 @@ def test_the_banner_says_where_events_go() -> None:
     assert "late -> http://s/" in text
     assert "lost -> broker 'gone' does not exist" in text
     assert "admin API at http://127.0.0.1:9080" in text
+
+
+def test_a_misspelt_setting_is_warned_of_but_not_those_of_others(tidegate, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("TIDEGATE_WORKER", "3")
+    monkeypatch.setenv("TIDEGATE_SERVICE_HOST", "10.0.0.1")
+    (tmp_path / "tidegate.yaml").write_text("brokers: 7\n")
+    ran = tidegate("run")
+    assert "TIDEGATE_WORKER is no setting and has no effect: did you mean TIDEGATE_WORKERS?" in ran.err
+    assert (ran.code, "SERVICE_HOST" in ran.err) == (1, False)

@@ -87,6 +87,8 @@ async def test_a_log_that_is_not_there_is_told(tmp_path: Path) -> None:
     result = run("info", "--data-dir", tmp_path / "none")
     assert result.exit_code == 1
     assert "there is no log of broker 'default'" in result.stderr
+    (tmp_path / "log" / "orders").mkdir(parents=True)
+    assert "name a broker with --broker: orders" in run("info", "--data-dir", tmp_path).stderr
 
 
 def test_the_plugin_offers_channel_and_command() -> None:
