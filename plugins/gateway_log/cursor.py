@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from itertools import islice
@@ -14,6 +15,8 @@ from .reader import place_of, position_of
 from .tail import Tail
 
 log = logging.getLogger("tidegate.log")
+
+RETRY_S = 1.0
 
 
 class Cursor:
@@ -70,6 +73,7 @@ class Cursor:
                 return True
         except Exception:
             log.exception("subscription %s failed to take an event", feed.name)
+            asyncio.get_running_loop().call_later(RETRY_S, feed.resume)  # nobody else would
         del self.pending[event.position]
         feed.full = True
         return False

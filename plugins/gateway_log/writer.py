@@ -9,6 +9,7 @@ import sqlite3
 import threading
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -158,7 +159,7 @@ class Writer:
         for change in changes:
             if change.shard != self._main.number:
                 shard = self._shards[change.shard]
-                if self._try(shard, lambda shard=shard, change=change: shard.write([], change)) is not None:
+                if self._try(shard, partial(shard.write, [], change)) is not None:
                     failed.append(change)
         self._tell(self._committed, Commit(units, failed, first, error))
         if error is None:

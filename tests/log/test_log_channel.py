@@ -279,3 +279,19 @@ async def test_a_fault_of_an_old_shard_fails_no_event_of_the_new_one(log: Any, c
         s.ack(*old)
         connection.execute("DROP TRIGGER t")
         await log.wait(lambda: load(connection)[1]["s"] == Place(None))
+
+
+async def test_a_subscription_that_raises_is_offered_the_event_again(log: Any) -> None:
+    class Stumbling(log.Subscriber):  # type: ignore[misc, name-defined]
+        stumbled = False
+
+        def offer(self, event: Event) -> bool:
+            if event.position == 2 and not self.stumbled:
+                self.stumbled = True
+                raise RuntimeError("no")
+            return bool(super().offer(event))
+
+    s = Stumbling(acks=True)
+    channel = await log.open({"s": s})
+    await log.append(channel, log.events(3))
+    await log.wait(lambda: s.got == [1, 2, 3])
