@@ -206,8 +206,11 @@ async def _work(worker: int, paths: list[str], settings: Settings) -> None:
         await started.wait()
         _spare_collector()
         while True:
-            sys.stdout.write(json.dumps(gateway.status()) + "\n")
-            sys.stdout.flush()
+            try:
+                sys.stdout.write(json.dumps(gateway.status()) + "\n")
+                sys.stdout.flush()
+            except BrokenPipeError:  # the first worker died; `orphaned` stops us
+                return
             await anyio.sleep(STATUS_EVERY_S)
 
     async def orphaned() -> None:
