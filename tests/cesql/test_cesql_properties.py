@@ -24,7 +24,7 @@ from gateway_cesql.tree import (
     Not,
     text,
 )
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway_core.event import Event, text_of
@@ -133,6 +133,9 @@ def _hints_hold(filter: Filter, event: Event) -> bool:
 
 @few
 @given(st.text(alphabet="ab1'\"\\()=<>!+-*/%, _\n$ORANDNTLIKEXS", max_size=40) | st.text(max_size=20))
+@example("a = - 1")
+@example("'\\\\' = \"'\\\"\"")
+@example("a LIKE")
 def test_any_text_parses_or_says_where_it_does_not(source: str) -> None:
     position = 1
     try:

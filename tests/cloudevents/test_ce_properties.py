@@ -147,7 +147,7 @@ def test_any_message_is_read_or_refused(
 @given(
     changes=st.dictionaries(
         st.sampled_from([*RESERVED, "contenttype", "extensions", "contentType", "data_base64", "x", "É", ""]),
-        JSON,
+        JSON | st.sampled_from([None, "base64", "QUI=", "application/json", "text/plain", "image/png", "a/b", "urn:a"]),
         max_size=4,
     ),
     dropped=st.sets(st.sampled_from(["id", "type"]), max_size=1),
@@ -212,6 +212,9 @@ def _read_or_refused(codec: Any, message: Message) -> None:
     else:
         for event in read:
             assert event.attributes.get("id") or event.attributes.get("eventID")
+            if event.attributes.get("specversion") == "1.0":
+                defined = {*REQUIRED, *OPTIONAL, "datacontenttype"} & event.attributes.keys()
+                assert all(type(event.attributes[name]) is str for name in defined)
             _written_or_refused(codec, event)
         return
     assert refused.status in (400, 413, 415)

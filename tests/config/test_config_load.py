@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -172,6 +172,24 @@ _values = st.recursive(
 _sections = st.sampled_from(["brokers", "triggers", "bridges", "secrets", "observers", "include", "x"])
 _quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SECRET = "zq-7hidden7-qz"
+WRITTEN = b"""\
+brokers: {default: {ingress: [http: {}]}}
+triggers:
+  late: &late
+    filters: [{exact: {type: "a\\tb"}}, {not: {exact: {subject: 'it''s'}}}]
+    subscriber: http://x/${A}
+    delivery: {retry: 3, backoff_delay_s: 1.5}
+  later: {<<: *late, subscriber: !!str stdout}
+observers: []
+"""
+# a config with a piece of it cut out, and something else in its place
+_damaged = st.builds(
+    lambda at, length, piece: WRITTEN[:at] + piece + WRITTEN[at + length :],
+    st.integers(0, len(WRITTEN)),
+    st.sampled_from([0, 1, 5, len(WRITTEN)]),
+    st.binary(max_size=3)
+    | st.sampled_from([b"'", b'"', b"{", b"]", b": ", b"\n", b"\n\t", b"*", b"&a ", b"!!int ", b"? "]),
+)
 
 
 def _check(file: Path, data: bytes) -> None:
@@ -187,13 +205,19 @@ def _check(file: Path, data: bytes) -> None:
 
 
 @_quick
-@given(data=st.binary(max_size=200) | st.text(max_size=200).map(lambda t: t.encode("utf-8", "surrogatepass")))
+@given(
+    data=st.binary(max_size=200) | st.text(max_size=200).map(lambda t: t.encode("utf-8", "surrogatepass")) | _damaged
+)
+@example(data=b'triggers: "no end\n')
+@example(data=b"triggers: {a: *none}")
 def test_no_bytes_break_the_loader(data: bytes, tmp_path: Path) -> None:
     _check(tmp_path / "any.yaml", data)
 
 
 @_quick
 @given(data=st.text("ab:-[]{}\"'&*!|>%@#?,\n \t~<$.0", max_size=60))
+@example(data="*none")
+@example(data="'")
 def test_no_yaml_breaks_the_loader(data: str, tmp_path: Path) -> None:
     _check(tmp_path / "any.yaml", b"triggers:\n  a: " + data.encode())
 

@@ -70,6 +70,9 @@ def test_any_event_is_read_back_from_its_line(
 
 @settings(max_examples=100, deadline=None)
 @given(TYPES, DATA)
+@example("application/json", b" 1")
+@example("application/json", b"1\n")
+@example("text/plain", b"\xff")
 def test_structured_keeps_every_byte_and_has_no_members_of_our_own(media_type: str | None, data: bytes | None) -> None:
     attributes = {"id": "1", "n": 7, **({} if media_type is None else {"datacontenttype": media_type})}
     text = structured(Event(attributes, data, key=b"k"))

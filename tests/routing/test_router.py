@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway_core.event import Event, text_of
@@ -43,7 +43,13 @@ STEPS = st.lists(st.tuples(st.integers(0, 5), st.none() | FILTERS), max_size=12)
 
 
 @pytest.mark.spec("BR-17")
-@given(STEPS, st.lists(EVENTS, min_size=1, max_size=4))
+@settings(max_examples=200, deadline=None)
+@given(STEPS, st.lists(EVENTS, min_size=3, max_size=8))
+@example(
+    [(0, starts("type", "ab")), (1, starts("type", "a")), (0, None)], [Event({"type": t}) for t in ("a", "ab", "")]
+)
+@example([(0, any_of([starts("type", "a"), attributes_filter({"type": "ab"})]))], [Event({"type": "ab"})])
+@example([(0, starts("type", "ab"))], [Event({"type": t}) for t in ("a", "ab", "abc")])
 def test_finds_what_asking_every_filter_finds(steps: list[tuple[int, Filter | None]], events: list[Event]) -> None:
     router: Router[int] = Router()
     kept: dict[int, Filter] = {}
