@@ -32,3 +32,15 @@ class Delivery:
 
     def __call__(self, outcome: Outcome) -> None:
         self.owner.attempted(self, outcome)
+
+
+class _NoFeed:
+    """Stands in until the channel has attached the subscription."""
+
+    def ack(self, position: int) -> None: ...
+    def resume(self) -> None: ...
+    def lag(self) -> int:
+        return 0
+
+
+NO_FEED = _NoFeed()

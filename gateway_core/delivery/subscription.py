@@ -18,7 +18,7 @@ from ..config.model import DeliveryConfig
 from ..event import Event
 from ..interfaces import Accepted, Feed, Observer, Outcome, Sink
 from . import backoff
-from .attempt import Delivery
+from .attempt import NO_FEED, Delivery
 from .deadletter import Burial, with_facts
 from .limits import Budget, Limits
 from .reply import TTL, as_published
@@ -31,18 +31,6 @@ ALWAYS_HELD = 16
 """Events that it may hold whatever the others hold."""
 FAILING = 5
 """Failures in a row after which the trigger is not ready."""
-
-
-class _NoFeed:
-    """Stands in until the channel has attached the subscription."""
-
-    def ack(self, position: int) -> None: ...
-    def resume(self) -> None: ...
-    def lag(self) -> int:
-        return 0
-
-
-_NO_FEED = _NoFeed()
 
 
 class Subscription:
@@ -69,7 +57,7 @@ class Subscription:
         self.name = name
         self.sink = sink
         self.policy = policy
-        self.feed: Feed = _NO_FEED
+        self.feed: Feed = NO_FEED
         self._send = sink.send
         self._timeout_s = policy.timeout_s
         self._clock = clock

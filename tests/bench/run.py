@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from gateway_core.routing import Router
 from measure import HERE, cpu_s, measured
 from rich.console import Console
 from rich.table import Table
 
 from gateway_core.event import Event
 from gateway_core.filters import attributes_filter
+from gateway_core.routing import Router
 from gateway_core.testing import GatewayProcess
 
 INGRESS = 'brokers: {default: {ingress: [http: {listen: "127.0.0.1:0"}]}}\n'

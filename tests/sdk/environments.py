@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import shutil
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,9 @@ NODE_MAJORS = range(20, 25)  # what the SDK's package.json asks for ("engines")
 
 class EnvironmentFault(Exception):
     """An environment could not be made; says which command failed, and what it said."""
+
+
+_faults: dict[Path, EnvironmentFault] = {}
 
 
 def python_sdk(line: int, cache: Path | None = None) -> Path:
@@ -40,10 +44,17 @@ def node_sdk(cache: Path | None = None, path: str | None = None) -> tuple[Path, 
         for file in files:
             shutil.copy(file, folder)
         quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]
-        search = {**os.environ, "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+        search = {**_trusting(), "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
         _run([*npm, "ci", *quiet], folder, search)
 
     return node, _kept("javascript-sdk", files, install, cache)
+
+
+def _trusting() -> dict[str, str]:
+    """The environment, with the machine's certificate authorities for Node, which knows only its own."""
+    bundle = ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt"
+    known = {"NODE_EXTRA_CA_CERTS": bundle} if Path(bundle).is_file() else {}
+    return {**known, **os.environ}
 
 
 def _node(cache: Path | None, path: str | None) -> tuple[Path, list[str]]:
@@ -92,8 +103,14 @@ def _kept(name: str, files: Sequence[Path], make: Callable[[Path], None], cache:
     done = folder / ".done"
     with _alone(folder.with_suffix(".lock")):
         if not done.exists():
+            if fault := _faults.get(folder):  # what failed a moment ago is not tried again for each test
+                raise fault
             shutil.rmtree(folder, ignore_errors=True)
-            make(folder)
+            try:
+                make(folder)
+            except EnvironmentFault as e:
+                _faults[folder] = e
+                raise
             done.touch()
     return folder
 
@@ -108,7 +125,7 @@ def _alone(lock: Path) -> Iterator[None]:
 
 def _run(command: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None) -> None:
     try:
-        done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=300)
     except (OSError, subprocess.TimeoutExpired) as e:
         raise EnvironmentFault(f"{' '.join(command)}: {e}") from e
     if done.returncode:
