@@ -39,7 +39,6 @@ class TestCloudEventsStructured(CodecSuite):
 
 
 @pytest.mark.slow
-@pytest.mark.spec("KB-01", "KB-02", "KB-10", "KB-12")
 class TestCloudEventsOverKafka(CodecSuite):
     binding = KAFKA
     modes = ("binary", "structured")

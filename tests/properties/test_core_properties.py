@@ -50,7 +50,6 @@ def test_all_and_any_are_conjunction_and_disjunction(wanted: list[dict[str, str]
     assert any_of(filters).matches(event) is any(f.matches(event) for f in filters)
 
 
-@pytest.mark.spec("KB-07", "KB-08")
 @QUICK
 @given(EVENTS, NAMES)
 def test_a_key_mapper_reads_and_changes_nothing(event: Event, name: str) -> None:
