@@ -34,6 +34,13 @@ def split_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def checked_path(text: str) -> str:
+    """A path that an ingress may have. Raises `ValueError`."""
+    if not text.startswith("/") or not text.isascii() or any(c in text for c in "?# ") or not text.isprintable():
+        raise ValueError("a path begins with / and has no ?, # or blank; percent-encode other characters")
+    return text
+
+
 def listening(address: str, *, shared: bool = False) -> socket.socket:
     """A listening socket at `host:port`; `shared` where other workers listen there too. Raises `OSError`."""
     host, port = split_address(address)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from .delivery import Subscription
 from .delivery.deadletter import Letters
-from .errors import Overloaded, Refused, StorageError
+from .errors import Overloaded, StorageError
 from .event import Event
+from .intake import Counted
 from .interfaces import Accepted, Filter, Observer, Outcome
 
 
@@ -22,18 +23,17 @@ class _Group:
         self.outcome: Outcome | None = None
 
 
-class Bridge:
+class Bridge(Counted):
     """The intake of a bridge's source and the feed of its subscription."""
 
     def __init__(self, name: str, filter: Filter | None, observers: tuple[Observer, ...] = ()) -> None:
-        self.name = name
+        super().__init__(name, observers)
         self.subscription: Subscription  # set by the builder, which needs `give_back` for it
         self.letters: Letters | None = None  # set by the builder where the bridge has a dead letter
         self._filter = filter
-        self._observers = observers
         self._groups: dict[int, _Group] = {}
         self._last = 0
-        self.accepted = self.refused = self.failed = self.unwanted = 0
+        self.accepted = self.unwanted = 0
 
     # -- the source's intake ----------------------------------------------------------------------------------------
 
@@ -56,16 +56,6 @@ class Bridge:
             self._groups[self._last] = group
             if not self.subscription.offer(event):  # large events used up the memory that there was room in
                 self.give_back(self._last, Outcome(False, retry=True, reason="as much is under way as may be held"))
-
-    def refuse(self, error: Refused) -> None:
-        self.refused += 1
-        for observer in self._observers:
-            observer.refused(self.name, error)
-
-    def attempted(self, event: Event, outcome: Outcome, seconds: float) -> None:
-        self.failed += not outcome.delivered
-        for observer in self._observers:
-            observer.attempted(self.name, event, outcome, seconds)
 
     def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted) -> None:
         if self.letters is None:

@@ -9,12 +9,12 @@ from anyio.abc import TaskGroup
 
 from .delivery import Subscription
 from .delivery.deadletter import Letters
-from .errors import Refused
 from .event import Event
-from .interfaces import Accepted, Channel, Filter, Observer, Outcome, ReaderFeed, ReadingSink, Sink, Source
+from .intake import Counted
+from .interfaces import Accepted, Channel, Filter, Observer, ReaderFeed, ReadingSink, Sink, Source
 
 
-class Broker:
+class Broker(Counted):
     """One broker: the intake of its sources, in front of its channel."""
 
     def __init__(
@@ -27,16 +27,14 @@ class Broker:
         observers: tuple[Observer, ...],
         letters: Letters,
     ) -> None:
-        self.name = name
+        super().__init__(name, observers)
         self.channel_name = channel_name
         self.channel = channel
         self.sources = sources
         self.dead_letter = dead_letter
         self.taking = False
-        self.refused = self.failed = 0
         self.letters = letters
         self.undeliverable = letters.bury
-        self._observers = observers
         # without observers nothing stands between a source and the channel
         self.accept = self._observed if observers else channel.append
 
@@ -48,16 +46,6 @@ class Broker:
             done(error)
 
         self.channel.append(events, accepted)
-
-    def refuse(self, error: Refused) -> None:
-        self.refused += 1
-        for observer in self._observers:
-            observer.refused(self.name, error)
-
-    def attempted(self, event: Event, outcome: Outcome, seconds: float) -> None:
-        self.failed += not outcome.delivered
-        for observer in self._observers:
-            observer.attempted(self.name, event, outcome, seconds)
 
     def condition(self, info: Mapping[str, Any]) -> tuple[bool, str]:
         """Ready and, where not, why (Knative Broker specification: Ready while the ingress takes events)."""

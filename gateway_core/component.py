@@ -4,7 +4,7 @@ checking, `tidegate plugins`, the editor schema and the reference pages."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -180,7 +180,6 @@ class BuildContext:
     `binding`     for codecs: the transport they serve.
     `wants_reply` for sinks: True where a reply event will be processed (a trigger's subscriber).
     `broker`      the broker (or bridge) that the component belongs to.
-    `config_files` the files of the config, for components that start processes of their own.
     """
 
     owner: str
@@ -193,7 +192,6 @@ class BuildContext:
     wants_reply: bool = False
     broker: str = ""
     trigger: str = ""
-    config_files: Sequence[str] = field(default=())
 
     def build(self, ref: ComponentRef, part: str = "", **changes: Any) -> Any:
         """Builds a nested component (a sink's codec, a filter's operands) with this context, or one with `changes`."""

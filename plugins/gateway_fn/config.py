@@ -7,18 +7,12 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from gateway_core.asgi import split_address
+from gateway_core.asgi import checked_path, split_address
 from gateway_core.component import Config, SinkRef
 
 
 def _listen(text: str) -> str:
     split_address(text)
-    return text
-
-
-def _path(text: str) -> str:
-    if not text.startswith("/") or not text.isascii() or any(c in text for c in "?# ") or not text.isprintable():
-        raise ValueError("a path begins with / and has no ?, # or blank; percent-encode other characters")
     return text
 
 
@@ -37,7 +31,7 @@ class FnSourceConfig(Config):
 
     listen: Annotated[str, AfterValidator(_listen)] = "127.0.0.1:8080"
     """Address to listen on, `HOST:PORT`; shared with no other source. Port 0 takes a free one."""
-    path: Annotated[str, AfterValidator(_path)] = "/"
+    path: Annotated[str, AfterValidator(checked_path)] = "/"
     """The path that requests come to, with any method. One that ends with `/` stands for all paths below it."""
     function: SinkRef
     """Where the function is: a sink that brings back replies, such as `http://HOST/`. Its codec is `fn` where it says

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
+from gateway_core.asgi import checked_path
 from gateway_core.component import CodecRef, Config
 
 _LISTEN = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/\s]*)):(?P<port>\d{1,5})")
@@ -26,12 +27,6 @@ def split_listen(text: str) -> tuple[str, int]:
 
 def _listen(text: str) -> str:
     split_listen(text)
-    return text
-
-
-def _path(text: str) -> str:
-    if not text.startswith("/") or not text.isascii() or any(c in text for c in "?# ") or not text.isprintable():
-        raise ValueError("a path begins with / and has no ?, # or blank; percent-encode other characters")
     return text
 
 
@@ -58,7 +53,7 @@ def _headers(headers: dict[str, str]) -> dict[str, str]:
 Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
 Bytes = Annotated[int, Field(ge=1024, le=1 << 30)]
 Listen = Annotated[str, AfterValidator(_listen)]
-UrlPath = Annotated[str, AfterValidator(_path)]
+UrlPath = Annotated[str, AfterValidator(checked_path)]
 Url = Annotated[str, AfterValidator(_url)]
 Headers = Annotated[dict[str, str], AfterValidator(_headers)]
 
