@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .delivery import Subscription
-from .delivery.deadletter import Letters
+from .delivery.burials import Letters
 from .errors import Overloaded, StorageError
-from .event import Event
+from .event import PARTITION_BITS, Event
 from .intake import Counted
 from .interfaces import Accepted, Filter, Observer, Outcome
 
@@ -25,6 +25,8 @@ class _Group:
 
 class Bridge(Counted):
     """The intake of a bridge's source and the feed of its subscription."""
+
+    stores = False
 
     def __init__(self, name: str, filter: Filter | None, observers: tuple[Observer, ...] = ()) -> None:
         super().__init__(name, observers)
@@ -52,16 +54,21 @@ class Bridge(Counted):
         group = _Group(len(events), done)
         for event in events:
             self._last += 1
-            event.position = self._last
-            self._groups[self._last] = group
+            # the source's partition stays, for `order: partition` and `withdraw`
+            position = event.position = event.position >> PARTITION_BITS << PARTITION_BITS | self._last
+            self._groups[position] = group
             if not self.subscription.offer(event):  # large events used up the memory that there was room in
-                self.give_back(self._last, Outcome(False, retry=True, reason="as much is under way as may be held"))
+                self.give_back(position, Outcome(False, retry=True, reason="as much is under way as may be held"))
 
-    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted) -> None:
+    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted, stage: str = "delivery") -> None:
         if self.letters is None:
             done(StorageError(f"bridge {self.name!r} has no dead letter: {outcome.reason}"))
         else:
-            self.letters.bury(event, outcome, dest, done)
+            self.letters.bury(event, outcome, dest, done, stage)
+
+    def withdraw(self, partition: int) -> None:
+        """See `Intake.withdraw`."""
+        self.subscription.withdraw(partition)
 
     # -- the subscription's feed ------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 from anyio.abc import TaskGroup
 
 from .delivery import Subscription
-from .delivery.deadletter import Letters
+from .delivery.burials import Letters
 from .event import Event
 from .intake import Counted
 from .interfaces import Accepted, Channel, Filter, Observer, ReaderFeed, ReadingSink, Sink, Source
@@ -16,6 +16,8 @@ from .interfaces import Accepted, Channel, Filter, Observer, ReaderFeed, Reading
 
 class Broker(Counted):
     """One broker: the intake of its sources, in front of its channel."""
+
+    stores = True
 
     def __init__(
         self,
@@ -47,6 +49,9 @@ class Broker(Counted):
 
         self.channel.append(events, accepted)
 
+    def withdraw(self, partition: int) -> None:
+        """See `Intake.withdraw`: what was accepted is stored by now or soon."""
+
     def condition(self, info: Mapping[str, Any]) -> tuple[bool, str]:
         """Ready and, where not, why (Knative Broker specification: Ready while the ingress takes events)."""
         if not self.taking:
@@ -77,8 +82,9 @@ class Trigger:
 
     def attach(self) -> None:
         """Takes its place in the broker's channel."""
-        self.subscription.feed = self.broker.channel.attach(
-            self.name, self.filter, self.subscription.offer, from_start=self.from_start
+        s = self.subscription
+        s.feed = self.broker.channel.attach(
+            self.name, self.filter, s.offer, from_start=self.from_start, reject=s.reject, withdraw=s.withdraw
         )
 
     def condition(self) -> tuple[bool, str]:

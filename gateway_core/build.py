@@ -11,9 +11,10 @@ from .broker import Broker, ReadingTrigger, Trigger
 from .clock import Clock
 from .component import BuildContext, ComponentRef, DeadLetterRef
 from .config.check import effective_delivery
-from .config.model import BridgeConfig, BrokerConfig, GatewayConfig, TriggerConfig
-from .delivery import Budget, Subscription
-from .delivery.deadletter import Letters
+from .config.model import BridgeConfig, BrokerConfig, DeliveryConfig, GatewayConfig, TriggerConfig
+from .delivery import Budget, Subscription, lanes
+from .delivery.burials import Letters
+from .delivery.lanes import LaneOf
 from .interfaces import Filter, Observer, ReadingSink, Sink, Source
 from .registry import Registry
 from .settings import Settings
@@ -116,20 +117,37 @@ class Builder:
         dead_letter = broker.dead_letter
         if config.dead_letter is not None:
             dead_letter = self._dead_letter(config.dead_letter, f"{owner}.dead_letter", **names)
+        policy = effective_delivery(self._config.brokers[broker.name].delivery, config.delivery)
         subscription = Subscription(
             name,
             sink,
-            effective_delivery(self._config.brokers[broker.name].delivery, config.delivery),
+            policy,
             self._clock,
             dead_letter=dead_letter,
             publish=broker.accept,
             budget=self._budget,
             observers=self._built.observers,
+            lane_of=self._lane_of(policy, owner, **names),
         )
         return Trigger(name, broker, wanted, subscription, dead_letter, from_start)
 
+    def _lane_of(self, policy: DeliveryConfig, owner: str, **changes: Any) -> LaneOf | None:
+        if policy.order == "unordered":
+            return None
+        if policy.order == "partition":
+            return lanes.of_partition
+        if policy.order_key is None:
+            return lanes.of_key
+        mapper: LaneOf = self._make(policy.order_key, f"{owner}.delivery.order_key", **changes)
+        return mapper
+
     def _bridge(self, name: str, config: BridgeConfig) -> Bridged:
         owner = f"bridges.{name}"
+        source = self._make(config.source, f"{owner}.source", broker=name)
+        pulls = getattr(source, "pulls", False)
+        policy = effective_delivery(
+            DeliveryConfig() if pulls else BridgeConfig.model_fields["delivery"].default, config.delivery
+        )
         wanted = self._filter(config, owner) if config.filters else None
         bridge = Bridge(name, wanted, self._built.observers)
         dead_letter = None
@@ -139,12 +157,13 @@ class Builder:
         bridge.subscription = Subscription(
             name,
             self._kept(self._make(config.sink, f"{owner}.sink", broker=name)),
-            effective_delivery(BridgeConfig.model_fields["delivery"].default, config.delivery),
+            policy,
             self._clock,
             dead_letter=dead_letter,
-            give_back=bridge.give_back,
+            give_back=None if pulls else bridge.give_back,
             budget=self._budget,
             observers=self._built.observers,
+            lane_of=self._lane_of(policy, owner, broker=name),
         )
         bridge.subscription.feed = bridge
-        return Bridged(name, bridge, self._make(config.source, f"{owner}.source", broker=name), dead_letter)
+        return Bridged(name, bridge, source, dead_letter)

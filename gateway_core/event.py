@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+PARTITION_BITS = 48
+"""A position is `partition << 48 | place in the partition`; the log calls its partitions shards."""
+
 # 1.0 attributes travel as str, int or bool; a 0.1 extension may also be a JSON object.
 AttributeValue = str | int | bool | Mapping[str, Any]
 
@@ -22,7 +25,8 @@ class Event:
                   event without `datacontenttype`: json-format.md section 3.1).
     `key`         the record key that the transport had (Kafka), else None. A key mapper may override it on the way out.
     `received_ns` Unix time in nanoseconds at which a source took the event; 0 where no source set it.
-    `position`    where the channel keeps the event, from 1; set by the channel, 0 before.
+    `position`    where the channel keeps the event, see `PARTITION_BITS`; set by the channel. A source that reads from
+                  partitions sets it before, others leave it 0.
 
     Equality compares attributes, data and key: the event, not where it is.
     """

@@ -14,8 +14,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from anyio.abc import TaskGroup
 
+from .asyncsink import AsyncSink as AsyncSink
 from .errors import Refused
 from .event import Event, Message
+from .outcome import DELIVERED as DELIVERED
+from .outcome import Outcome as Outcome
 
 Accepted = Callable[[BaseException | None], None]
 """Called with None once the events are safe, else with the error (`Overloaded`, `StorageError`)."""
@@ -23,6 +26,10 @@ Accepted = Callable[[BaseException | None], None]
 
 class Intake(Protocol):
     """Where a source puts what it takes. Given to it by the core."""
+
+    stores: bool
+    """True where `accept` brings events into storage, many as quickly as one. False where it follows each event to its
+    destination: a source that reads many at once hands them over one by one, to know of each when it is there."""
 
     def accept(self, events: Sequence[Event], done: Accepted) -> None:
         """Hands over events that came together. `done(None)` follows when all are in stable storage (a broker's
@@ -34,13 +41,22 @@ class Intake(Protocol):
     def attempted(self, event: Event, outcome: Outcome, seconds: float) -> None:
         """Tells of an attempt that the source made by itself, because its sender waits for the answer."""
 
-    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted) -> None:
-        """Puts an event that the source could not bring to `dest` by itself into the dead letter, with the facts.
-        `done(None)` follows when it is safe there, an error where there is no dead letter."""
+    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted, stage: str = "delivery") -> None:
+        """Puts an event that the source could not bring to `dest` by itself into the dead letter, with the facts; or,
+        with the stage "decode", what it made of an input that is no event. `done(None)` follows when it is safe there,
+        an error where there is no dead letter."""
+
+    def withdraw(self, partition: int) -> None:
+        """The events of this partition (the upper bits of their positions) are someone else's now: those that nothing
+        has been done about are dropped, without `done`."""
 
 
 class Source(Protocol):
-    """A way in. `address` is what a sender needs (a URL); known after `start`."""
+    """A way in. `address` is what a sender needs (a URL); known after `start`.
+
+    A source that fetches its events, and can keep those that are not accepted, sets `pulls` to True: nobody waits for
+    its answer, so a bridge from it retries for as long as it takes. A source may have `info()`, a dict for status with
+    `error` (None while all is well), `lag` in events, and whatever else helps."""
 
     address: str
 
@@ -49,47 +65,6 @@ class Source(Protocol):
 
     async def stop(self) -> None:
         """Takes no more events; returns when all that were taken are answered."""
-
-
-class Outcome:
-    """What became of one attempt to deliver.
-
-    `delivered`      the far side has the event. All below is then empty, but for `reply` and `code`.
-    `retry`          the same attempt may succeed later.
-    `code`           the far side's status code, None where there was no answer.
-    `data`           what the far side said (a response body), cut to 1024 bytes or more.
-    `reason`         one line for people: "503 Service Unavailable", "connection refused".
-    `retry_after_s`  how long the far side asked to be left alone, None where it did not.
-    `reply`          an event to publish to the broker.
-    """
-
-    __slots__ = ("code", "data", "delivered", "reason", "reply", "retry", "retry_after_s")
-
-    def __init__(
-        self,
-        delivered: bool,
-        *,
-        retry: bool = False,
-        code: int | None = None,
-        data: bytes | None = None,
-        reason: str = "",
-        retry_after_s: float | None = None,
-        reply: Event | None = None,
-    ) -> None:
-        self.delivered = delivered
-        self.retry = retry
-        self.code = code
-        self.data = data
-        self.reason = reason
-        self.retry_after_s = retry_after_s
-        self.reply = reply
-
-    def __repr__(self) -> str:
-        word = "delivered" if self.delivered else "retry" if self.retry else "failed"
-        return f"<Outcome {word} {self.code or ''} {self.reason}>"
-
-
-DELIVERED = Outcome(True)
 
 
 class Sink(Protocol):
@@ -106,45 +81,6 @@ class Sink(Protocol):
     def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
         """One attempt. `done` follows: delivered when the far side has the event, else why not. Within `timeout_s`
         seconds at the latest. Sinks whose client is a coroutine derive from `AsyncSink` instead."""
-
-
-class AsyncSink:
-    """Base of sinks whose client library is async: write `deliver`, and the attempt's task and time limit are done
-    here. `deliver` returns None when the far side has the event, returns an `Outcome` to say more, or raises
-    (`OSError` and `TimeoutError` are retried, `Refused` is not, any other exception is retried and logged)."""
-
-    address = ""
-    _tasks: TaskGroup | None = None
-
-    async def start(self, tasks: TaskGroup) -> None:
-        self._tasks = tasks
-
-    async def stop(self) -> None:
-        return
-
-    async def deliver(self, event: Event) -> Outcome | None:
-        raise NotImplementedError
-
-    def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
-        assert self._tasks is not None, "send before start"
-        self._tasks.start_soon(self._attempt, event, timeout_s, done)
-
-    async def _attempt(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
-        import anyio
-
-        outcome: Outcome | None = Outcome(False, retry=True, reason="cancelled")
-        try:
-            with anyio.fail_after(timeout_s):
-                outcome = await self.deliver(event)
-        except TimeoutError:
-            outcome = Outcome(False, retry=True, reason=f"no answer within {timeout_s:g} s")
-        except Refused as e:
-            # no code: that is for what the far side answered
-            outcome = Outcome(False, reason=f"the event can't be sent: {e.detail}")
-        except Exception as e:
-            outcome = Outcome(False, retry=True, reason=f"{type(e).__name__}: {e}")
-        finally:
-            done(outcome or DELIVERED)
 
 
 @runtime_checkable
@@ -243,10 +179,23 @@ class Channel(Protocol):
     async def start(self, tasks: TaskGroup) -> None:
         """Opens the storage. Raises `StartError` (folder in use, not writable)."""
 
-    def attach(self, name: str, filter: Filter, offer: Callable[[Event], bool], *, from_start: bool = False) -> Feed:
+    def attach(
+        self,
+        name: str,
+        filter: Filter,
+        offer: Callable[[Event], bool],
+        *,
+        from_start: bool = False,
+        reject: Callable[[Event, Outcome], None] | None = None,
+        withdraw: Callable[[int], None] | None = None,
+    ) -> Feed:
         """Adds a subscription. The channel calls `offer(event)` for each matching event, in order, from where the
         subscription was; `offer` says False when there is no room: the channel keeps the event and waits for
-        `resume`. A new subscription begins at the channel's end, or its beginning with `from_start`."""
+        `resume`. A new subscription begins at the channel's end, or its beginning with `from_start`.
+
+        A channel that others write to as well calls `reject(event, outcome)` for what is no event (wrapped into one);
+        it is acknowledged like an offered event. A channel that shares its partitions with other gateways calls
+        `withdraw(partition)` when one goes to another: what nothing has been done about is dropped, unacknowledged."""
 
     def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> ReaderFeed:
         """Adds a sink that reads the channel by itself; the filter only serves to tell which events nobody wants."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..component import ChannelRef, Config, DeadLetterRef, FilterRef, ObserverRef, SinkRef, SourceRef
+from ..component import ChannelRef, Config, DeadLetterRef, FilterRef, KeyMapperRef, ObserverRef, SinkRef, SourceRef
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
@@ -33,6 +33,12 @@ class DeliveryConfig(Config):
     """How many attempts may be under way at once."""
     rate_per_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """How many attempts may start in a second; no limit where absent."""
+    order: Literal["unordered", "partition", "key"] = "unordered"
+    """Which events wait for an earlier one to be settled (delivered, or in the dead letter). `partition`: one event of
+    each partition of the channel (a shard of the log) is under way at once. `key`: one event of each key, many keys at
+    once; events without a key don't wait."""
+    order_key: KeyMapperRef | None = None
+    """The key for `order: key`. By default the record key, or the attribute `partitionkey` where there is none."""
 
 
 class BrokerConfig(Config):
@@ -82,9 +88,11 @@ class BridgeConfig(Config):
     filters: list[FilterRef] = []
     """Only events that match all of these are carried; the others are acknowledged and counted."""
     delivery: DeliveryConfig = DeliveryConfig(retry=0)
-    """Retries here keep the source waiting; by default there are none, and the sender tries again."""
+    """Retries here keep the source waiting; by default there are none, and the sender tries again. A source that
+    fetches its events (Kafka) can wait: there the defaults are those of a trigger."""
     dead_letter: DeadLetterRef | None = None
-    """Where events go that can't be delivered; where absent the source is told of the failure."""
+    """Where events go that can't be delivered. Where absent the source is told of the failure; a source that fetches
+    its events then waits until the sink takes them, however long that is."""
 
 
 class SecretConfig(Config):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from ..clock import Timer
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 class Delivery:
     """The attempts for one event. It is itself the callback of each: no closure is made."""
 
-    __slots__ = ("attempts", "event", "first_ns", "outcome", "owner", "size", "started", "timer")
+    __slots__ = ("attempts", "event", "first_ns", "lane", "outcome", "owner", "size", "started", "timer")
 
     def __init__(self, owner: Subscription, event: Event) -> None:
         self.owner = owner
@@ -29,6 +30,7 @@ class Delivery:
         self.started = 0.0
         self.outcome: Outcome | None = None
         self.timer: Timer | None = None
+        self.lane: Hashable = None
 
     def __call__(self, outcome: Outcome) -> None:
         self.owner.attempted(self, outcome)

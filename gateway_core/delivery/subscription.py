@@ -15,11 +15,12 @@ from collections.abc import Callable
 
 from ..clock import Clock, Timer
 from ..config.model import DeliveryConfig
-from ..event import Event
+from ..event import PARTITION_BITS, Event
 from ..interfaces import Accepted, Feed, Observer, Outcome, Sink
 from . import backoff
 from .attempt import NO_FEED, Delivery
-from .deadletter import Burial, with_facts
+from .burials import Burials
+from .lanes import LaneOf, Lanes
 from .limits import Budget, Limits
 from .reply import TTL, as_published
 
@@ -36,7 +37,8 @@ FAILING = 5
 class Subscription:
     """Delivers to one sink by one policy. `feed` is set once the channel knows the subscription.
 
-    Without a `dead_letter`, failures go to `give_back(position, outcome)` instead (bridges).
+    Without a `dead_letter`, failures go to `give_back(position, outcome)` instead (bridges); without both, an event is
+    tried until it is delivered. `lane_of` says which events must wait for each other, None where none must.
     `publish` takes a reply event to the broker's channel; None where replies aren't wanted.
     """
 
@@ -53,6 +55,7 @@ class Subscription:
         budget: Budget | None = None,
         observers: tuple[Observer, ...] = (),
         draw: Callable[[], float] = random.random,
+        lane_of: LaneOf | None = None,
     ) -> None:
         self.name = name
         self.sink = sink
@@ -61,8 +64,11 @@ class Subscription:
         self._send = sink.send
         self._timeout_s = policy.timeout_s
         self._clock = clock
-        self._dead_letter = dead_letter
         self._give_back = give_back
+        self._endless = dead_letter is None and give_back is None
+        self._burials = (
+            Burials(name, dead_letter, clock, draw, observers, self._stuck, self._buried) if dead_letter else None
+        )
         self._publish = publish
         self._budget = budget or Budget()
         self._observers = observers
@@ -70,14 +76,13 @@ class Subscription:
         self._limits = Limits(policy, clock)
 
         self._line: deque[Delivery] = deque()  # due for an attempt
+        self._lanes = Lanes(lane_of) if lane_of else None
         self._waiting: set[Delivery] = set()  # for their retry's time
-        self._burials: set[Burial] = set()
         self._held = 0
         self._full = False
         self._pumping = False
         self._stopping = False
         self._wake: Timer | None = None
-        self._stuck_letters = 0
 
         self.in_flight = 0
         self.attempts = self.delivered = self.retried = self.dead_lettered = 0
@@ -94,9 +99,41 @@ class Subscription:
         delivery = Delivery(self, event)
         self._held += 1
         self._budget.used += delivery.size
-        self._line.append(delivery)
-        self._pump()
+        if self._lanes is None or self._lanes.enter(delivery):
+            self._line.append(delivery)
+            self._pump()
         return True
+
+    def reject(self, event: Event, outcome: Outcome) -> None:
+        """Takes what a channel made of a record that is no event: it goes to the dead letter as it is."""
+        delivery = Delivery(self, event)
+        delivery.outcome = outcome
+        delivery.first_ns = self._clock.now_ns()
+        self._held += 1
+        self._budget.used += delivery.size
+        self.last_error = outcome.reason
+        self._give_up(delivery, "decode")
+
+    def withdraw(self, partition: int) -> None:
+        """Drops the events of a partition for which no attempt is under way: they are someone else's now."""
+
+        def gone(delivery: Delivery) -> bool:
+            return delivery.event.position >> PARTITION_BITS == partition
+
+        dropped = self._lanes.drop(gone) if self._lanes else []
+        begun = [d for d in (*self._line, *self._waiting) if gone(d)]
+        self._line = deque(d for d in self._line if not gone(d))
+        for delivery in begun:
+            if delivery.timer is not None:
+                delivery.timer.cancel()
+            self._waiting.discard(delivery)
+        for delivery in (*dropped, *begun):
+            self._held -= 1
+            self._budget.used -= delivery.size
+        for delivery in begun:
+            self._next(delivery)
+        self._pump()
+        self._resume()
 
     def room(self, count: int = 1) -> bool:
         """Whether `count` more events may come now."""
@@ -184,13 +221,12 @@ class Subscription:
         self.failures_in_a_row += 1
         self.last_error = outcome.reason
         delivery.outcome = outcome
-        if not outcome.retry:
-            self._give_up(delivery)
+        asked = self._limits.failed(outcome.retry_after_s) if outcome.retry else 0.0
+        if (not outcome.retry or delivery.attempts > self.policy.retry) and not self._endless:
+            self._give_up(delivery, "encode" if outcome.reason.startswith("encode: ") else "delivery")
             return
-        asked = self._limits.failed(outcome.retry_after_s)
-        if delivery.attempts > self.policy.retry:
-            self._give_up(delivery)
-            return
+        if self._endless and delivery.attempts == self.policy.retry + 1:
+            log.error("%s waits for its sink, it has no dead letter: %s", self.name, outcome.reason)
         self.retried += 1
         wait = max(asked, backoff.wait_s(self.policy, delivery.attempts, self._draw()))
         self._waiting.add(delivery)
@@ -203,46 +239,20 @@ class Subscription:
 
     # -- the dead letter --------------------------------------------------------------------------------------------
 
-    def _give_up(self, delivery: Delivery) -> None:
+    def _give_up(self, delivery: Delivery, stage: str) -> None:
         assert delivery.outcome is not None
-        if self._dead_letter is None:
+        if self._burials is None:
             self._forget(delivery)
             assert self._give_back is not None
             self._give_back(delivery.event.position, delivery.outcome)
             return
-        letter = with_facts(
-            delivery.event,
-            delivery.outcome,
-            trigger=self.name,
-            dest=self.sink.address,
-            attempts=delivery.attempts,
-            first_ns=delivery.first_ns,
-            last_ns=self._clock.now_ns(),
-            stage="encode" if delivery.outcome.reason.startswith("encode: ") else "delivery",
-        )
-        burial = Burial(
-            self._dead_letter, letter, self._clock, self._draw, self._stuck, lambda b: self._buried(delivery, b)
-        )
-        self._burials.add(burial)
-        burial.begin()
+        self._burials.begin(delivery, stage, self.sink.address)
 
     def _stuck(self, reason: str) -> None:
-        self._stuck_letters += 1
         self.last_error = reason
-        log.error("trigger %s is paused: %s", self.name, reason)
 
-    def _buried(self, delivery: Delivery, burial: Burial) -> None:
-        self._burials.discard(burial)
-        if burial.tries > 1:
-            self._stuck_letters -= 1
+    def _buried(self, delivery: Delivery) -> None:
         self.dead_lettered += 1
-        facts = burial.letter.attributes
-        log.warning(
-            "trigger %s: event %s from %s is in the dead letter (attempts: %d): %s",
-            *(self.name, facts.get("id"), facts.get("source"), delivery.attempts, facts["tidegatereason"]),
-        )
-        for observer in self._observers:
-            observer.dead_lettered(self.name, burial.letter)
         self._settle(delivery)
         self._pump()
 
@@ -251,6 +261,9 @@ class Subscription:
     def _settle(self, delivery: Delivery) -> None:
         self._forget(delivery)
         self.feed.ack(delivery.event.position)
+        self._resume()
+
+    def _resume(self) -> None:
         if self._full and self._held <= MOST_HELD // 2 and self.room() and not self._stopping:
             self._full = False
             self.feed.resume()
@@ -258,6 +271,12 @@ class Subscription:
     def _forget(self, delivery: Delivery) -> None:
         self._held -= 1
         self._budget.used -= delivery.size
+        self._next(delivery)
+
+    def _next(self, delivery: Delivery) -> None:
+        """Lets the next of the delivery's lane begin."""
+        if self._lanes is not None and (following := self._lanes.leave(delivery)) is not None:
+            self._line.append(following)
 
     def stop(self) -> None:
         """Starts no more attempts and cancels all waits. What is not settled stays with the channel."""
@@ -265,8 +284,8 @@ class Subscription:
         for delivery in self._waiting:
             if delivery.timer is not None:
                 delivery.timer.cancel()
-        for burial in self._burials:
-            burial.cancel()
+        if self._burials is not None:
+            self._burials.cancel()
         if self._wake is not None:
             self._wake.cancel()
 
@@ -275,12 +294,12 @@ class Subscription:
     @property
     def paused(self) -> bool:
         """True while the dead letter refuses a letter."""
-        return self._stuck_letters > 0
+        return self._burials is not None and self._burials.stuck > 0
 
     @property
     def busy(self) -> bool:
         """True while an attempt or the writing of a letter is under way."""
-        return self.in_flight > 0 or any(burial.sending for burial in self._burials)
+        return self.in_flight > 0 or (self._burials is not None and self._burials.sending)
 
     @property
     def held(self) -> int:

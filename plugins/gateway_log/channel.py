@@ -18,7 +18,7 @@ from gateway_core.clock import Timer
 from gateway_core.component import BuildContext
 from gateway_core.errors import Overloaded, StorageError
 from gateway_core.event import Event
-from gateway_core.interfaces import Accepted, Filter
+from gateway_core.interfaces import Accepted, Filter, Outcome
 
 from . import readers
 from .chunks import ChunkReader
@@ -224,8 +224,18 @@ class LogChannel:
 
     # -- subscriptions ----------------------------------------------------------------------------------------------
 
-    def attach(self, name: str, filter: Filter, offer: Callable[[Event], bool], *, from_start: bool = False) -> LogFeed:
-        """Adds a subscription. After `open`, it begins at once, and its place is durable soon."""
+    def attach(
+        self,
+        name: str,
+        filter: Filter,
+        offer: Callable[[Event], bool],
+        *,
+        from_start: bool = False,
+        reject: Callable[[Event, Outcome], None] | None = None,
+        withdraw: Callable[[int], None] | None = None,
+    ) -> LogFeed:
+        """Adds a subscription. After `open`, it begins at once, and its place is durable soon. Nobody else writes to
+        the log or shares it: nothing is rejected or withdrawn."""
         feed = self._feeder.attach(name, filter, offer, from_start)
         for tail in self._tails:
             place = self._known[tail.shard].get(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway_core.bridge import Bridge
-from gateway_core.delivery.deadletter import Letters
+from gateway_core.delivery.burials import Letters
 from gateway_core.errors import StorageError
 from gateway_core.event import Event
 from gateway_core.interfaces import Observer, Outcome

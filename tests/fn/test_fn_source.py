@@ -30,6 +30,8 @@ RETURNED = Outcome(True, code=200, reply=Event({"specversion": "1.0", "id": "1",
 class Memory:
     """An intake that answers when the test says so."""
 
+    stores = True
+
     def __init__(self) -> None:
         self.waiting: list[tuple[Sequence[Event], Accepted]] = []
         self.letters: list[tuple[Event, Outcome, str, Accepted]] = []
@@ -38,12 +40,16 @@ class Memory:
     def accept(self, events: Sequence[Event], done: Accepted) -> None:
         self.waiting.append((events, done))
 
+    def withdraw(self, partition: int) -> None: ...
+
     def refuse(self, error: Refused) -> None: ...
 
     def attempted(self, event: Event, outcome: Outcome, seconds: float) -> None:
         self.attempts.append(outcome)
 
-    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted) -> None:
+    def undeliverable(
+        self, event: Event, outcome: Outcome, dest: str, done: Accepted, stage: str = "delivery"
+    ) -> None:
         self.letters.append((event, outcome, dest, done))
 
 

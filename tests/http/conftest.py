@@ -94,8 +94,6 @@ class MemoryIntake:
     def refuse(self, error: Refused) -> None:
         self.refused.append(error)
 
-    def undecodable(self, message: Message, error: Refused, done: Accepted) -> None:
-        raise AssertionError("an HTTP source answers its sender itself")
 
     def ids(self) -> list[str]:
         return [e.attributes["id"] for e in self.events]

@@ -28,6 +28,8 @@ class MemoryIntake:
         self.attempts: list[tuple[Event, Outcome]] = []
         self.letters: list[tuple[Event, Outcome, str]] = []  # event, outcome, destination
         self.result: BaseException | None = None
+        self.withdrawn: list[int] = []
+        self.stores = True
         self.hold = False
         self._held: list[Accepted] = []
 
@@ -38,13 +40,16 @@ class MemoryIntake:
         else:
             done(self.result)
 
+    def withdraw(self, partition: int) -> None:
+        self.withdrawn.append(partition)
+
     def refuse(self, error: Refused) -> None:
         self.refused.append(error)
 
     def attempted(self, event: Event, outcome: Outcome, seconds: float) -> None:
         self.attempts.append((event, outcome))
 
-    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted) -> None:
+    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted, stage: str = "delivery") -> None:
         self.letters.append((event, outcome, dest))
         done(self.result)
 

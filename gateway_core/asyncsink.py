@@ -1,0 +1,49 @@
+"""The base of sinks whose client library is async."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+from anyio.abc import TaskGroup
+
+from .errors import Refused
+from .event import Event
+from .outcome import DELIVERED, Outcome
+
+
+class AsyncSink:
+    """Base of sinks whose client library is async: write `deliver`, and the attempt's task and time limit are done
+    here. `deliver` returns None when the far side has the event, returns an `Outcome` to say more, or raises
+    (`OSError` and `TimeoutError` are retried, `Refused` is not, any other exception is retried and logged)."""
+
+    address = ""
+    _tasks: TaskGroup | None = None
+
+    async def start(self, tasks: TaskGroup) -> None:
+        self._tasks = tasks
+
+    async def stop(self) -> None:
+        return
+
+    async def deliver(self, event: Event) -> Outcome | None:
+        raise NotImplementedError
+
+    def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
+        assert self._tasks is not None, "send before start"
+        self._tasks.start_soon(self._attempt, event, timeout_s, done)
+
+    async def _attempt(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
+        outcome: Outcome | None = Outcome(False, retry=True, reason="cancelled")
+        try:
+            with anyio.fail_after(timeout_s):
+                outcome = await self.deliver(event)
+        except TimeoutError:
+            outcome = Outcome(False, retry=True, reason=f"no answer within {timeout_s:g} s")
+        except Refused as e:
+            # no code: that is for what the far side answered
+            outcome = Outcome(False, reason=f"the event can't be sent: {e.detail}")
+        except Exception as e:
+            outcome = Outcome(False, retry=True, reason=f"{type(e).__name__}: {e}")
+        finally:
+            done(outcome or DELIVERED)

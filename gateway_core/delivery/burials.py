@@ -1,0 +1,168 @@
+"""The way into the dead letter: a letter is tried again, with growing waits, until it is there."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+
+from ..clock import Clock, Timer
+from ..config.model import DeliveryConfig
+from ..event import Event
+from ..interfaces import Accepted, Observer, Outcome, Sink
+from . import backoff
+from .attempt import Delivery
+from .deadletter import with_facts
+
+log = logging.getLogger("tidegate.delivery")
+
+TIMEOUT_S = 30.0
+WAITS = DeliveryConfig(backoff_delay_s=0.5, backoff_max_s=30.0)
+
+
+class Burial:
+    """One letter on its way to the dead letter: tried again, with growing waits, until it is there or `cancel`."""
+
+    __slots__ = ("_clock", "_draw", "_sink", "_stuck", "_then", "_timer", "letter", "tries")
+
+    def __init__(
+        self,
+        sink: Sink,
+        letter: Event,
+        clock: Clock,
+        draw: Callable[[], float],
+        stuck: Callable[[str], None],
+        then: Callable[[Burial], None],
+    ) -> None:
+        """`stuck(reason)` is called after the first try that fails, `then(self)` when the letter is safe."""
+        self.letter = letter
+        self.tries = 0
+        self._sink = sink
+        self._clock = clock
+        self._draw = draw
+        self._stuck = stuck
+        self._then = then
+        self._timer: Timer | None = None
+
+    def begin(self) -> None:
+        """The next try."""
+        self._timer = None
+        self.tries += 1
+        try:
+            self._sink.send(self.letter, TIMEOUT_S, self._done)
+        except Exception as e:
+            self._done(Outcome(False, retry=True, reason=f"{type(e).__name__}: {e}"))
+
+    def _done(self, outcome: Outcome) -> None:
+        if outcome.delivered:
+            self._then(self)
+            return
+        if self.tries == 1:
+            self._stuck(f"dead letter {self._sink.address} failed: {outcome.reason}")
+        self._timer = self._clock.call_later(backoff.wait_s(WAITS, self.tries, self._draw()), self.begin)
+
+    @property
+    def sending(self) -> bool:
+        """True while a try is under way, False while it waits for the next."""
+        return self._timer is None
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class Burials:
+    """All letters of one subscription that are on their way. `stuck` counts those whose first try failed;
+    `told(reason)` is called for each such, `buried(delivery)` when a letter is safe."""
+
+    def __init__(
+        self,
+        name: str,
+        sink: Sink,
+        clock: Clock,
+        draw: Callable[[], float],
+        observers: tuple[Observer, ...],
+        told: Callable[[str], None],
+        buried: Callable[[Delivery], None],
+    ) -> None:
+        self.stuck = 0
+        self._name = name
+        self._sink = sink
+        self._clock = clock
+        self._draw = draw
+        self._observers = observers
+        self._told = told
+        self._then = buried
+        self._under_way: set[Burial] = set()
+
+    def begin(self, delivery: Delivery, stage: str, dest: str) -> None:
+        """Writes the letter of an event that could not be delivered to `dest`."""
+        assert delivery.outcome is not None
+        letter = with_facts(
+            *(delivery.event, delivery.outcome),
+            trigger=self._name,
+            dest=dest,
+            attempts=delivery.attempts,
+            first_ns=delivery.first_ns,
+            last_ns=self._clock.now_ns(),
+            stage=stage,
+        )
+        burial = Burial(self._sink, letter, self._clock, self._draw, self._stuck, lambda b: self._buried(delivery, b))
+        self._under_way.add(burial)
+        burial.begin()
+
+    def _stuck(self, reason: str) -> None:
+        self.stuck += 1
+        self._told(reason)
+        log.error("trigger %s is paused: %s", self._name, reason)
+
+    def _buried(self, delivery: Delivery, burial: Burial) -> None:
+        self._under_way.discard(burial)
+        if burial.tries > 1:
+            self.stuck -= 1
+        facts = burial.letter.attributes
+        log.warning(
+            "trigger %s: event %s from %s is in the dead letter (attempts: %d): %s",
+            *(self._name, facts.get("id"), facts.get("source"), delivery.attempts, facts["tidegatereason"]),
+        )
+        for observer in self._observers:
+            observer.dead_lettered(self._name, burial.letter)
+        self._then(delivery)
+
+    @property
+    def sending(self) -> bool:
+        """True while the writing of a letter is under way."""
+        return any(burial.sending for burial in self._under_way)
+
+    def cancel(self) -> None:
+        """Gives up those that wait for their next try."""
+        for burial in self._under_way:
+            burial.cancel()
+
+
+class Letters:
+    """The dead letter of a broker or bridge, for events that its sources tried to deliver by themselves."""
+
+    def __init__(self, owner: str, sink: Sink, clock: Clock, observers: tuple[Observer, ...] = ()) -> None:
+        self.buried = 0
+        self._owner = owner
+        self._sink = sink
+        self._clock = clock
+        self._observers = observers
+
+    def bury(self, event: Event, outcome: Outcome, dest: str, done: Accepted, stage: str = "delivery") -> None:
+        """Writes the event's letter, however long that takes. `done(None)` follows when it is safe."""
+
+        def buried(burial: Burial) -> None:
+            self.buried += 1
+            for observer in self._observers:
+                observer.dead_lettered(self._owner, burial.letter)
+            done(None)
+
+        now = self._clock.now_ns()
+        times = {"first_ns": event.received_ns or now, "last_ns": now}
+        letter = with_facts(event, outcome, trigger=self._owner, dest=dest, attempts=1, stage=stage, **times)
+        Burial(self._sink, letter, self._clock, random.random, self._stuck, buried).begin()
+
+    def _stuck(self, reason: str) -> None:
+        log.error("%s: %s", self._owner, reason)
