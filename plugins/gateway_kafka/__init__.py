@@ -1,0 +1,1 @@
+"""Kafka: source, sink and channel, on aiokafka or confluent-kafka."""

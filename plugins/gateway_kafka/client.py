@@ -1,0 +1,112 @@
+"""What the two client libraries look like to the rest of the plugin: a producer, a consumer, and their faults.
+
+Everything here is called on the event loop's thread, and calls back on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from anyio.abc import TaskGroup
+
+Partition = tuple[str, int]
+"""Topic and number."""
+Headers = list[tuple[str, bytes]]
+
+
+class KafkaFault(Exception):
+    """Kafka did not do what it was asked. The text is one line for people.
+
+    `retry`        the same may succeed later (False: a record that is too large, no such authorization).
+    `credentials`  the cluster does not accept who we are (SASL or TLS): nothing works until the config is changed.
+    """
+
+    def __init__(self, text: str, *, retry: bool = True, credentials: bool = False) -> None:
+        super().__init__(text)
+        self.retry = retry
+        self.credentials = credentials
+
+
+class Record:
+    """One record as it was read. A null key, value or header value is None."""
+
+    __slots__ = ("headers", "key", "offset", "timestamp_ms", "value")
+
+    def __init__(
+        self,
+        offset: int,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+    ) -> None:
+        self.offset = offset
+        self.timestamp_ms = timestamp_ms
+        self.key = key
+        self.value = value
+        self.headers = headers
+
+
+Acknowledged = Callable[[KafkaFault | None], None]
+
+
+class Producer(Protocol):
+    """Writes records: idempotent, acknowledged by all in-sync replicas. Records of one key (and those without, of one
+    partition) keep the order in which `send` was called. A key's partition is that of Kafka's Java client (murmur2)."""
+
+    fault: KafkaFault | None
+    """What is wrong at the moment; None while records can be written."""
+
+    async def start(self, tasks: TaskGroup) -> None:
+        """Begins to connect, and returns once connected or after a few seconds: a cluster that is away is no error, it
+        is tried again and again. Raises `KafkaFault` with `credentials` where the cluster does not accept them."""
+
+    async def stop(self) -> None:
+        """Waits for what is under way (may be cancelled), and closes."""
+
+    def send(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, done: Acknowledged) -> None:
+        """Writes one record. `done(None)` follows when it is acknowledged, else `done(fault)`: within
+        `delivery_timeout_s` (the connection's setting) at the latest."""
+
+
+class Member(Protocol):
+    """Told by a consumer what happens to it. The partitions of one consumer are told apart by (topic, number)."""
+
+    def assigned(self, partitions: Mapping[Partition, int]) -> None:
+        """These partitions are ours now; the first record of each will be at or after this offset (the committed one)."""
+
+    async def revoked(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        """These partitions are about to go to another member. Returns the offsets to commit for them (next to read),
+        after waiting a moment for what is under way. The consumer commits them before it lets go."""
+
+    def lost(self, partitions: Iterable[Partition]) -> None:
+        """These partitions have gone without notice: nothing can be committed for them any more."""
+
+    def fetched(self, partition: Partition, records: Sequence[Record], end: int) -> None:
+        """The next records of a partition, in order; `end` is the offset that the partition's next record will get, as
+        far as known. Never called for a paused partition, nor for one that is not assigned."""
+
+
+class Consumer(Protocol):
+    """A member of a consumer group, which reads from committed offsets. It commits only what it is told to. A
+    partition without committed offset, or whose committed offset is no longer there, is read from its beginning, the
+    latter with an error in the log that names the offsets that are gone."""
+
+    fault: KafkaFault | None
+    """What is wrong at the moment; None while it can read."""
+
+    async def start(self, tasks: TaskGroup) -> None:
+        """As `Producer.start`. It joins the group in the background."""
+
+    async def stop(self) -> None:
+        """Tells the member that all is revoked, commits what it answers, and leaves the group."""
+
+    def pause(self, partition: Partition) -> None:
+        """No records of this partition until `resume`. Without effect where it is not assigned."""
+
+    def resume(self, partition: Partition) -> None: ...
+
+    async def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Makes these positions durable (next to read). Raises `KafkaFault`; what no longer belongs to this member is
+        not committed, and that is no error."""
