@@ -19,7 +19,7 @@ test: $(READY)  ## the whole test suite (but for the long forms, marked "full")
 	$(PYTEST) -n 2 --dist loadgroup -m "not full" $(ARGS)
 
 quick: $(READY)  ## what can be tested within 60 seconds
-	$(PYTEST) -n 2 -m "not slow and not spark and not full" --session-timeout 60 $(ARGS)
+	$(PYTEST) -n 2 -m "not slow and not spark and not kafka and not full" --session-timeout 60 $(ARGS)
 
 check: $(READY)  ## lint, format and types
 	$(BIN)/ruff check .

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest_plugins = ["tests.spec_report"]
+pytest_plugins = ["tests.spec_report", "tests.kafka_broker"]
 
 
 @pytest.fixture

@@ -18,10 +18,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import jars, java
+from gateway_java import jars, java
+
 from .job import Job, report
 from .processes import Lock
-from .query import environment, settings
+from .query import DELTA, environment, settings
 from .table import check_owner, local_path, shape
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Driver:
         os.environ.update(environment(found))
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir(parents=True)
-        delta = jars.fetch(jars.DELTA, found) if self.job.format == "delta" else []
+        delta = jars.fetch(DELTA, found) if self.job.format == "delta" else []
         conf = settings(
             master=self.job.master,
             app="tidegate spark sink",

@@ -8,11 +8,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import jars, java
+from gateway_java import jars, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# What Spark 4.2 itself does not ship of Delta's dependencies.
+DELTA = tuple(
+    jars.Artifact("io.delta", name, "4.4.0")
+    for name in ("delta-spark_4.2_2.13", "delta-storage", "delta-kernel-api", "delta-kernel-defaults")
+)
 JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -84,7 +89,7 @@ def session(
 
     found = java.find()
     os.environ.update(environment(found))
-    fetched = jars.fetch(jars.DELTA, found) if delta else []
+    fetched = jars.fetch(DELTA, found) if delta else []
     builder = SparkSession.builder
     for key, value in settings(master=master, app=app, delta=fetched, memory=memory, more=conf).items():
         builder = builder.config(key, value)

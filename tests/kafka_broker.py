@@ -1,0 +1,47 @@
+"""A pytest plugin: real Kafka brokers. Every test that uses one has the marker `kafka`, without writing it.
+
+Where the jars can't be had, or there is no Java, the tests fail with that reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from gateway_java.kafka import KafkaBroker
+
+FIXTURES = {"kafka", "own_kafka", "secure_kafka"}
+PROPERTIES = {"num.partitions": "4"}  # of topics that come into being when they are first used
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("kafka")
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """A broker that all tests of this process share: use topics and groups of your own. `bootstrap` is its address."""
+    broker = KafkaBroker(tmp_path_factory.mktemp("kafka"), properties=PROPERTIES)
+    broker.start()
+    yield broker
+    broker.kill()
+
+
+@pytest.fixture
+def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., KafkaBroker]]:
+    """Starts a broker for this test alone: `own_kafka()`, to be killed and started again."""
+    made: list[KafkaBroker] = []
+
+    def make(**options: Any) -> KafkaBroker:
+        options["properties"] = {**PROPERTIES, **options.get("properties", {})}
+        made.append(KafkaBroker(tmp_path_factory.mktemp("own-kafka"), **options))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for broker in made:
+        broker.kill()
