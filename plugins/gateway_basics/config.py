@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, RootModel, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, RootModel, model_validator
 
 from gateway_core.component import Config, FilterRef
+
+from .jsonpath import parse
 
 Text = Annotated[str, Field(min_length=1)]
 
@@ -33,13 +36,62 @@ class NoOptions(Config):
     """There is nothing to set."""
 
 
+def _short_for(name: str) -> Any:
+    """Lets the field's value stand for the whole: `attribute: subject` for `attribute: {name: subject}`."""
+    return model_validator(mode="before")(lambda value: {name: value} if isinstance(value, str) else value)
+
+
 class AttributeKeyConfig(Config):
     """Which attribute is the record key: `attribute: subject` or `attribute: {name: subject}`."""
 
     name: Text
     """The attribute's name."""
+    required: bool = False
+    """Whether an event without it can't be sent (it goes to the dead letter); else it goes without a key."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _from_text(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
+    _short = _short_for("name")
+
+
+def _header(text: str) -> str:
+    if text.lower() != "content-type" and not re.fullmatch("[cC][eE][_-][A-Za-z0-9]+", text):
+        raise ValueError("an event keeps the headers `ce_…` (Kafka), `ce-…` (HTTP) and `content-type`, and no others")
+    return text
+
+
+class HeaderKeyConfig(Config):
+    """Which header is the record key: `header: ce_subject` or `header: {name: ce_subject}`.
+
+    The header is named as it is on the wire, and the key is the value of the attribute that it carries, whichever way
+    the event came: `ce_subject` and `ce-subject` are `subject`, `content-type` is `datacontenttype`. Of other headers
+    an event keeps nothing; a Kafka record that was made an event has them as attributes `kafkaheader…`."""
+
+    name: Annotated[str, AfterValidator(_header)]
+    """The header's name."""
+    required: bool = False
+    """Whether an event without it can't be sent (it goes to the dead letter); else it goes without a key."""
+
+    _short = _short_for("name")
+
+    @property
+    def attribute(self) -> str:
+        """The attribute's name; "" for the content type, whose name depends on the event's version."""
+        return self.name[3:] if self.name[2] in "_-" else ""
+
+
+def _path(text: str) -> str:
+    parse(text)
+    return text
+
+
+class JsonPathKeyConfig(Config):
+    """Where in JSON data the record key is: `jsonpath: $.customer.id` or `jsonpath: {path: $.customer.id}`.
+
+    A string is the key in UTF-8; a number or boolean as the data spells it (`1.0` and `1` are two keys). Where there
+    is neither, or the data is not JSON by its content type, there is no key."""
+
+    path: Annotated[str, AfterValidator(_path)]
+    """A path of names and indexes, `$.a.b[0]['c d']`: a singular query of RFC 9535 (JSONPath)."""
+    required: bool = False
+    """Whether an event without such a value can't be sent (it goes to the dead letter); else it goes without a key."""
+
+    _short = _short_for("path")

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from msgspec import DecodeError
+from msgspec.json import Decoder
+
 from gateway_core.component import BuildContext
+from gateway_core.errors import Refused
 from gateway_core.event import Event, text_of
 from gateway_core.interfaces import KeyMapper
 
-from .config import AttributeKeyConfig, NoOptions
+from . import jsonpath
+from .config import AttributeKeyConfig, HeaderKeyConfig, JsonPathKeyConfig, NoOptions
+
+CONTENT_TYPES = ("datacontenttype", "contenttype", "contentType")  # 1.0 and 0.3, 0.2, 0.1
+
+_string = Decoder(str).decode
+
+
+def build_record(config: NoOptions, context: BuildContext) -> KeyMapper:
+    """The key that the event came with."""
+    return _record
 
 
 def build_none(config: NoOptions, context: BuildContext) -> KeyMapper:
@@ -15,22 +29,86 @@ def build_none(config: NoOptions, context: BuildContext) -> KeyMapper:
 
 
 def build_partitionkey(config: NoOptions, context: BuildContext) -> KeyMapper:
-    """The value of the `partitionkey` extension."""
-    return _attribute("partitionkey")
+    """The value of the `partitionkey` extension; without it the key that the event came with, which is the default
+    that the binding asks for (section 3.1)."""
+
+    def key(event: Event) -> bytes | None:
+        value = event.attributes.get("partitionkey")
+        return event.key if value is None else text_of(value).encode()
+
+    return key
 
 
 def build_attribute(config: AttributeKeyConfig, context: BuildContext) -> KeyMapper:
     """The value of an attribute."""
-    return _attribute(config.name)
+    return _checked(_first_of((config.name,)), config.required, f"the attribute {config.name}", config.name)
+
+
+def build_header(config: HeaderKeyConfig, context: BuildContext) -> KeyMapper:
+    """The value of the attribute that a header carries."""
+    attribute = config.attribute
+    names = (attribute, attribute.lower()) if attribute else CONTENT_TYPES
+    return _checked(_first_of(names), config.required, f"the header {config.name}", names[0])
+
+
+def build_jsonpath(config: JsonPathKeyConfig, context: BuildContext) -> KeyMapper:
+    """A value out of JSON data."""
+    read = jsonpath.reader(config.path)
+
+    def key(event: Event) -> bytes | None:
+        if event.data is None or not (event.json_data or _is_json(event)):
+            return None
+        found = read(event.data)
+        return None if found is None else _scalar(bytes(found))
+
+    return _checked(key, config.required, f"a string, number or boolean at {config.path} in its JSON data", "data")
+
+
+def _record(event: Event) -> bytes | None:
+    return event.key
 
 
 def _no_key(event: Event) -> bytes | None:
     return None
 
 
-def _attribute(name: str) -> KeyMapper:
+def _first_of(names: tuple[str, ...]) -> KeyMapper:
     def key(event: Event) -> bytes | None:
-        value = event.attributes.get(name)
-        return None if value is None else text_of(value).encode()
+        for name in names:
+            if (value := event.attributes.get(name)) is not None:
+                return text_of(value).encode()
+        return None
 
     return key
+
+
+def _checked(key: KeyMapper, required: bool, what: str, attribute: str) -> KeyMapper:
+    """The mapper, which refuses an event without a key where one is required."""
+    if not required:
+        return key
+
+    def required_key(event: Event) -> bytes:
+        found = key(event)
+        if found is None:
+            raise Refused(f"the record key needs {what}, which the event does not have", attribute=attribute)
+        return found
+
+    return required_key
+
+
+def _is_json(event: Event) -> bool:
+    """Whether the content type is JSON's (json-format.md section 3.1.1)."""
+    for name in CONTENT_TYPES:
+        if isinstance(value := event.attributes.get(name), str):
+            return value.partition(";")[0].strip().lower().endswith(("/json", "+json"))
+    return False
+
+
+def _scalar(text: bytes) -> bytes | None:
+    """A string's characters in UTF-8; a number or boolean as it is written. None for all else."""
+    if text[:1] == b'"':
+        try:
+            return _string(text).encode()
+        except (DecodeError, UnicodeDecodeError):  # half a surrogate pair, or not UTF-8
+            return None
+    return None if text[:1] in (b"{", b"[") or text == b"null" else text

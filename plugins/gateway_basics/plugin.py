@@ -6,7 +6,15 @@ from gateway_core.component import Component
 from gateway_core.hookspecs import hookimpl
 
 from . import filters, keys
-from .config import AttributeKeyConfig, AttributesConfig, FilterConfig, FiltersConfig, NoOptions
+from .config import (
+    AttributeKeyConfig,
+    AttributesConfig,
+    FilterConfig,
+    FiltersConfig,
+    HeaderKeyConfig,
+    JsonPathKeyConfig,
+    NoOptions,
+)
 
 
 @hookimpl
@@ -26,10 +34,11 @@ def gateway_filters() -> list[Component]:
 @hookimpl
 def gateway_key_mappers() -> list[Component]:
     return [
+        Component("record", "Keeps the key that the event came with, if any.", NoOptions, keys.build_record),
         Component("none", "Sends records without a key.", NoOptions, keys.build_none),
         Component(
             "partitionkey",
-            "The key is the `partitionkey` extension, where there is one.",
+            "The key is the `partitionkey` extension; without it the key that the event came with.",
             NoOptions,
             keys.build_partitionkey,
         ),
@@ -39,4 +48,11 @@ def gateway_key_mappers() -> list[Component]:
             AttributeKeyConfig,
             keys.build_attribute,
         ),
+        Component(
+            "header",
+            "The key is the value of the attribute that a header carries, named as on the wire.",
+            HeaderKeyConfig,
+            keys.build_header,
+        ),
+        Component("jsonpath", "The key is a value out of JSON data.", JsonPathKeyConfig, keys.build_jsonpath),
     ]

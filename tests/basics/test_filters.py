@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gateway_core.component import BuildContext, FilterRef, KeyMapperRef
+from gateway_core.component import BuildContext, FilterRef
 from gateway_core.errors import StartError
 from gateway_core.event import Event
 from gateway_core.filters import all_of, attributes_filter, indexable, match_all
@@ -171,21 +171,3 @@ def _fulfils(built: Filter, attributes: dict[str, Any]) -> bool:
         and all(n in attributes and _text(attributes[n]).startswith(v) for n, v in built.prefix)
         and (not built.alternatives or any(_fulfils(f, attributes) for f in built.alternatives))
     )
-
-
-KEYS: dict[str, tuple[Any, dict[str, Any], bytes | None]] = {
-    "none": ("none", {"partitionkey": "k"}, None),
-    "partitionkey": ("partitionkey", {"partitionkey": "k é"}, "k é".encode()),
-    "partitionkey missing": ("partitionkey", {}, None),
-    "partitionkey empty": ("partitionkey", {"partitionkey": ""}, b""),
-    "attribute": ({"attribute": {"name": "subject"}}, {"subject": "s"}, b"s"),
-    "attribute in short": ({"attribute": "n"}, {"n": 5}, b"5"),
-    "attribute missing": ({"attribute": "n"}, {}, None),
-}
-
-
-@pytest.mark.parametrize(("config", "attributes", "key"), KEYS.values(), ids=KEYS.keys())
-def test_key_mappers(config: Any, attributes: dict[str, Any], key: bytes | None) -> None:
-    event = Event(dict(attributes), key=b"its own")
-    assert context().build(KeyMapperRef.parse(config))(event) == key
-    assert event == Event(attributes, key=b"its own")  # never changed

@@ -126,7 +126,7 @@ def test_everything_shipped_comes_in_by_its_entry_point() -> None:
         ("dead_letter", "deadletter"): "deadletter",
         ("observer", "otel"): "otel",
         **{("filter", f): "basics" for f in ("exact", "prefix", "suffix", "any", "all", "not")},
-        **{("key_mapper", k): "basics" for k in ("none", "partitionkey", "attribute")},
+        **{("key_mapper", k): "basics" for k in ("record", "partitionkey", "jsonpath")},
     }
     assert expected.items() <= offered.items()
     assert {"log", "demo"} <= registry.commands.keys()

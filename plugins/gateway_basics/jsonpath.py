@@ -1,0 +1,93 @@
+"""One value out of JSON text, by a singular query of JSONPath (RFC 9535 section 2.3.5.1): `$.a.b[0]['c d']`.
+
+A singular query has names and indexes only, so it finds one value or none. Only what leads to it is read: the rest of
+the text is skipped, and no object is made of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+Step = Callable[[bytes | Raw], Any]
+
+_BLANK = r"[ \t\n\r]*"
+_SHORT = r"\.([A-Za-z_\u0080-\ud7ff\ue000-\U0010ffff][0-9A-Za-z_\u0080-\ud7ff\ue000-\U0010ffff]*)"
+_DOUBLE = r'"((?:[^"\\\x00-\x1f]|\\.)*)"'
+_SINGLE = r"'((?:[^'\\\x00-\x1f]|\\.)*)'"
+_INDEX = r"(0|-?[1-9][0-9]{0,15})"
+_SEGMENT = re.compile(rf"{_BLANK}(?:{_SHORT}|\[{_BLANK}(?:{_DOUBLE}|{_SINGLE}|{_INDEX}){_BLANK}\])")
+_PLAIN = re.compile(r'[^"\\\x00-\x1f]*')  # what msgspec takes for a struct's field
+
+_string = msgspec.json.Decoder(str).decode
+_object = msgspec.json.Decoder(dict[str, Raw]).decode
+_array = msgspec.json.Decoder(list[Raw]).decode
+
+
+def parse(path: str) -> list[str | int]:
+    """The names and indexes of a query. Raises `ValueError` where it is none, or not singular."""
+    if not path.startswith("$"):
+        raise ValueError("a JSONPath begins with `$`, which is the data as a whole")
+    found: list[str | int] = []
+    at = 1
+    while at < len(path):
+        segment = _SEGMENT.match(path, at)
+        if segment is None:
+            rest = path[at : at + 30]
+            raise ValueError(f"{rest!r} is neither `.name`, `['name']` nor `[0]`; a key needs a path to one value")
+        short, double, single, index = segment.groups()
+        if index is not None:
+            found.append(int(index))
+        elif short is not None:
+            found.append(short)
+        else:
+            found.append(_name(double if single is None else single.replace(r"\'", "'").replace('"', r"\"")))
+        at = segment.end()
+    return found
+
+
+def _name(text: str) -> str:
+    """A quoted name, whose escapes are those of JSON."""
+    try:
+        return _string(f'"{text}"'.encode())
+    except (msgspec.DecodeError, UnicodeError) as e:
+        raise ValueError(f"{text!r} is no name: {e}") from e
+
+
+def reader(path: str) -> Callable[[bytes], Raw | None]:
+    """What reads the value's JSON text; None where there is no such value, or the data is not JSON up to there."""
+    steps = [_element(part) if isinstance(part, int) else _member(part) for part in parse(path)]
+
+    def read(data: bytes) -> Raw | None:
+        found: bytes | Raw = data
+        try:
+            for step in steps:
+                found = step(found)
+            return msgspec.json.decode(found, type=Raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, LookupError, RecursionError):
+            return None
+
+    return read
+
+
+def _member(name: str) -> Step:
+    if not _PLAIN.fullmatch(name):
+        return lambda text: _object(text)[name]
+    made = msgspec.defstruct("Object", [("value", Raw | UnsetType, UNSET)], rename={"value": name})
+    decode: Step = msgspec.json.Decoder(made).decode
+
+    def step(text: bytes | Raw) -> Any:
+        value = decode(text).value
+        if value is UNSET:
+            raise KeyError(name)
+        return value
+
+    return step
+
+
+def _element(index: int) -> Step:
+    return lambda text: _array(text)[index]
