@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from gateway_java.kafka import KafkaBroker
 
+from tests.kafka_secure import SecureKafka, start
+
 FIXTURES = {"kafka", "own_kafka", "secure_kafka"}
 PROPERTIES = {"num.partitions": "4"}  # of topics that come into being when they are first used
 
@@ -45,3 +47,11 @@ def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
     yield make
     for broker in made:
         broker.kill()
+
+
+@pytest.fixture(scope="session")
+def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    """A broker with TLS and SASL listeners, which all tests of this process share, and credentials for them."""
+    secure = start(tmp_path_factory.mktemp("secure-kafka"))
+    yield secure
+    secure.broker.kill()

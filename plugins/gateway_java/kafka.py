@@ -137,7 +137,8 @@ class KafkaBroker:
     def _format(self, found: java.Java, classes: str, settings: Path, deadline: float) -> None:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         users = [argument for user in self._users for argument in ("--add-scram", user.argument())]
-        tool = ("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings), *users)
+        # with `=`, since one id in 64 begins with a dash
+        tool = ("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", str(settings), *users)
         child = self._java(found, classes, "-Xmx128m", *tool)
         try:
             while (code := child.ended()) is None:

@@ -27,7 +27,8 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class ScramUser:
-    """A user that is made when the storage is formatted, for the mechanism of this name."""
+    """A user that is made when the storage is formatted, for the mechanism of this name. Kafka's format command splits
+    at commas: name and password can't have any."""
 
     name: str
     password: str
