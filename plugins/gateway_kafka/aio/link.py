@@ -1,0 +1,141 @@
+"""The aiokafka producer in use: made, replaced when it has failed, and closed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+from anyio.abc import TaskGroup
+
+from ..client import KafkaFault
+from ..config import KafkaProducerConfig
+from .faults import fault_of, probe
+from .options import client_options
+from .standing import Standing
+
+_log = logging.getLogger("tidegate.kafka")
+_FIRST_WAIT_S = 0.25
+_MOST_WAIT_S = 5.0
+_CLOSE_S = 2.0
+
+
+class Client:
+    """One aiokafka producer, with the number of batches that it has under way."""
+
+    __slots__ = ("cluster", "producer", "retired", "under_way")
+
+    def __init__(self, producer: Any) -> None:
+        self.producer = producer
+        self.cluster = producer.client.cluster
+        self.under_way = 0
+        self.retired = False
+
+
+class Link:
+    """Keeps a producer connected. `client` is the one in use, None while there is none; `changed` is called with each
+    new one, and whenever its knowledge of the cluster has changed."""
+
+    def __init__(
+        self,
+        config: KafkaProducerConfig,
+        standing: Standing,
+        topics: Callable[[], list[str]],
+        changed: Callable[[], None],
+    ) -> None:
+        self.client: Client | None = None
+        self.tried = anyio.Event()
+        self._config = config
+        self._standing = standing
+        self._topics = topics
+        self._changed = changed
+        self._wanted = anyio.Event()
+        self._wanted.set()
+        self._clients: set[Client] = set()
+        self._tasks: TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Connects, and connects anew after `retire`, until cancelled; then closes all."""
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                while True:
+                    await self._wanted.wait()
+                    self._wanted = anyio.Event()
+                    await self._connect()
+        finally:
+            with anyio.CancelScope(shield=True):
+                for client in list(self._clients):
+                    await self._close(client)
+
+    def retire(self, client: Client) -> None:
+        """Begins nothing more with it: after a batch has failed, the sequence numbers of its partition have a gap, and
+        the cluster refuses all that follows (KIP-98). It is closed once nothing is under way."""
+        if not client.retired:
+            client.retired = True
+            self.client = None
+            self._wanted.set()
+        self.ended(client)
+
+    def ended(self, client: Client) -> None:
+        """A batch of it has ended."""
+        if client.retired and not client.under_way and client in self._clients and self._tasks is not None:
+            self._clients.discard(client)
+            self._tasks.start_soon(self._close, client)
+
+    async def _connect(self) -> None:
+        wait = _FIRST_WAIT_S
+        while True:
+            try:
+                self.client = await self._made()
+            except KafkaFault as fault:
+                self._standing.bad(fault)
+                self.tried.set()
+            else:
+                break
+            await anyio.sleep(wait)
+            wait = min(2 * wait, _MOST_WAIT_S)
+        self._standing.good()
+        self.tried.set()
+        self._changed()
+
+    async def _made(self) -> Client:
+        config = self._config
+        try:
+            producer = AIOKafkaProducer(
+                **client_options(config),
+                acks="all",
+                enable_idempotence=True,
+                max_batch_size=config.batch_bytes,
+                compression_type=None if config.compression == "none" else config.compression,
+            )
+        except (RuntimeError, ValueError) as error:  # no library for this compression
+            raise fault_of(error) from error
+        client = Client(producer)
+        self._clients.add(client)
+        try:
+            with anyio.fail_after(config.request_timeout_s):
+                await producer.start()
+                if topics := self._topics():
+                    await producer.client.set_topics(topics)
+        except BaseException as error:
+            with anyio.CancelScope(shield=True):
+                self._clients.discard(client)
+                await self._close(client)
+            if not isinstance(error, KafkaError | OSError):  # TimeoutError is an OSError
+                raise
+            await probe(config)
+            raise fault_of(error, f"Kafka at {','.join(config.bootstrap)}") from error
+        client.cluster.add_listener(lambda _: self._changed() if client is self.client else None)
+        return client
+
+    async def _close(self, client: Client) -> None:
+        self._clients.discard(client)
+        with anyio.move_on_after(_CLOSE_S if not client.under_way else 0.05, shield=True) as time:
+            await client.producer.stop()
+        if time.cancelled_caught:  # it waits for an answer that nobody waits for any more
+            with anyio.move_on_after(_CLOSE_S, shield=True):
+                await client.producer.client.close()
+                await client.producer._sender.close()

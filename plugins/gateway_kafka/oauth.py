@@ -1,0 +1,127 @@
+"""Tokens for OAUTHBEARER: from a file, or from an OAuth 2.0 token endpoint (RFC 6749 section 4.4)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import msgspec
+
+from .client import KafkaFault
+from .config import OAuthConfig
+
+_ASSUMED_S = 300.0  # RFC 6749 section 5.1: an answer may be silent about when its token ends
+_EARLY = 0.8  # a token is replaced when this much of its life is over
+
+
+class Token(NamedTuple):
+    """A token, and when it ends (Unix time in seconds)."""
+
+    value: str
+    ends: float
+
+
+class Tokens:
+    """Gets tokens, and keeps one from the endpoint until most of its life is over. May be used by several threads,
+    which at worst fetch one each."""
+
+    def __init__(self, config: OAuthConfig, timeout_s: float) -> None:
+        self._config = config
+        self._timeout = timeout_s
+        self._token: Token | None = None
+        self._renew = 0.0
+
+    async def token(self) -> Token:
+        """A token that has not ended. Raises `KafkaFault`, with `credentials` where the endpoint refuses ours."""
+        if (path := self._config.token_file) is not None:
+            return await asyncio.to_thread(_from_file, path)
+        if (known := self._known()) is not None:
+            return known
+        # trust is loaded from disk while the client is made
+        async with await asyncio.to_thread(httpx.AsyncClient, timeout=self._timeout) as client:
+            try:
+                answer = await client.post(self._url(), **self._request())
+            except httpx.HTTPError as error:
+                raise self._fault(error) from error
+        return self._taken(answer)
+
+    def token_now(self) -> Token:
+        """As `token`, for a thread that may wait."""
+        if (path := self._config.token_file) is not None:
+            return _from_file(path)
+        if (known := self._known()) is not None:
+            return known
+        try:
+            answer = httpx.post(self._url(), timeout=self._timeout, **self._request())
+        except httpx.HTTPError as error:
+            raise self._fault(error) from error
+        return self._taken(answer)
+
+    def _known(self) -> Token | None:
+        return self._token if time.time() < self._renew else None
+
+    def _url(self) -> str:
+        assert self._config.token_url is not None
+        return self._config.token_url
+
+    def _request(self) -> dict[str, Any]:
+        form = {"grant_type": "client_credentials"}
+        if self._config.scope is not None:
+            form["scope"] = self._config.scope
+        who = (self._config.client_id or "", self._config.client_secret or "")
+        return {"data": form, "auth": who, "headers": {"accept": "application/json"}}
+
+    def _fault(self, error: Exception) -> KafkaFault:
+        return KafkaFault(f"the token endpoint {self._url()} does not answer: {error or type(error).__name__}")
+
+    def _taken(self, answer: httpx.Response) -> Token:
+        if answer.status_code != 200:
+            text = answer.text[:200].replace("\n", " ")
+            refused = answer.status_code in (400, 401, 403)
+            raise KafkaFault(
+                f"the token endpoint {self._url()} answered {answer.status_code}: {text}", credentials=refused
+            )
+        try:
+            found = msgspec.json.decode(answer.content, type=_Answer)
+        except msgspec.DecodeError as error:
+            raise KafkaFault(f"the token endpoint {self._url()} answered no token: {error}") from error
+        now = time.time()
+        life = float(found.expires_in or _ASSUMED_S)
+        self._token = Token(found.access_token, now + life)
+        self._renew = now + life * _EARLY
+        return self._token
+
+
+class _Answer(msgspec.Struct):
+    """RFC 6749 section 5.1."""
+
+    access_token: str
+    expires_in: int | float | None = None
+
+
+def _from_file(path: Path) -> Token:
+    try:
+        value = path.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise KafkaFault(f"the token file {path} can't be read: {error}") from error
+    if not value:
+        raise KafkaFault(f"the token file {path} is empty")
+    return Token(value, _end(value) or time.time() + _ASSUMED_S)
+
+
+def _end(token: str) -> float | None:
+    """When a JSON Web Token says that it ends (RFC 7519 section 4.1.4); None for another kind of token."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=="), type=dict[str, Any])
+    except (binascii.Error, ValueError, msgspec.DecodeError):
+        return None
+    end = claims.get("exp")
+    return float(end) if isinstance(end, int | float) else None
