@@ -66,9 +66,12 @@ class Bridge(Counted):
         else:
             self.letters.bury(event, outcome, dest, done, stage)
 
-    def withdraw(self, partition: int) -> None:
+    def withdraw(self, partition: int) -> Sequence[int]:
         """See `Intake.withdraw`."""
-        self.subscription.withdraw(partition)
+        dropped = self.subscription.withdraw(partition)
+        for position in dropped:
+            del self._groups[position]
+        return dropped
 
     # -- the subscription's feed ------------------------------------------------------------------------------------
 

@@ -49,8 +49,9 @@ class Broker(Counted):
 
         self.channel.append(events, accepted)
 
-    def withdraw(self, partition: int) -> None:
+    def withdraw(self, partition: int) -> Sequence[int]:
         """See `Intake.withdraw`: what was accepted is stored by now or soon."""
+        return ()
 
     def condition(self, info: Mapping[str, Any]) -> tuple[bool, str]:
         """Ready and, where not, why (Knative Broker specification: Ready while the ingress takes events)."""

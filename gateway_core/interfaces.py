@@ -46,17 +46,16 @@ class Intake(Protocol):
         with the stage "decode", what it made of an input that is no event. `done(None)` follows when it is safe there,
         an error where there is no dead letter."""
 
-    def withdraw(self, partition: int) -> None:
+    def withdraw(self, partition: int) -> Sequence[int]:
         """The events of this partition (the upper bits of their positions) are someone else's now: those that nothing
-        has been done about are dropped, without `done`."""
+        is being done about are dropped, without `done`. Returns their positions."""
 
 
 class Source(Protocol):
     """A way in. `address` is what a sender needs (a URL); known after `start`.
 
     A source that fetches its events, and can keep those that are not accepted, sets `pulls` to True: nobody waits for
-    its answer, so a bridge from it retries for as long as it takes. A source may have `info()`, a dict for status with
-    `error` (None while all is well), `lag` in events, and whatever else helps."""
+    its answer, so a bridge from it retries for as long as it takes. A source may also be `Watched`."""
 
     address: str
 
@@ -65,6 +64,14 @@ class Source(Protocol):
 
     async def stop(self) -> None:
         """Takes no more events; returns when all that were taken are answered."""
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """A source that has something to tell."""
+
+    def info(self) -> dict[str, Any]:
+        """For status: `address`, `error` (None while all is well), `lag` in events, and whatever else helps."""
 
 
 class Sink(Protocol):
@@ -187,7 +194,7 @@ class Channel(Protocol):
         *,
         from_start: bool = False,
         reject: Callable[[Event, Outcome], None] | None = None,
-        withdraw: Callable[[int], None] | None = None,
+        withdraw: Callable[[int], Sequence[int]] | None = None,
     ) -> Feed:
         """Adds a subscription. The channel calls `offer(event)` for each matching event, in order, from where the
         subscription was; `offer` says False when there is no room: the channel keeps the event and waits for
@@ -195,7 +202,8 @@ class Channel(Protocol):
 
         A channel that others write to as well calls `reject(event, outcome)` for what is no event (wrapped into one);
         it is acknowledged like an offered event. A channel that shares its partitions with other gateways calls
-        `withdraw(partition)` when one goes to another: what nothing has been done about is dropped, unacknowledged."""
+        `withdraw(partition)` when one goes to another: what nothing is being done about is dropped, unacknowledged, and
+        its positions are returned."""
 
     def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> ReaderFeed:
         """Adds a sink that reads the channel by itself; the filter only serves to tell which events nobody wants."""

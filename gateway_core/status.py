@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .broker import Broker
 from .config.model import TriggerConfig
+from .interfaces import Source, Watched
 
 if TYPE_CHECKING:
     from .build import Bridged
@@ -22,6 +24,7 @@ def broker_status(broker: Broker) -> dict[str, Any]:
         "ready": ready,
         "reason": reason,
         "ingress": [s.address for s in broker.sources],
+        "sources": source_infos(broker.sources),
         "channel": {"name": broker.channel_name, **info},
         "accepted": broker.channel.appended,
         "refused": broker.refused,
@@ -48,10 +51,17 @@ def orphan_status(name: str, config: TriggerConfig) -> dict[str, Any]:
     }
 
 
+def source_infos(sources: Sequence[Source]) -> list[dict[str, Any]]:
+    """What sources that fetch their events say of themselves."""
+    return [source.info() for source in sources if isinstance(source, Watched)]
+
+
 def bridge_status(bridged: Bridged, running: bool) -> dict[str, Any]:
     """One bridge: its condition, ends and counts."""
     bridge, s = bridged.bridge, bridged.bridge.subscription
+    sources = source_infos([bridged.source])
     reason = "" if running else "not started"
+    reason = reason or next((s["error"] for s in sources if s["error"]), "")
     if s.paused or s.failing:
         reason = s.last_error or "paused"
     return {
@@ -59,6 +69,7 @@ def bridge_status(bridged: Bridged, running: bool) -> dict[str, Any]:
         "ready": not reason,
         "reason": reason,
         "source": bridged.source.address,
+        "sources": sources,
         "sink": s.sink.address,
         "dead_letter": bridged.dead_letter.address if bridged.dead_letter else None,
         "accepted": bridge.accepted,
@@ -92,7 +103,10 @@ def _add(entry: dict[str, Any], other: dict[str, Any]) -> None:
             entry[key] = value
         elif key == "ready" or key == "writable":
             entry[key] = entry[key] and value
-        elif key == "paused" or key in ("reason", "last_error"):
+        elif key == "sources":
+            for mine, theirs in zip(entry[key], value, strict=True):
+                _add(mine, theirs)
+        elif key in ("paused", "reason", "error", "last_error"):
             entry[key] = entry[key] or value
         elif isinstance(value, int | float) and not isinstance(value, bool) and key not in _KEPT:
             entry[key] = (entry.get(key) or 0) + value

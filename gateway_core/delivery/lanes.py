@@ -29,48 +29,65 @@ def of_key(event: Event) -> Hashable:
     return None if value is None else text_of(value).encode()
 
 
-class Lanes:
-    """Who stands where. `len()` is the number of lanes in use."""
+class Line:
+    """Deliveries that stand before an attempt. `due` may begin now, `waiting` wait for their retry's time (the owner
+    fills both again), the others stand behind one of their lane."""
 
-    __slots__ = ("_behind", "_of")
+    __slots__ = ("_behind", "_lane_of", "due", "waiting")
 
-    def __init__(self, of: LaneOf) -> None:
-        self._of = of
-        self._behind: dict[Hashable, deque[Delivery] | None] = {}  # None: nobody waits behind the one under way
+    def __init__(self, lane_of: LaneOf | None) -> None:
+        self.due: deque[Delivery] = deque()
+        self.waiting: set[Delivery] = set()
+        self._lane_of = lane_of
+        self._behind: dict[Hashable, deque[Delivery] | None] = {}  # None: nobody stands behind the one that has begun
 
-    def __len__(self) -> int:
-        return len(self._behind)
-
-    def enter(self, delivery: Delivery) -> bool:
-        """Whether the delivery may begin; else it stands behind another, and comes out of `leave`."""
-        lane = delivery.lane = self._of(delivery.event)
+    def enter(self, delivery: Delivery) -> None:
+        """A new delivery: due, or behind another."""
+        if self._lane_of is None:
+            self.due.append(delivery)
+            return
+        lane = delivery.lane = self._lane_of(delivery.event)
         if lane is None:
-            return True
-        if lane not in self._behind:
+            self.due.append(delivery)
+        elif lane not in self._behind:
             self._behind[lane] = None
-            return True
-        behind = self._behind[lane]
-        if behind is None:
-            behind = self._behind[lane] = deque()
-        behind.append(delivery)
-        return False
+            self.due.append(delivery)
+        else:
+            behind = self._behind[lane]
+            if behind is None:
+                behind = self._behind[lane] = deque()
+            behind.append(delivery)
 
-    def leave(self, delivery: Delivery) -> Delivery | None:
-        """The delivery is settled; returns the next of its lane, which may begin now."""
+    def leave(self, delivery: Delivery) -> None:
+        """The delivery is settled: the next of its lane is due."""
         lane = delivery.lane
         if lane is None:
-            return None
+            return
         behind = self._behind[lane]
         if behind:
-            return behind.popleft()
-        del self._behind[lane]
-        return None
+            self.due.append(behind.popleft())
+        else:
+            del self._behind[lane]
 
-    def drop(self, unwanted: Callable[[Delivery], bool]) -> list[Delivery]:
-        """Takes out those that stand behind another and are not wanted any more."""
-        dropped: list[Delivery] = []
+    def withdraw(self, partition: int) -> list[Delivery]:
+        """Takes out the deliveries of a partition for which no attempt is under way."""
+        behind = self._behind_of(partition)
+        begun = [d for d in (*self.due, *self.waiting) if of_partition(d.event) == partition]
+        gone = set(begun)
+        left = [d for d in self.due if d not in gone]
+        self.due.clear()
+        self.due.extend(left)
+        self.waiting -= gone
+        for delivery in begun:
+            if delivery.timer is not None:
+                delivery.timer.cancel()
+            self.leave(delivery)
+        return [*behind, *begun]
+
+    def _behind_of(self, partition: int) -> list[Delivery]:
+        taken: list[Delivery] = []
         for lane, behind in self._behind.items():
             if behind:
-                dropped += [d for d in behind if unwanted(d)]
-                self._behind[lane] = deque(d for d in behind if not unwanted(d))
-        return dropped
+                taken += [d for d in behind if of_partition(d.event) == partition]
+                self._behind[lane] = deque(d for d in behind if of_partition(d.event) != partition)
+        return taken

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import deque
 from collections.abc import Callable
 
 from ..clock import Clock, Timer
 from ..config.model import DeliveryConfig
-from ..event import PARTITION_BITS, Event
+from ..event import Event
 from ..interfaces import Accepted, Feed, Observer, Outcome, Sink
 from . import backoff
 from .attempt import NO_FEED, Delivery
 from .burials import Burials
-from .lanes import LaneOf, Lanes
+from .lanes import LaneOf, Line
 from .limits import Budget, Limits
 from .reply import TTL, as_published
 
@@ -75,9 +74,7 @@ class Subscription:
         self._draw = draw
         self._limits = Limits(policy, clock)
 
-        self._line: deque[Delivery] = deque()  # due for an attempt
-        self._lanes = Lanes(lane_of) if lane_of else None
-        self._waiting: set[Delivery] = set()  # for their retry's time
+        self._line = Line(lane_of)
         self._held = 0
         self._full = False
         self._pumping = False
@@ -99,9 +96,8 @@ class Subscription:
         delivery = Delivery(self, event)
         self._held += 1
         self._budget.used += delivery.size
-        if self._lanes is None or self._lanes.enter(delivery):
-            self._line.append(delivery)
-            self._pump()
+        self._line.enter(delivery)
+        self._pump()
         return True
 
     def reject(self, event: Event, outcome: Outcome) -> None:
@@ -114,26 +110,17 @@ class Subscription:
         self.last_error = outcome.reason
         self._give_up(delivery, "decode")
 
-    def withdraw(self, partition: int) -> None:
-        """Drops the events of a partition for which no attempt is under way: they are someone else's now."""
+    def withdraw(self, partition: int) -> list[int]:
+        """Drops the events of a partition for which no attempt is under way: they are someone else's now. Returns
+        their positions."""
 
-        def gone(delivery: Delivery) -> bool:
-            return delivery.event.position >> PARTITION_BITS == partition
-
-        dropped = self._lanes.drop(gone) if self._lanes else []
-        begun = [d for d in (*self._line, *self._waiting) if gone(d)]
-        self._line = deque(d for d in self._line if not gone(d))
-        for delivery in begun:
-            if delivery.timer is not None:
-                delivery.timer.cancel()
-            self._waiting.discard(delivery)
-        for delivery in (*dropped, *begun):
+        dropped = self._line.withdraw(partition)
+        for delivery in dropped:
             self._held -= 1
             self._budget.used -= delivery.size
-        for delivery in begun:
-            self._next(delivery)
         self._pump()
         self._resume()
+        return [delivery.event.position for delivery in dropped]
 
     def room(self, count: int = 1) -> bool:
         """Whether `count` more events may come now."""
@@ -147,13 +134,14 @@ class Subscription:
             return
         self._pumping = True
         try:
-            while self._line and not self.paused and not self._stopping:
+            due = self._line.due
+            while due and not self.paused and not self._stopping:
                 wait = self._limits.wait_s(self.in_flight)
                 if wait != 0:
                     if wait is not None:
                         self._wake_in(wait)
                     break
-                self._attempt(self._line.popleft())
+                self._attempt(due.popleft())
         finally:
             self._pumping = False
 
@@ -229,12 +217,12 @@ class Subscription:
             log.error("%s waits for its sink, it has no dead letter: %s", self.name, outcome.reason)
         self.retried += 1
         wait = max(asked, backoff.wait_s(self.policy, delivery.attempts, self._draw()))
-        self._waiting.add(delivery)
+        self._line.waiting.add(delivery)
         delivery.timer = self._clock.call_later(wait, self._due, delivery)
 
     def _due(self, delivery: Delivery) -> None:
-        self._waiting.discard(delivery)
-        self._line.append(delivery)
+        self._line.waiting.discard(delivery)
+        self._line.due.append(delivery)
         self._pump()
 
     # -- the dead letter --------------------------------------------------------------------------------------------
@@ -271,17 +259,12 @@ class Subscription:
     def _forget(self, delivery: Delivery) -> None:
         self._held -= 1
         self._budget.used -= delivery.size
-        self._next(delivery)
-
-    def _next(self, delivery: Delivery) -> None:
-        """Lets the next of the delivery's lane begin."""
-        if self._lanes is not None and (following := self._lanes.leave(delivery)) is not None:
-            self._line.append(following)
+        self._line.leave(delivery)
 
     def stop(self) -> None:
         """Starts no more attempts and cancels all waits. What is not settled stays with the channel."""
         self._stopping = True
-        for delivery in self._waiting:
+        for delivery in self._line.waiting:
             if delivery.timer is not None:
                 delivery.timer.cancel()
         if self._burials is not None:

@@ -232,7 +232,7 @@ class LogChannel:
         *,
         from_start: bool = False,
         reject: Callable[[Event, Outcome], None] | None = None,
-        withdraw: Callable[[int], None] | None = None,
+        withdraw: Callable[[int], Sequence[int]] | None = None,
     ) -> LogFeed:
         """Adds a subscription. After `open`, it begins at once, and its place is durable soon. Nobody else writes to
         the log or shares it: nothing is rejected or withdrawn."""

@@ -40,7 +40,8 @@ class Memory:
     def accept(self, events: Sequence[Event], done: Accepted) -> None:
         self.waiting.append((events, done))
 
-    def withdraw(self, partition: int) -> None: ...
+    def withdraw(self, partition: int) -> Sequence[int]:
+        return ()
 
     def refuse(self, error: Refused) -> None: ...
 

@@ -40,8 +40,9 @@ class MemoryIntake:
         else:
             done(self.result)
 
-    def withdraw(self, partition: int) -> None:
+    def withdraw(self, partition: int) -> Sequence[int]:
         self.withdrawn.append(partition)
+        return ()
 
     def refuse(self, error: Refused) -> None:
         self.refused.append(error)

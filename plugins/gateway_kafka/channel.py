@@ -1,0 +1,183 @@
+"""The channel `kafka`: a broker's events in a topic, its triggers as consumer groups (`gateway_core.interfaces.Channel`).
+
+Any number of gateways with the same config share the work: Kafka gives each group's partitions to those that live.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from gateway_core.component import BuildContext
+from gateway_core.errors import Overloaded, Refused, StartError
+from gateway_core.event import Event
+from gateway_core.interfaces import Accepted, Filter, Outcome, ReaderFeed
+
+from . import connect
+from .admin import Admin
+from .client import KafkaFault
+from .config import KafkaChannelConfig
+from .feed import KafkaFeed
+from .records import writer
+
+log = logging.getLogger("tidegate.kafka")
+
+START_S = 30.0
+JOIN_S = 20.0
+
+
+class KafkaChannel:
+    """One gateway's part of a broker's topic."""
+
+    def __init__(self, options: KafkaChannelConfig, context: BuildContext) -> None:
+        self.appended = 0
+        self._options = options
+        self._context = context
+        self._topic = options.topic or f"tidegate.{context.broker}"
+        self._write = writer(options.codec, options.key, context)
+        self._feeds: dict[str, tuple[KafkaFeed, bool]] = {}
+        self._tasks: TaskGroup
+        self._taking = False
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    async def start(self, tasks: TaskGroup) -> None:
+        """Makes the topic where it does not exist. Raises `StartError` where the cluster can't be used."""
+        self._tasks = tasks
+        options = self._options
+        self._producer = connect.producer(options)
+        try:
+            with anyio.fail_after(START_S):
+                async with Admin(options) as admin:
+                    await admin.ensure_topic(self._topic, options.partitions, options.replication)
+            await self._producer.start(tasks)
+        except KafkaFault as e:
+            raise connect.start_error(self._context.owner, options, e) from e
+        except TimeoutError as e:
+            fault = KafkaFault(f"no answer within {START_S:g} s")
+            raise connect.start_error(self._context.owner, options, fault) from e
+
+    async def open(self) -> None:
+        """Makes the places of new subscriptions durable, and waits until all groups are joined: from then on no other
+        gateway can move a place. Raises `StartError`."""
+        feeds = list(self._feeds.values())
+        try:
+            async with Admin(self._options) as admin:
+                for feed, from_start in feeds:
+                    await self._join(admin, feed, from_start)
+            with anyio.move_on_after(JOIN_S):
+                for feed, _ in feeds:
+                    await feed.flow.joined.wait()
+        except KafkaFault as e:
+            raise connect.start_error(self._context.owner, self._options, e) from e
+        self._taking = True
+
+    async def _join(self, admin: Admin, feed: KafkaFeed, from_start: bool) -> None:
+        await admin.prepare(feed.group, [self._topic], "earliest" if from_start else "latest")
+        await feed.flow.start(self._tasks)
+
+    async def stop(self) -> None:
+        """Finishes appends, commits all places, leaves the groups."""
+        self._taking = False
+        async with anyio.create_task_group() as stopping:
+            for feed, _ in self._feeds.values():
+                stopping.start_soon(feed.flow.consumer.stop)
+        await self._producer.stop()
+
+    # -- appends ----------------------------------------------------------------------------------------------------
+
+    def append(self, events: Sequence[Event], done: Accepted) -> None:
+        """Writes events as records; `done(None)` follows when all in-sync replicas have all of them."""
+        try:
+            records = [self._write(event) for event in events]
+        except Refused as e:
+            done(e)
+            return
+        appending = _Append(self, len(records), done)
+        send, topic = self._producer.send, self._topic
+        for key, value, headers in records:
+            send(topic, key, value, headers, appending)
+
+    # -- subscriptions ----------------------------------------------------------------------------------------------
+
+    def attach(
+        self,
+        name: str,
+        filter: Filter,
+        offer: Callable[[Event], bool],
+        *,
+        from_start: bool = False,
+        reject: Callable[[Event, Outcome], None] | None = None,
+        withdraw: Callable[[int], Sequence[int]] | None = None,
+    ) -> KafkaFeed:
+        """Adds a subscription: the consumer group `PREFIX.BROKER.NAME`."""
+        group = f"{self._options.group_prefix}.{self._context.broker}.{name}"
+        feed = KafkaFeed(group, self._topic, filter, offer, reject, withdraw, self._options, self._context)
+        self._feeds[name] = feed, from_start
+        if self._taking:
+            self._tasks.start_soon(self._join_later, feed, from_start)
+        return feed
+
+    async def _join_later(self, feed: KafkaFeed, from_start: bool) -> None:
+        while True:
+            try:
+                async with Admin(self._options) as admin:
+                    await self._join(admin, feed, from_start)
+                return
+            except KafkaFault as e:
+                log.error("group %s can't be joined, and will be: %s", feed.group, e)
+                await anyio.sleep(1.0)
+
+    def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> ReaderFeed:
+        """Raises `StartError`: a sink that reads by itself reads the topic, not this channel."""
+        raise StartError(
+            f"{self._context.owner}: the channel kafka can't feed trigger {name!r}, whose subscriber reads by itself; "
+            "use the channel log for it"
+        )
+
+    def detach(self, name: str) -> None:
+        """Leaves the group; its place is kept by the cluster."""
+        feed, _ = self._feeds.pop(name)
+        self._tasks.start_soon(feed.flow.consumer.stop)
+
+    # -- looking in -------------------------------------------------------------------------------------------------
+
+    def info(self) -> dict[str, Any]:
+        """For status. `groups` has each trigger's group with its lag, in the partitions that this gateway has."""
+        groups = {feed.group: feed.flow.info() for feed, _ in self._feeds.values()}
+        fault = self._producer.fault if self._taking else KafkaFault("not open")
+        return {
+            "writable": fault is None,
+            "error": str(fault) if fault else None,
+            "topic": self._topic,
+            "groups": groups,
+        }
+
+
+class _Append:
+    """Waits for the acknowledgement of records that came together."""
+
+    __slots__ = ("_channel", "_done", "_fault", "_left", "_size")
+
+    def __init__(self, channel: KafkaChannel, size: int, done: Accepted) -> None:
+        self._channel = channel
+        self._size = self._left = size
+        self._done = done
+        self._fault: KafkaFault | None = None
+
+    def __call__(self, fault: KafkaFault | None) -> None:
+        self._left -= 1
+        self._fault = fault or self._fault
+        if self._left:
+            return
+        if self._fault is None:
+            self._channel.appended += self._size
+            self._done(None)
+        elif self._fault.retry:
+            self._done(Overloaded(f"Kafka did not take the event: {self._fault}"))
+        else:
+            self._done(Refused(f"Kafka does not take the event: {self._fault}", status=413))

@@ -1,0 +1,51 @@
+"""Chooses the client library, and says what to do where the cluster can't be used."""
+
+from __future__ import annotations
+
+from gateway_core.clock import Clock
+from gateway_core.errors import StartError
+
+from .client import Consumer, KafkaFault, Member, Producer
+from .config import KafkaConfig, KafkaProducerConfig
+
+
+def producer(config: KafkaProducerConfig) -> Producer:
+    """A producer of the library that the config names."""
+    if config.client == "confluent":
+        from .confluent.producer import ConfluentProducer
+
+        return ConfluentProducer(config)
+    from .aio.producer import AioProducer
+
+    return AioProducer(config)
+
+
+def consumer(
+    config: KafkaConfig,
+    *,
+    group: str,
+    topics: list[str],
+    member: Member,
+    max_poll_records: int,
+    session_timeout_s: float,
+    clock: Clock,
+) -> Consumer:
+    """A consumer of the library that the config names."""
+    if config.client == "confluent":
+        from .confluent.consumer import ConfluentConsumer as Chosen
+    else:
+        from .aio.consumer import AioConsumer as Chosen  # type: ignore[assignment]
+    return Chosen(
+        config,
+        group=group,
+        topics=topics,
+        member=member,
+        max_poll_records=max_poll_records,
+        session_timeout_s=session_timeout_s,
+        clock=clock,
+    )
+
+
+def start_error(owner: str, config: KafkaConfig, fault: KafkaFault) -> StartError:
+    """The fault as what stops a start, naming the place in the config."""
+    return StartError(f"{owner}: Kafka at {', '.join(config.bootstrap)}: {fault}")

@@ -1,0 +1,231 @@
+"""From a consumer's records to whoever takes the events, and back: what is settled is committed.
+
+The way of a record: `fetched` puts it in its partition's queue; `_pump` decodes it and hands it to the taker while
+there is room; the taker calls `settle` with the event's position once it is dealt with; a timer commits, for each
+partition, the offset before which everything is settled. A partition whose events find no room is paused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+
+from gateway_core.clock import Clock
+from gateway_core.errors import Refused
+from gateway_core.event import PARTITION_BITS, Event
+
+from .client import Consumer, KafkaFault, Partition, Record
+from .tracker import Tracker
+
+log = logging.getLogger("tidegate.kafka")
+
+MOST_AHEAD = 20_000
+"""Records of a partition that may be begun after one that is not settled yet."""
+POLL_S = 0.01
+_PLACES = (1 << PARTITION_BITS) - 1
+
+
+class Taker(Protocol):
+    """Takes events. For each one that is taken, `Flow.settle(position)` follows."""
+
+    def take(self, events: Sequence[Event]) -> int:
+        """Takes the first so many of these, in order, and says how many. The others are offered again, in the same
+        order, after `Flow.resume()`."""
+
+    def refuse(self, record: Record, partition: Partition, position: int, error: Refused) -> None:
+        """Deals with a record that holds no event."""
+
+    def withdraw(self, lane: int) -> Sequence[int]:
+        """Drops what is not under way of this lane's events; returns their positions."""
+
+
+class Assigned:
+    """One partition that is ours. `lane` stands for it in positions."""
+
+    __slots__ = ("end", "events", "lane", "name", "paused", "pumping", "queue", "said", "tracker")
+
+    def __init__(self, name: Partition, lane: int, start: int) -> None:
+        self.name = name
+        self.lane = lane
+        self.tracker = Tracker(start)
+        self.queue: deque[Record] = deque()
+        self.events: list[Event] = []  # decoded and begun, waiting for room
+        self.paused = False
+        self.pumping = False
+        self.said = start  # committed
+        self.end = start
+
+    def position(self, offset: int) -> int:
+        return self.lane << PARTITION_BITS | offset + 1
+
+
+class Flow:
+    """The member that a consumer tells of its partitions and records (`client.Member`)."""
+
+    def __init__(
+        self,
+        taker: Taker,
+        decode: Callable[[Record], list[Event]],
+        clock: Clock,
+        *,
+        commit_interval_s: float,
+        drain_s: float,
+        lane_of: Callable[[Partition], int],
+        chunk: int,
+    ) -> None:
+        self.consumer: Consumer  # set by the owner, which needs this object to make it
+        self.joined = anyio.Event()
+        self._taker = taker
+        self._decode = decode
+        self._clock = clock
+        self._interval_s = commit_interval_s
+        self._drain_s = drain_s
+        self._lane_of = lane_of
+        self._chunk = chunk
+        self._lanes: dict[int, Assigned] = {}
+        self._partitions: dict[Partition, Assigned] = {}
+        self._commit_fails = False
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    async def start(self, tasks: TaskGroup) -> None:
+        """Starts the consumer and the commits. Raises `KafkaFault` as the consumer does."""
+        await self.consumer.start(tasks)
+        tasks.start_soon(self._commits)
+
+    async def _commits(self) -> None:
+        while True:
+            await anyio.sleep(self._interval_s)
+            offsets = {p.name: p.tracker.safe for p in self._partitions.values() if p.tracker.safe != p.said}
+            if not offsets:
+                continue
+            try:
+                await self.consumer.commit(offsets)
+            except KafkaFault as e:
+                if not self._commit_fails:
+                    log.warning("offsets can't be committed (they will be, later): %s", e)
+                self._commit_fails = True
+                continue
+            self._commit_fails = False
+            self._committed(offsets)
+
+    def _committed(self, offsets: Mapping[Partition, int]) -> None:
+        for name, offset in offsets.items():
+            if name in self._partitions:
+                self._partitions[name].said = offset
+
+    # -- from the consumer ------------------------------------------------------------------------------------------
+
+    def assigned(self, partitions: Mapping[Partition, int]) -> None:
+        """See `client.Member`."""
+        for name, offset in partitions.items():
+            assigned = Assigned(name, self._lane_of(name), offset)
+            self._partitions[name] = self._lanes[assigned.lane] = assigned
+        self.joined.set()
+
+    async def revoked(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        """See `client.Member`: drops what has not begun, and waits a moment for what has."""
+        leaving = [self._partitions.pop(name) for name in partitions if name in self._partitions]
+        dropped = {p.lane: self._drop(p) for p in leaving}
+        with anyio.move_on_after(self._drain_s):
+            while any(p.tracker.open > dropped[p.lane] for p in leaving):  # noqa: ASYNC110 rare; no event per record
+                await anyio.sleep(POLL_S)
+        for p in leaving:
+            self._forget(p)
+        return {p.name: p.tracker.safe for p in leaving if p.tracker.safe != p.said}
+
+    def lost(self, partitions: Iterable[Partition]) -> None:
+        """See `client.Member`."""
+        for p in [self._partitions.pop(name) for name in partitions if name in self._partitions]:
+            self._drop(p)
+            self._forget(p)
+
+    def _drop(self, p: Assigned) -> int:
+        """Stops handing out; returns how many of the begun will never be settled."""
+        p.queue.clear()
+        waiting, p.events = p.events, []
+        return len(waiting) + len(self._taker.withdraw(p.lane))
+
+    def _forget(self, p: Assigned) -> None:
+        if self._lanes.get(p.lane) is p:
+            del self._lanes[p.lane]
+
+    def fetched(self, partition: Partition, records: Sequence[Record], end: int) -> None:
+        """See `client.Member`."""
+        p = self._partitions.get(partition)
+        if p is None:
+            return
+        p.end = end
+        p.queue.extend(records)
+        self._pump(p)
+
+    # -- to the taker -----------------------------------------------------------------------------------------------
+
+    def _pump(self, p: Assigned) -> None:
+        """Hands out what there is, while there is room."""
+        if p.pumping:  # the taker may settle, and so make room, while it takes
+            return
+        p.pumping = True
+        try:
+            while self._next(p):
+                taken = self._taker.take(p.events)
+                del p.events[:taken]
+                if p.events:
+                    break
+        finally:
+            p.pumping = False
+        full = bool(p.events or p.queue)
+        if full != p.paused and self._partitions.get(p.name) is p:
+            p.paused = full
+            (self.consumer.pause if full else self.consumer.resume)(p.name)
+
+    def _next(self, p: Assigned) -> bool:
+        """Decodes the next events; False where there is none to hand out, or too much is open."""
+        tracker, events = p.tracker, p.events
+        while p.queue and len(events) < self._chunk and tracker.ahead < MOST_AHEAD:
+            record = p.queue.popleft()
+            position = p.position(record.offset)
+            tracker.begin(record.offset)
+            try:
+                event = self._decode(record)[0]
+            except Refused as e:
+                self._taker.refuse(record, p.name, position, e)
+                continue
+            event.position = position
+            events.append(event)
+        return bool(events)
+
+    def settle(self, position: int) -> None:
+        """The event at this position is dealt with."""
+        p = self._lanes.get(position >> PARTITION_BITS)
+        if p is None:
+            return
+        p.tracker.settle((position & _PLACES) - 1)
+        if p.queue and not p.events and p.tracker.ahead < MOST_AHEAD // 2:
+            self._pump(p)
+
+    def resume(self) -> None:
+        """There is room again."""
+        for p in list(self._partitions.values()):
+            if p.events or p.queue:
+                self._pump(p)
+
+    # -- for status -------------------------------------------------------------------------------------------------
+
+    def lag(self) -> int:
+        """Records of our partitions that are not settled."""
+        return sum(max(0, p.end - p.tracker.safe) for p in self._partitions.values())
+
+    def info(self) -> dict[str, Any]:
+        """`partitions` by topic and number: the offset before which all is settled, and the end as last seen."""
+        fault = self.consumer.fault
+        return {
+            "error": str(fault) if fault else None,
+            "lag": self.lag(),
+            "partitions": {f"{t}-{n}": [p.tracker.safe, p.end] for (t, n), p in sorted(self._partitions.items())},
+        }

@@ -1,0 +1,79 @@
+"""What the plugin offers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway_core.component import BuildContext, Command, Component, Transport
+from gateway_core.hookspecs import hookimpl
+
+from .config import KafkaChannelConfig, KafkaSinkConfig, KafkaSourceConfig
+
+_LIBRARY: dict[str, Any] = {"extra": "kafka", "requires": ("aiokafka", "confluent_kafka")}
+
+
+def _source(options: KafkaSourceConfig, context: BuildContext) -> Any:
+    from .source import KafkaSource
+
+    return KafkaSource(options, context)
+
+
+def _sink(options: KafkaSinkConfig, context: BuildContext) -> Any:
+    from .sink import KafkaSink
+
+    return KafkaSink(options, context)
+
+
+def _channel(options: KafkaChannelConfig, context: BuildContext) -> Any:
+    from .channel import KafkaChannel
+
+    return KafkaChannel(options, context)
+
+
+def _offsets() -> Any:
+    from .commands import app
+
+    return app
+
+
+@hookimpl
+def gateway_transports() -> list[Transport]:
+    return [
+        Transport(
+            "kafka",
+            source=Component(
+                "kafka",
+                "Reads records as a member of a consumer group (CloudEvents Kafka binding).",
+                KafkaSourceConfig,
+                _source,
+                schemes=("kafka",),
+                **_LIBRARY,
+            ),
+            sink=Component(
+                "kafka",
+                "Writes each event as a record, acknowledged by all in-sync replicas (CloudEvents Kafka binding).",
+                KafkaSinkConfig,
+                _sink,
+                schemes=("kafka",),
+                **_LIBRARY,
+            ),
+        )
+    ]
+
+
+@hookimpl
+def gateway_channels() -> list[Component]:
+    return [
+        Component(
+            "kafka",
+            "Keeps events in a Kafka topic, shared by any number of gateways.",
+            KafkaChannelConfig,
+            _channel,
+            **_LIBRARY,
+        )
+    ]
+
+
+@hookimpl
+def gateway_commands() -> list[Command]:
+    return [Command("offsets", "Show and reset the places of consumer groups.", _offsets)]

@@ -1,0 +1,54 @@
+"""The way out: each event as one record, delivered when all in-sync replicas have it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anyio.abc import TaskGroup
+
+from gateway_core.component import BuildContext
+from gateway_core.errors import Refused
+from gateway_core.event import Event
+from gateway_core.interfaces import DELIVERED, Outcome
+
+from . import connect
+from .client import KafkaFault
+from .config import KafkaSinkConfig
+from .records import writer
+from .template import topic_of
+
+
+class KafkaSink:
+    """`gateway_core.interfaces.Sink`. An attempt ends within the option `delivery_timeout_s`: the client tries again by
+    itself until then, and giving up earlier could change the order of records."""
+
+    def __init__(self, options: KafkaSinkConfig, context: BuildContext) -> None:
+        self._options = options
+        self._owner = context.owner
+        self._write = writer(options.codec, options.key, context)
+        self._topic = options.topic
+        self._topic_of = topic_of(options.topic)
+        self.address = f"kafka://{options.bootstrap[0]}/{options.topic}"
+
+    async def start(self, tasks: TaskGroup) -> None:
+        self._producer = connect.producer(self._options)
+        try:
+            await self._producer.start(tasks)
+        except KafkaFault as e:
+            raise connect.start_error(self._owner, self._options, e) from e
+
+    async def stop(self) -> None:
+        await self._producer.stop()
+
+    def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
+        try:
+            topic = self._topic if self._topic_of is None else self._topic_of(event)
+            key, value, headers = self._write(event)
+        except Refused as e:
+            done(Outcome(False, reason=f"encode: {e.detail}"))
+            return
+
+        def acknowledged(fault: KafkaFault | None) -> None:
+            done(DELIVERED if fault is None else Outcome(False, retry=fault.retry, reason=str(fault)))
+
+        self._producer.send(topic, key, value, headers, acknowledged)

@@ -1,0 +1,213 @@
+"""The way in: records of a consumer group's partitions, committed once their events are where they belong."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from gateway_core.component import BuildContext
+from gateway_core.errors import Refused
+from gateway_core.event import Event
+from gateway_core.interfaces import Intake, Outcome
+
+from . import connect
+from .admin import Admin
+from .client import KafkaFault, Partition, Record
+from .config import KafkaSourceConfig
+from .flow import Flow
+from .foreign import wrap
+from .records import reader
+
+log = logging.getLogger("tidegate.kafka")
+
+CONNECT_S = 5.0
+RETRY_S = 1.0
+FULL_S = 0.02
+LETTER_RETRY_S = 5.0
+CHUNK = 256
+
+
+class KafkaSource:
+    """`gateway_core.interfaces.Source`."""
+
+    pulls = True
+
+    def __init__(self, options: KafkaSourceConfig, context: BuildContext) -> None:
+        self._options = options
+        self._owner = context.owner
+        self._group = options.group or f"tidegate.{context.broker}"
+        self._clock = context.clock
+        self._lanes: dict[Partition, int] = {}
+        self._flow = Flow(
+            self,
+            reader(options.codec, context),
+            context.clock,
+            commit_interval_s=options.commit_interval_s,
+            drain_s=options.drain_s,
+            lane_of=self._lane,
+            chunk=CHUNK,
+        )
+        self._intake: Intake
+        self._started = False
+        self._waiting_for: KafkaFault | None = None
+        self._letter_fails = False
+        self.address = f"kafka://{options.bootstrap[0]}/{','.join(options.topics)}"
+
+    def _lane(self, partition: Partition) -> int:
+        return self._lanes.setdefault(partition, len(self._lanes) + 1)
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    async def start(self, intake: Intake, tasks: TaskGroup) -> None:
+        """Joins the group; where the cluster or a topic is away, that is tried until it works. Raises `StartError`
+        where the cluster does not accept the credentials."""
+        self._intake = intake
+        try:
+            await self._begin(tasks)
+        except KafkaFault as e:
+            if e.credentials:
+                raise connect.start_error(self._owner, self._options, e) from e
+            self._waiting_for = e
+            log.warning("%s waits for Kafka at %s: %s", self._owner, self.address, self._waiting_for)
+            tasks.start_soon(self._keep_trying, tasks)
+
+    async def _begin(self, tasks: TaskGroup) -> None:
+        o = self._options
+        try:
+            with anyio.fail_after(CONNECT_S):
+                async with Admin(o) as admin:
+                    await admin.prepare(self._group, o.topics, o.start)
+        except TimeoutError as e:
+            raise KafkaFault(f"no answer within {CONNECT_S:g} s") from e
+        self._flow.consumer = connect.consumer(
+            o,
+            group=self._group,
+            topics=o.topics,
+            member=self._flow,
+            max_poll_records=o.max_poll_records,
+            session_timeout_s=o.session_timeout_s,
+            clock=self._clock,
+        )
+        await self._flow.start(tasks)
+        self._started = True
+        self._waiting_for = None
+
+    async def _keep_trying(self, tasks: TaskGroup) -> None:
+        while not self._started:
+            await anyio.sleep(RETRY_S)
+            try:
+                await self._begin(tasks)
+            except KafkaFault as e:
+                if str(e) != str(self._waiting_for):
+                    log.error("%s: Kafka at %s: %s", self._owner, self.address, e)
+                self._waiting_for = e
+        log.info("%s reads from %s", self._owner, self.address)
+
+    async def stop(self) -> None:
+        if self._started:
+            await self._flow.consumer.stop()
+
+    # -- what the flow hands over -----------------------------------------------------------------------------------
+
+    def take(self, events: Sequence[Event]) -> int:
+        """See `flow.Taker`."""
+        if self._intake.stores:
+            stored = _Stored(self, events)
+            self._intake.accept(stored.events, stored)
+            return len(events)
+        for count, event in enumerate(events):
+            answer = _Answer(self._flow, event.position)
+            self._intake.accept((event,), answer)
+            if answer.refused:
+                self._clock.call_later(FULL_S, self._flow.resume)
+                return count
+        return len(events)
+
+    def withdraw(self, lane: int) -> Sequence[int]:
+        return self._intake.withdraw(lane)
+
+    def refuse(self, record: Record, partition: Partition, position: int, error: Refused) -> None:
+        """A record without an event: as the option `not_an_event` says."""
+        what = self._options.not_an_event
+        if what == "drop":
+            self._intake.refuse(error)
+            self._flow.settle(position)
+            return
+        event = wrap(record, partition, self._options.wrap_type)
+        event.received_ns = self._clock.now_ns()
+        event.position = position
+        if what == "wrap":
+            self._wrapped(event, position)
+        else:
+            self._bury(event, position, error)
+
+    def _wrapped(self, event: Event, position: int) -> None:
+        def done(error: BaseException | None) -> None:
+            if error is None:
+                self._flow.settle(position)
+            else:
+                self._clock.call_later(FULL_S, self._wrapped, event, position)
+
+        self._intake.accept((event,), done)
+
+    def _bury(self, event: Event, position: int, reason: Refused) -> None:
+        def done(error: BaseException | None) -> None:
+            if error is None:
+                self._letter_fails = False
+                self._flow.settle(position)
+                return
+            if not self._letter_fails:
+                log.error("%s: a record that is no event can't be put away, and waits: %s", self._owner, error)
+            self._letter_fails = True
+            self._clock.call_later(LETTER_RETRY_S, self._bury, event, position, reason)
+
+        outcome = Outcome(False, reason=reason.detail)
+        self._intake.undeliverable(event, outcome, self.address, done, "decode")
+
+    # -- for status -------------------------------------------------------------------------------------------------
+
+    def info(self) -> dict[str, Any]:
+        head = {"address": self.address, "group": self._group}
+        if not self._started:
+            return {**head, "error": str(self._waiting_for), "lag": 0, "partitions": {}}
+        return {**head, **self._flow.info()}
+
+
+class _Answer:
+    """What a bridge says to one event."""
+
+    __slots__ = ("_flow", "_position", "refused")
+
+    def __init__(self, flow: Flow, position: int) -> None:
+        self._flow = flow
+        self._position = position  # the bridge gives the event one of its own
+        self.refused = False
+
+    def __call__(self, error: BaseException | None) -> None:
+        if error is None:
+            self._flow.settle(self._position)
+        else:
+            self.refused = True
+
+
+class _Stored:
+    """Events on their way into a broker's channel; tried again until they are there."""
+
+    __slots__ = ("_positions", "_source", "events")
+
+    def __init__(self, source: KafkaSource, events: Sequence[Event]) -> None:
+        self._source = source
+        self.events = tuple(events)
+        self._positions = [event.position for event in events]  # the channel gives them others
+
+    def __call__(self, error: BaseException | None) -> None:
+        source = self._source
+        if error is not None:
+            source._clock.call_later(RETRY_S, source._intake.accept, self.events, self)
+            return
+        for position in self._positions:
+            source._flow.settle(position)
