@@ -13,10 +13,12 @@ from gateway_core.event import Event, Message, text_of
 
 from .memory import Memory
 from .older import OlderHeaders
-from .values import forbidden_character
-from .versions import V1_0, version_to_write
+from .values import essence, forbidden_character
+from .versions import V1_0, Version, version_to_write
 
 CONTENT_TYPE = "content-type"  # stands among attribute names: the dash keeps it apart from all of them
+STRUCTURED = "application/cloudevents+json"
+BATCH = "application/cloudevents-batch+json"
 
 _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
@@ -37,6 +39,7 @@ class BinaryMode:
         self._easy = bytes(c for c in range(0x20, 0x7F) if not (binding.percent and c in b'"%'))
         self._names_in: Memory[bytes, str] = Memory(self._name_in)
         self._names_out: Memory[str, bytes] = Memory(self._name_out)
+        self._types_out: Memory[str, bytes] = Memory(self._type_out)
         self._values_out: Memory[str, bytes] = Memory(_percent_encoded if binding.percent else str.encode)
 
     def attributes(self, message: Message) -> tuple[dict[str, Any], str | None]:
@@ -76,24 +79,34 @@ class BinaryMode:
             data = _without_encoding(attributes, version.encoding, data)
         return Event(attributes, data, False, message.key)
 
-    def encode(self, event: Event) -> Message:
-        """The event as a message in binary mode."""
+    def encode(self, event: Event) -> Message | None:
+        """The event as a message in binary mode; None where its content type would put the message in another mode."""
         attributes = event.attributes
         version = V1_0 if attributes.get("specversion") == "1.0" else version_to_write(attributes)
         content_type = attributes.get(version.content_type)
-        if content_type is not None:
+        if content_type is None:
+            headers = self._headers(attributes, version)
+            if event.json_data:
+                headers.append((b"content-type", b"application/json"))
+        elif media_type := self._types_out[text_of(content_type)]:
+            headers = self._headers(attributes, version)
+            headers.append((b"content-type", media_type))
+        else:
+            return None
+        return Message(headers, event.data, event.key)
+
+    def attribute_headers(self, event: Event) -> list[tuple[bytes, bytes]]:
+        """The headers that an event has in binary mode, without its content type."""
+        return self._headers(event.attributes, version_to_write(event.attributes))
+
+    def _headers(self, attributes: dict[str, Any], version: Version) -> list[tuple[bytes, bytes]]:
+        if version.content_type in attributes:
             attributes = attributes.copy()
             del attributes[version.content_type]
-        elif event.json_data:
-            content_type = "application/json"
-        if version is V1_0:
-            names = self._names_out
-            headers = [(names[name], value) for name, value in zip(attributes, self._bytes(attributes), strict=True)]
-        else:
-            headers = self._older.headers(attributes, version)
-        if content_type is not None:
-            headers.append((b"content-type", self._media_type(content_type)))
-        return Message(headers, event.data, event.key)
+        if version is not V1_0:
+            return self._older.headers(attributes, version)
+        names = self._names_out
+        return [(names[name], value) for name, value in zip(attributes, self._bytes(attributes), strict=True)]
 
     # -- values ---------------------------------------------------------------------------------------------------
 
@@ -131,8 +144,10 @@ class BinaryMode:
             return raw.split(b'"')
         return [self._values_out[value] for value in values]
 
-    def _media_type(self, value: Any) -> bytes:
-        text = text_of(value)
+    def _type_out(self, text: str) -> bytes:
+        """The content type's header; b"" for a format of CloudEvents, which says that the message is in that format."""
+        if essence(text) in (STRUCTURED, BATCH):
+            return b""
         if text.isascii() and text.isprintable():
             return text.encode()
         raise self._fault("datacontenttype", f"{text!r} can't be a content-type header")

@@ -8,31 +8,32 @@ from gateway_core.event import Event, Message
 from gateway_core.interfaces import Codec
 
 from . import jsonwrite
-from .binary import BinaryMode
+from .binary import BATCH, STRUCTURED, BinaryMode
 from .config import CloudEventsConfig
 from .jsonformat import JsonFormat
 from .memory import Memory
 from .values import charset, essence
 
 _PREFIX = "application/cloudevents"
-_STRUCTURED = "application/cloudevents+json"
-_BATCH = "application/cloudevents-batch+json"
-_STRUCTURED_HEADERS = (b"content-type", b"application/cloudevents+json; charset=utf-8")
+_STRUCTURED_HEADER = (b"content-type", b"application/cloudevents+json; charset=utf-8")
 
 
 def build(config: CloudEventsConfig, context: BuildContext) -> Codec:
     """The codec for the binding of the transport that asks."""
-    reader = _Codec(context.binding)
-    return _Structured(context.binding) if config.mode == "structured" else reader
+    if config.mode == "binary":
+        return _Codec(context.binding)
+    return (_StructuredWithHeaders if config.attribute_headers else _Structured)(context.binding)
 
 
 class _Codec:
-    """Reads every mode; writes binary mode."""
+    """Reads every mode; writes binary mode, but for an event whose data is itself of a CloudEvents format: as binary it
+    would be read as the event, or the batch, that is in its data."""
 
     def __init__(self, binding: Binding) -> None:
         self._binary = BinaryMode(binding)
         self._json = JsonFormat()
         self._http = binding.name == "http"
+        self._rule = f"CloudEvents {'HTTP binding 1.0.2' if self._http else 'Kafka binding 1.0.3'}, section 3"
         self._modes: Memory[str, str] = Memory(self._mode)
 
     def decode(self, message: Message) -> list[Event]:
@@ -47,28 +48,38 @@ class _Codec:
         return self._json.decode_batch(message.body)
 
     def encode(self, event: Event) -> Message:
-        return self._binary.encode(event)
+        return self._binary.encode(event) or _structured(event)
 
     def _mode(self, content_type: str) -> str:
         if content_type[: len(_PREFIX)].lower() != _PREFIX:
             return "binary"
         kind = essence(content_type)
-        mode = "structured" if kind == _STRUCTURED else "batch" if kind == _BATCH and self._http else ""
+        mode = "structured" if kind == STRUCTURED else "batch" if kind == BATCH and self._http else ""
         if not mode:
             if not self._http:
                 return "binary"  # Kafka binding section 3: forwarded as it is
-            raise _unsupported(f"event format {kind[:100]!r} is not known; send {_STRUCTURED} or {_BATCH}")
+            raise self._unsupported(f"event format {kind[:100]!r} is not known; send {STRUCTURED} or {BATCH}")
         if charset(content_type) not in ("", "utf-8", "utf8"):
-            raise _unsupported(f"charset {charset(content_type)[:100]!r} is not taken; JSON events are UTF-8")
+            raise self._unsupported(f"charset {charset(content_type)[:100]!r} is not taken; JSON events are UTF-8")
         return mode
+
+    def _unsupported(self, detail: str) -> Refused:
+        return Refused(detail, status=415, rule=self._rule, attribute="datacontenttype")
 
 
 class _Structured(_Codec):
     """Reads every mode; writes structured mode."""
 
     def encode(self, event: Event) -> Message:
-        return Message([_STRUCTURED_HEADERS], jsonwrite.encode(event), event.key)
+        return _structured(event)
 
 
-def _unsupported(detail: str) -> Refused:
-    return Refused(detail, status=415, rule="CloudEvents HTTP binding 1.0.2, section 3", attribute="datacontenttype")
+class _StructuredWithHeaders(_Codec):
+    """Reads every mode; writes structured mode, and the attributes as headers too."""
+
+    def encode(self, event: Event) -> Message:
+        return Message([_STRUCTURED_HEADER, *self._binary.attribute_headers(event)], jsonwrite.encode(event), event.key)
+
+
+def _structured(event: Event) -> Message:
+    return Message([_STRUCTURED_HEADER], jsonwrite.encode(event), event.key)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import model_validator
+
 from gateway_core.component import Config
 
 
@@ -14,3 +16,14 @@ class CloudEventsConfig(Config):
 
     mode: Literal["binary", "structured"] = "binary"
     """How events are written: attributes as headers and data as the body, or all in one JSON object."""
+    attribute_headers: bool = False
+    """With `mode: structured`, whether attributes are headers, too, as they are in binary mode: for receivers that look
+    at headers only (Kafka binding section 3.3.3, HTTP binding section 3.2.3)."""
+
+    @model_validator(mode="after")
+    def _only_structured(self) -> CloudEventsConfig:
+        if self.attribute_headers and self.mode == "binary":
+            raise ValueError(
+                "`attribute_headers` is for `mode: structured`; in binary mode attributes are headers anyway"
+            )
+        return self
