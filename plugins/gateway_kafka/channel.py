@@ -1,4 +1,4 @@
-"""The channel `kafka`: a broker's events in a topic, its triggers as consumer groups (`gateway_core.interfaces.Channel`).
+"""The channel `kafka`: a broker's events in a topic, its triggers as consumer groups (`interfaces.Channel`).
 
 Any number of gateways with the same config share the work: Kafka gives each group's partitions to those that live.
 """

@@ -74,7 +74,8 @@ class Member(Protocol):
     """Told by a consumer what happens to it. The partitions of one consumer are told apart by (topic, number)."""
 
     def assigned(self, partitions: Mapping[Partition, int]) -> None:
-        """These partitions are ours now; the first record of each will be at or after this offset (the committed one)."""
+        """These partitions are ours now; the first record of each will be at or after this offset (the committed one).
+        Also called, with nothing, when this member has joined the group and there was no partition left for it."""
 
     async def revoked(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
         """These partitions are about to go to another member. Returns the offsets to commit for them (next to read),
