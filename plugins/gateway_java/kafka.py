@@ -154,7 +154,7 @@ class KafkaBroker:
         logger = "-Dorg.slf4j.simpleLogger."
         options = (*_QUICK, f"{logger}defaultLogLevel=warn", f"{logger}showDateTime=true")
         try:
-            return Child([found.executable, *options, "-cp", classes, *arguments], self.log)
+            return Child([found.executable, *options, *arguments], self.log, {**os.environ, "CLASSPATH": classes})
         except OSError as e:
             raise StartError(f"can't start Kafka: {e}") from e
 
