@@ -36,6 +36,7 @@ def cross_check(
     _same_address(ways_in, report)
     _cycles(list(_edges(brokers, triggers, bridges, ways_in)), report)
     _idle(brokers, names, report)
+    _held_up(bridges, report)
     for name in unused:
         report.warn("nothing uses this secret", ("secrets", name))
 
@@ -57,6 +58,14 @@ def _idle(brokers: Mapping[str, BrokerConfig], names: Mapping[str, Sequence[str]
     for name, broker in brokers.items():
         if not broker.ingress:
             report.warn("the broker has no `ingress`: no event can come in", ("brokers", name))
+
+
+def _held_up(bridges: Mapping[str, BridgeConfig], report: Report) -> None:
+    """A source whose config says `pulls` waits until an event is settled: without dead letter perhaps for ever."""
+    for name, bridge in bridges.items():
+        if bridge.dead_letter is None and getattr(bridge.source.options, "pulls", False):
+            message = "an event that its sink refuses holds up the others of its partition"
+            report.warn(f"the bridge has no `dead_letter`: {message}", ("bridges", name), "add a `dead_letter`")
 
 
 # -- addresses ----------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, RootModel
@@ -61,6 +61,15 @@ class HttpSinkConfig(Config):
     """The most connections at once."""
     tls: TlsConfig | None = None
     """Certificates."""
+
+
+class QueueSourceConfig(Config):
+    """Fetches events from a queue."""
+
+    pulls: ClassVar[bool] = True
+
+    topic: str
+    """Its name."""
 
 
 class QueueSinkConfig(Config):
@@ -125,7 +134,11 @@ class Plugin:
         return [
             Transport("http", source, sink),
             Transport("stdout", sink=Component("stdout", "To standard output.", NoConfig, _build)),
-            Transport("queue", sink=Component("queue", "To a queue.", QueueSinkConfig, _build)),
+            Transport(
+                "queue",
+                source=Component("queue", "From a queue.", QueueSourceConfig, _build),
+                sink=Component("queue", "To a queue.", QueueSinkConfig, _build),
+            ),
             Transport(
                 "cloud",
                 sink=Component("cloud", "To the cloud.", NoConfig, _build, extra="cloud", requires=("no_such_module",)),
