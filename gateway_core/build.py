@@ -118,6 +118,7 @@ class Builder:
         if config.dead_letter is not None:
             dead_letter = self._dead_letter(config.dead_letter, f"{owner}.dead_letter", **names)
         policy = effective_delivery(self._config.brokers[broker.name].delivery, config.delivery)
+        policy = _with_window(policy, sink)
         subscription = Subscription(
             name,
             sink,
@@ -154,9 +155,11 @@ class Builder:
         if config.dead_letter is not None:
             dead_letter = self._dead_letter(config.dead_letter, f"{owner}.dead_letter", broker=name)
             bridge.letters = Letters(name, dead_letter, self._clock, self._built.observers)
+        sink = self._kept(self._make(config.sink, f"{owner}.sink", broker=name))
+        policy = _with_window(policy, sink)
         bridge.subscription = Subscription(
             name,
-            self._kept(self._make(config.sink, f"{owner}.sink", broker=name)),
+            sink,
             policy,
             self._clock,
             dead_letter=dead_letter,
@@ -167,3 +170,11 @@ class Builder:
         )
         bridge.subscription.feed = bridge
         return Bridged(name, bridge, source, dead_letter)
+
+
+def _with_window(policy: DeliveryConfig, sink: Sink) -> DeliveryConfig:
+    """The policy with as many attempts at once as serve this sink best, where the config does not say."""
+    most = getattr(sink, "in_flight", None)
+    if most is None or "max_in_flight" in policy.model_fields_set:
+        return policy
+    return policy.model_copy(update={"max_in_flight": most})

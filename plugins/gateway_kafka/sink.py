@@ -22,6 +22,8 @@ class KafkaSink:
     """`gateway_core.interfaces.Sink`. An attempt ends within the option `delivery_timeout_s`: the client tries again by
     itself until then, and giving up earlier could change the order of records."""
 
+    in_flight = 2000
+
     def __init__(self, options: KafkaSinkConfig, context: BuildContext) -> None:
         self._options = options
         self._owner = context.owner
