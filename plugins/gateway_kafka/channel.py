@@ -37,7 +37,7 @@ class KafkaChannel:
         self.appended = 0
         self._options = options
         self._context = context
-        self._topic = options.topic or f"tidegate.{context.broker}"
+        self._topic = options.topic_of(context.broker)
         self._write = writer(options.codec, options.key, context)
         self._feeds: dict[str, tuple[KafkaFeed, bool]] = {}
         self._tasks: TaskGroup
@@ -115,7 +115,7 @@ class KafkaChannel:
         withdraw: Callable[[int], Sequence[int]] | None = None,
     ) -> KafkaFeed:
         """Adds a subscription: the consumer group `PREFIX.BROKER.NAME`."""
-        group = f"{self._options.group_prefix}.{self._context.broker}.{name}"
+        group = self._options.group_of(self._context.broker, name)
         feed = KafkaFeed(group, self._topic, filter, offer, reject, withdraw, self._options, self._context)
         self._feeds[name] = feed, from_start
         if self._taking:

@@ -208,6 +208,10 @@ class KafkaSourceConfig(KafkaConfig):
 
     _url = model_validator(mode="before")(_with_url)
 
+    def group_of(self, owner: str) -> str:
+        """The group's name, for the broker or bridge of this name."""
+        return self.group or f"tidegate.{owner}"
+
 
 class KafkaChannelConfig(KafkaProducerConfig):
     """Keeps a broker's events in a topic; its triggers are consumer groups. Any number of gateways share the work."""
@@ -232,3 +236,11 @@ class KafkaChannelConfig(KafkaProducerConfig):
     """How long the group waits for a member that is silent, in seconds."""
     drain_s: Annotated[float, Field(ge=0, le=60)] = 5.0
     """How long a partition that goes to another gateway waits for what is under way, in seconds."""
+
+    def topic_of(self, broker: str) -> str:
+        """The topic of this broker."""
+        return self.topic or f"tidegate.{broker}"
+
+    def group_of(self, broker: str, trigger: str) -> str:
+        """The consumer group of a trigger of this broker."""
+        return f"{self.group_prefix}.{broker}.{trigger}"

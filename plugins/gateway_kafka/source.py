@@ -39,7 +39,7 @@ class KafkaSource:
     def __init__(self, options: KafkaSourceConfig, context: BuildContext) -> None:
         self._options = options
         self._owner = context.owner
-        self._group = options.group or f"tidegate.{context.broker}"
+        self._group = options.group_of(context.broker)
         self._clock = context.clock
         self._lanes: dict[Partition, int] = {}
         self._flow = Flow(
