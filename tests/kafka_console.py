@@ -10,9 +10,11 @@ import functools
 import os
 import re
 import subprocess
+import threading
 import uuid
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple
 
 from gateway_java import jars, java
 from gateway_java.kafka import VERSION
@@ -38,31 +40,71 @@ class RawRecord(NamedTuple):
 
 def consume(bootstrap: str, topic: str, count: int, *, limit_s: float = LIMIT_S) -> list[RawRecord]:
     """The first `count` records of a topic, by partition and offset. Fails where so many do not come."""
-    options = {
-        "print.partition": "true",
-        "print.offset": "true",
-        "print.timestamp": "false",
-        "print.headers": "true",
-        "print.key": "true",
-        "print.value": "true",
-        "key.separator": COLUMN,
-        "headers.separator": HEADER,
-        "line.separator": LINE,
-        "null.literal": NULL,
-        "key.deserializer": _BYTES,
-        "value.deserializer": _BYTES,
-        "headers.deserializer": _BYTES,
-    }
     said = _run(
-        "org.apache.kafka.tools.consumer.ConsoleConsumer",
-        *("--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"),
+        *_consumer(bootstrap, topic),
         *("--max-messages", str(count), "--timeout-ms", str(int(limit_s * 1000))),
-        *(part for name, value in options.items() for part in ("--property", f"{name}={value}")),
         limit_s=limit_s + 30,
     )
     records = [_record(line) for line in said.stdout.split(LINE.encode())[:-1]]
     assert len(records) == count, f"{len(records)} of {count} records of {topic}: {records}\n{said.stderr.decode()}"
     return sorted(records)
+
+
+class Follower:
+    """`with Follower(bootstrap, topic) as records:` reads a topic from its beginning and goes on reading. One Java for
+    many looks. The topic comes into being where it is not there."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._arguments = _consumer(bootstrap, topic)
+        self._changed = threading.Condition()
+        self._read: list[RawRecord] = []
+
+    def __enter__(self) -> Follower:
+        self._process = subprocess.Popen(
+            **_call(*self._arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+        )
+        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._records, self._complaints)]
+        self._said = b""
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self._process.kill()
+        self._process.wait()
+        for thread in self._threads:
+            thread.join()
+        for pipe in (self._process.stdout, self._process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+    def wait_for(
+        self, wanted: Callable[[RawRecord], bool], count: int = 1, limit_s: float = LIMIT_S
+    ) -> list[RawRecord]:
+        """The records that are wanted, in the order they came, once there are so many (or more)."""
+
+        def found() -> list[RawRecord]:
+            return [record for record in self._read if wanted(record)]
+
+        with self._changed:
+            enough = self._changed.wait_for(lambda: len(found()) >= count, limit_s)
+            assert enough, f"{len(found())} of {count} records, among {self._read}\n{self._said.decode()}"
+            return found()
+
+    def _records(self) -> None:
+        pipe, text = self._process.stdout, b""
+        assert pipe is not None
+        while more := os.read(pipe.fileno(), 1 << 16):
+            *lines, text = (text + more).split(LINE.encode())
+            with self._changed:
+                self._read += map(_record, lines)
+                self._changed.notify_all()
+
+    def _complaints(self) -> None:
+        pipe = self._process.stderr
+        assert pipe is not None
+        while more := os.read(pipe.fileno(), 1 << 16):
+            self._said += more
 
 
 def produce(
@@ -94,6 +136,29 @@ def produce(
     assert b"ERROR" not in said.stderr, said.stderr.decode()
 
 
+def _consumer(bootstrap: str, topic: str) -> list[str]:
+    options = {
+        "print.partition": "true",
+        "print.offset": "true",
+        "print.timestamp": "false",
+        "print.headers": "true",
+        "print.key": "true",
+        "print.value": "true",
+        "key.separator": COLUMN,
+        "headers.separator": HEADER,
+        "line.separator": LINE,
+        "null.literal": NULL,
+        "key.deserializer": _BYTES,
+        "value.deserializer": _BYTES,
+        "headers.deserializer": _BYTES,
+    }
+    return [
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"),
+        *(part for name, value in options.items() for part in ("--property", f"{name}={value}")),
+    ]
+
+
 def _record(line: bytes) -> RawRecord:
     partition, offset, headers, key, value = line.split(COLUMN.encode())
     pairs = [] if headers == b"NO_HEADERS" else [h.split(b":", 1) for h in headers.split(HEADER.encode())]
@@ -123,14 +188,16 @@ def _java() -> tuple[str, str]:
     return found.executable, os.pathsep.join(map(str, jars.fetch(wanted, found)))
 
 
+def _call(main: str, *arguments: str) -> dict[str, Any]:
+    """What `subprocess` is to be called with."""
+    executable, classes = _java()
+    quick = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+    return {"args": [executable, *quick, main, *arguments], "env": {**os.environ, "CLASSPATH": classes}}
+
+
 def _run(
     main: str, *arguments: str, given: bytes = b"", limit_s: float = LIMIT_S
 ) -> subprocess.CompletedProcess[bytes]:
-    executable, classes = _java()
-    quick = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-    env = {**os.environ, "CLASSPATH": classes}
-    done = subprocess.run(
-        [executable, *quick, main, *arguments], input=given, capture_output=True, timeout=limit_s, env=env
-    )
+    done = subprocess.run(**_call(main, *arguments), input=given, capture_output=True, timeout=limit_s)
     assert done.returncode == 0, done.stdout.decode(errors="replace") + done.stderr.decode(errors="replace")
     return done
