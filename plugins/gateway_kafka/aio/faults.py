@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import ssl
 
@@ -94,7 +93,7 @@ async def probe(config: KafkaConfig) -> None:
     for host, port, _ in collect_hosts(list(config.bootstrap)):
         try:
             connection = await create_conn(host, port, **options)
-        except (OSError, errors.KafkaError, asyncio.TimeoutError, ValueError) as error:
+        except (TimeoutError, OSError, errors.KafkaError, ValueError) as error:
             last = error if last is None or refuses_us(error) else last
             continue
         await connection.close()

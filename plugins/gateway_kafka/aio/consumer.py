@@ -1,0 +1,334 @@
+"""The consumer on aiokafka.
+
+aiokafka rebalances eagerly: with every change in the group, all partitions of all members are revoked and assigned
+anew (its sticky assignor gives most of them back to who had them). It has no cooperative protocol, so members on
+aiokafka and members on confluent-kafka can't be in one group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import anyio
+from aiokafka import errors
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.structs import TopicPartition
+from anyio.abc import TaskGroup
+
+from gateway_core.clock import Clock
+
+from ..client import KafkaFault, Member, Partition, Record
+from ..config import KafkaConfig
+from .faults import fault_of, probe, quieten
+from .places import Starts, first_offsets, moved
+from .session import close, connected
+from .standing import Standing
+
+_log = logging.getLogger("tidegate.kafka")
+_START_S = 5.0  # how long a start waits for the cluster
+_FIRST_WAIT_S = 0.25
+_MOST_WAIT_S = 5.0
+_POLL_MS = 1000
+_CHECK_S = 3.0
+_NOTHING = TopicPartition("", -1)
+
+_NOT_OURS = (  # of a commit: the partitions have gone to someone else, who reads from what was committed before
+    errors.CommitFailedError,
+    errors.IllegalStateError,
+    errors.RebalanceInProgressError,
+    errors.UnknownMemberIdError,
+    errors.IllegalGenerationError,
+)
+_NOT_ALLOWED = (errors.TopicAuthorizationFailedError, errors.GroupAuthorizationFailedError)
+
+
+class AioConsumer:
+    """`client.Consumer` on aiokafka. A partition that is revoked is no longer paused when it is assigned again."""
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        *,
+        group: str,
+        topics: Sequence[str],
+        member: Member,
+        max_poll_records: int,
+        session_timeout_s: float,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._group = group
+        self._topics = list(topics)
+        self._member = member
+        self._most = max_poll_records
+        self._session_s = session_timeout_s
+        self._clock = clock
+        self._standing = Standing(f"consumer group {group}")
+        self._consumer: Any = None
+        self._fresh: set[TopicPartition] | None = None  # assigned by the cluster, not yet told to the member
+        self._ours: set[Partition] = set()
+        self._paused: set[Partition] = set()
+        self._held: dict[Partition, tuple[list[Record], int]] = {}  # fetched while their partition was being paused
+        self._letting_go = anyio.Lock()
+        self._poll: asyncio.Task[Any] | None = None
+        self._interrupted = False
+        self._heard = 0.0
+        self._tried = anyio.Event()
+        self._scope = anyio.CancelScope()
+        self._ended = anyio.Event()
+        self._leaving = False
+
+    @property
+    def fault(self) -> KafkaFault | None:
+        return self._standing.fault
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    async def start(self, tasks: TaskGroup) -> None:
+        quieten()
+        tasks.start_soon(self._run)
+        with anyio.move_on_after(_START_S):
+            await self._tried.wait()
+        if (fault := self.fault) is not None and fault.credentials:
+            self._scope.cancel()
+            await self._ended.wait()
+            raise fault
+
+    async def stop(self) -> None:
+        self._leaving = True
+        self._scope.cancel()
+        await self._ended.wait()
+        consumer, self._consumer = self._consumer, None
+        if consumer is None:
+            return
+        try:
+            await self._let_go(consumer)
+        finally:
+            await close(consumer)
+
+    async def _run(self) -> None:
+        with self._scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._watching)
+                wait = _FIRST_WAIT_S
+                while True:
+                    try:
+                        await self._join()
+                        wait = _FIRST_WAIT_S
+                        await self._polling(self._consumer)
+                    except (KafkaFault, errors.KafkaError, OSError) as error:
+                        self._standing.bad(fault_of(error))
+                        self._tried.set()
+                    finally:
+                        if not self._leaving:
+                            with anyio.CancelScope(shield=True):
+                                await self._drop()
+                    await anyio.sleep(wait)
+                    wait = min(2 * wait, _MOST_WAIT_S)
+        self._ended.set()
+
+    async def _join(self) -> None:
+        self._consumer = await connected(self._config, self._group, self._session_s)
+        self._consumer.subscribe(self._topics, listener=_Listener(self, self._consumer))
+        self._heard = self._clock.monotonic()
+        self._standing.good()
+        self._tried.set()
+
+    async def _drop(self) -> None:
+        """Gives the connection up; a new one follows."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is None:
+            return
+        self._fresh = None
+        if ours := self._forget():
+            self._member.lost(ours)
+        await close(consumer)
+
+    def _forget(self) -> list[Partition]:
+        ours, self._ours = list(self._ours), set()
+        self._paused.clear()
+        self._held.clear()
+        return ours
+
+    # -- rebalances ------------------------------------------------------------------------------------------------
+
+    def on_assigned(self, consumer: Any, partitions: Iterable[TopicPartition]) -> None:
+        """The cluster has given us these."""
+        if consumer is self._consumer:
+            self._fresh = set(partitions)
+            self._interrupt()
+
+    async def on_revoked(self, consumer: Any) -> None:
+        """The cluster takes all back."""
+        if consumer is self._consumer or self._leaving:
+            await self._let_go(consumer)
+
+    async def _let_go(self, consumer: Any) -> None:
+        async with self._letting_go:
+            self._fresh = None
+            ours = self._forget()
+            if not ours:
+                return
+            offsets = await self._member.revoked(ours)
+            try:
+                await self._write(consumer, offsets)
+            except KafkaFault as fault:
+                _log.warning("consumer group %s: the last offsets can't be committed: %s", self._group, fault)
+
+    async def _adopt(self, consumer: Any) -> None:
+        """Finds out where to begin, and tells the member."""
+        fresh = self._fresh
+        assert fresh is not None
+        starts: Starts = await first_offsets(consumer, fresh)
+        if self._fresh is not fresh:
+            return  # revoked meanwhile
+        self._fresh = None
+        for partition, offset in starts.sought.items():
+            consumer.seek(partition, offset)
+        for text in starts.gaps:
+            _log.error("consumer group %s: %s", self._group, text)
+        self._ours = {(p.topic, p.partition) for p in fresh}
+        self._standing.good()
+        self._member.assigned({(p.topic, p.partition): offset for p, offset in starts.offsets.items()})
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def pause(self, partition: Partition) -> None:
+        if partition in self._ours and partition not in self._paused:
+            self._paused.add(partition)
+
+    def resume(self, partition: Partition) -> None:
+        if partition in self._paused:
+            self._paused.discard(partition)
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        """Ends the poll under way, which waits for fewer partitions than it now could. It loses nothing: aiokafka takes
+        records out of its buffers only when it returns them."""
+        self._interrupted = True
+        if self._poll is not None:
+            self._poll.cancel()
+
+    async def _polling(self, consumer: Any) -> None:
+        while True:
+            try:
+                if self._fresh is not None:
+                    await self._adopt(consumer)
+                self._deliver_held()
+                await self._poll_once(consumer)
+            except errors.OffsetOutOfRangeError as error:
+                for partition, offset in error.args[0].items():
+                    _log.error("consumer group %s: %s", self._group, await moved(consumer, partition, offset))
+            except errors.NoOffsetForPartitionError as error:
+                await moved(consumer, error.args[0], None)
+            except _NOT_ALLOWED as error:
+                self._standing.bad(fault_of(error, f"group {self._group}, topics {', '.join(self._topics)}"))
+                await anyio.sleep(1)
+
+    async def _poll_once(self, consumer: Any) -> None:
+        # paused ones are left out instead of paused in aiokafka, which would throw away what it has fetched of them
+        wanted = [TopicPartition(*name) for name in self._ours if name not in self._paused]
+        self._interrupted = False
+        self._poll = asyncio.ensure_future(
+            consumer.getmany(*(wanted or (_NOTHING,)), timeout_ms=_POLL_MS, max_records=self._most)
+        )
+        try:
+            found = await self._poll
+        except asyncio.CancelledError:
+            if not self._interrupted:
+                raise
+            return
+        finally:
+            self._poll = None
+        if found:
+            self._heard = self._clock.monotonic()
+            self._standing.good()
+        for partition, records in found.items():
+            name = (partition.topic, partition.partition)
+            if name in self._ours:
+                self._deliver(name, [_record(r) for r in records], consumer.highwater(partition) or 0)
+
+    def _deliver(self, name: Partition, records: list[Record], end: int) -> None:
+        if name in self._paused:
+            kept, _ = self._held.get(name, ([], 0))
+            self._held[name] = (kept + records, end)
+        else:
+            self._member.fetched(name, records, max(end, records[-1].offset + 1))
+
+    def _deliver_held(self) -> None:
+        for name in [name for name in self._held if name not in self._paused]:
+            self._deliver(name, *self._held.pop(name))
+
+    # -- commits ---------------------------------------------------------------------------------------------------
+
+    async def commit(self, offsets: Mapping[Partition, int]) -> None:
+        mine = {name: offset for name, offset in offsets.items() if name in self._ours}
+        if mine:
+            await self._write(self._consumer, mine)
+
+    async def _write(self, consumer: Any, offsets: Mapping[Partition, int]) -> None:
+        if not offsets:
+            return
+        try:
+            with anyio.fail_after(self._config.request_timeout_s):
+                await consumer.commit({TopicPartition(*name): offset for name, offset in offsets.items()})
+        except _NOT_OURS:
+            pass
+        except (errors.KafkaError, OSError) as error:  # TimeoutError is an OSError
+            raise fault_of(error, f"commit of group {self._group}") from error
+
+    # -- health ----------------------------------------------------------------------------------------------------
+
+    async def _watching(self) -> None:
+        """aiokafka connects again for ever without a word: asks the cluster something where nothing is heard of it."""
+        turn = 0
+        while True:
+            await anyio.sleep(_CHECK_S)
+            consumer = self._consumer
+            if consumer is None or self._clock.monotonic() - self._heard < _CHECK_S:
+                continue
+            turn += 1
+            try:
+                await self._check(consumer, turn)
+            except (errors.KafkaError, OSError):
+                await self._find_out()
+            except KafkaFault as fault:
+                self._standing.bad(fault)
+            else:
+                if self.fault is not None and self._ours:
+                    self._standing.good()
+
+    async def _check(self, consumer: Any, turn: int) -> None:
+        ours = sorted(self._ours)
+        if ours:
+            with anyio.fail_after(_CHECK_S):
+                await consumer.end_offsets([TopicPartition(*ours[turn % len(ours)])])
+        elif turn % 3 == 0 or self.fault is not None:
+            await probe(self._config)
+
+    async def _find_out(self) -> None:
+        try:
+            await probe(self._config)
+        except KafkaFault as fault:
+            self._standing.bad(fault)
+        else:
+            self._standing.bad(KafkaFault("the leader of a partition does not answer"))
+
+
+def _record(found: Any) -> Record:
+    return Record(found.offset, found.timestamp, found.key, found.value, found.headers)
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, owner: AioConsumer, consumer: Any) -> None:
+        self._owner = owner
+        self._consumer = consumer
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        await self._owner.on_revoked(self._consumer)
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._owner.on_assigned(self._consumer, assigned)

@@ -1,0 +1,55 @@
+"""Where reading begins: at the committed offset, or at the beginning where there is none or it is no longer there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from aiokafka.structs import TopicPartition
+
+
+class Starts(NamedTuple):
+    """The first offset of each partition; those to seek to because the committed one can't be read; what to tell."""
+
+    offsets: dict[TopicPartition, int]
+    sought: dict[TopicPartition, int]
+    gaps: list[str]
+
+
+async def first_offsets(consumer: Any, partitions: Collection[TopicPartition]) -> Starts:
+    """Asks the cluster. Raises aiokafka's errors."""
+    found = Starts({}, {}, [])
+    if not partitions:
+        return found
+    order = sorted(partitions)
+    committed = await asyncio.gather(*map(consumer.committed, order))
+    beginnings = await consumer.beginning_offsets(order)
+    ends = await consumer.end_offsets(order)
+    for partition, offset in zip(order, committed, strict=True):
+        start = offset
+        if offset is None or not beginnings[partition] <= offset <= ends[partition]:
+            start = found.sought[partition] = beginnings[partition]
+            if offset is not None:
+                found.gaps.append(gap(partition, offset, beginnings[partition], ends[partition]))
+        found.offsets[partition] = start
+    return found
+
+
+async def moved(consumer: Any, partition: TopicPartition, offset: int | None) -> str:
+    """Goes on at the beginning of a partition whose next offset can't be read; what to tell about it."""
+    beginning = (await consumer.beginning_offsets([partition]))[partition]
+    end = (await consumer.end_offsets([partition]))[partition]
+    consumer.seek(partition, beginning)
+    return "" if offset is None else gap(partition, offset, beginning, end)
+
+
+def gap(partition: TopicPartition, offset: int, beginning: int, end: int) -> str:
+    """What is missing, in one line."""
+    name = f"topic {partition.topic}, partition {partition.partition}"
+    if offset < beginning:
+        return f"{name}: the records {offset} to {beginning - 1} are gone before they were read (retention)"
+    return (
+        f"{name}: the next record to read was {offset}, but the partition ends at {end}: it was made anew or cut off;"
+        f" reads from its beginning, {beginning}"
+    )

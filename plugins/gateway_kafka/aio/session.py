@@ -1,0 +1,64 @@
+"""The aiokafka consumer in use: made and closed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.errors import KafkaError
+
+from ..config import KafkaConfig
+from .faults import fault_of, probe
+from .options import client_options
+
+_CLOSE_S = 5.0
+_FETCH_WAIT_MS = 100  # a partition that was resumed waits for the fetch under way
+_REBALANCE_S = 75.0  # longer than members may take to let go
+_METADATA_S = 60.0  # how soon new partitions are seen
+_FOR_EVER_MS = 2**31 - 1
+
+
+async def connected(config: KafkaConfig, group: str, session_s: float) -> Any:
+    """A consumer that knows the cluster, without topics yet. Raises `KafkaFault`."""
+    consumer = AIOKafkaConsumer(
+        **client_options(config),
+        group_id=group,
+        enable_auto_commit=False,
+        auto_offset_reset="none",  # we begin at the beginning ourselves, to be able to say what is missing
+        isolation_level="read_committed",
+        partition_assignment_strategy=[_assignor()],
+        session_timeout_ms=round(session_s * 1000),
+        heartbeat_interval_ms=round(min(1.0, session_s / 3) * 1000),
+        rebalance_timeout_ms=round(max(session_s, _REBALANCE_S) * 1000),
+        max_poll_interval_ms=_FOR_EVER_MS,  # we poll all the time; a paused partition is no reason to leave
+        metadata_max_age_ms=round(_METADATA_S * 1000),
+        fetch_max_wait_ms=_FETCH_WAIT_MS,
+    )
+    try:
+        with anyio.fail_after(config.request_timeout_s):
+            await consumer.start()
+    except BaseException as error:
+        await close(consumer)
+        if not isinstance(error, KafkaError | OSError):  # TimeoutError is an OSError
+            raise
+        await probe(config)
+        raise fault_of(error, f"Kafka at {','.join(config.bootstrap)}") from error
+    return consumer
+
+
+def _assignor() -> type[StickyPartitionAssignor]:
+    """aiokafka's sticky assignor remembers in its class what its consumer had: each consumer needs a class."""
+    return type("StickyPartitionAssignor", (StickyPartitionAssignor,), {})
+
+
+async def close(consumer: Any) -> None:
+    """Leaves the group where the cluster can be told, within a few seconds."""
+    with anyio.move_on_after(_CLOSE_S, shield=True) as time:
+        await consumer.stop()
+    if time.cancelled_caught:
+        with anyio.move_on_after(_CLOSE_S, shield=True):
+            if consumer._fetcher is not None:
+                await consumer._fetcher.close()
+            await consumer._client.close()
