@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import http.client
-import json
 import random
-import socket
 import threading
 import time
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
-from gateway_core.testing import GatewayProcess, Received, Subscriber
+from gateway_core.testing import GatewayProcess, Subscriber
+from tests.ledger import NEVER, Ledger, body_of, dead_letters, free_port, start_senders
 
 CONFIG = """
 brokers:
@@ -32,103 +28,6 @@ SPARK = """
     subscriber: {spark: {path: TABLE, trigger_interval_s: 0.2}}
     start: earliest
 """
-
-
-NEVER = 97
-"""Every event whose number is a multiple of this is never taken by the subscriber."""
-
-
-def body_of(number: int) -> bytes:
-    """A body of its own for each event: raw bytes, of many sizes."""
-    return random.Random(number).randbytes(number % 700) + b"%d" % number
-
-
-class Ledger:
-    """What was sent, what got a 2xx, and what arrived where."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.accepted: set[int] = set()
-        self.delivered: dict[int, int] = {}
-        self.wrong: list[str] = []
-        self._random = random.Random(4)
-
-    def answer(self, received: Received) -> int:
-        """The subscriber: one in ten is refused for now, some for ever; bytes are compared."""
-        number = int(received.headers["ce-id"])
-        with self._lock:
-            if number % NEVER == 0 or self._random.random() < 0.1:
-                return 503
-            if received.body != body_of(number):
-                self.wrong.append(received.headers["ce-id"])
-            self.delivered[number] = self.delivered.get(number, 0) + 1
-        return 202
-
-    def send(self, url: str, numbers: range, finished: threading.Event) -> None:
-        """Sends each event until it gets a 2xx; a connection that breaks is opened anew."""
-        parts = urlsplit(url)
-        connection: http.client.HTTPConnection | None = None
-        for number in numbers:
-            while not finished.is_set():
-                try:
-                    if connection is None:
-                        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10)
-                    connection.request("POST", parts.path, body_of(number), headers(number))
-                    answer = connection.getresponse()
-                    answer.read()
-                except (OSError, http.client.HTTPException):
-                    if connection is not None:
-                        connection.close()
-                    connection = None
-                    time.sleep(0.02)
-                    continue
-                if 200 <= answer.status < 300:
-                    with self._lock:
-                        self.accepted.add(number)
-                    break
-        if connection is not None:
-            connection.close()
-
-
-def headers(number: int) -> dict[str, str]:
-    return {
-        "ce-specversion": "1.0",
-        "ce-id": str(number),
-        "ce-source": "/crash",
-        "ce-type": "crash.test",
-        "content-type": "application/octet-stream",
-    }
-
-
-def start_senders(ledger: Ledger, url: str, count: int, finished: threading.Event) -> list[threading.Thread]:
-    """Eight senders share the events."""
-    share = -(-count // 8)
-    threads = [
-        threading.Thread(
-            target=ledger.send, args=(url, range(1 + i * share, min(count, (i + 1) * share) + 1), finished)
-        )
-        for i in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    return threads
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port: int = s.getsockname()[1]
-        return port
-
-
-def dead_letters(folder: Path) -> dict[int, bytes]:
-    """Number and bytes of every event in the dead letter."""
-    found = {}
-    for file in folder.glob("*.jsonl"):
-        for line in file.read_bytes().splitlines():
-            event = json.loads(line)["event"]
-            found[int(event["id"])] = base64.b64decode(event["data_base64"]) if "data_base64" in event else b""
-    return found
 
 
 def storm(tmp_path: Path, config: str, events: int, kills: int, ledger: Ledger) -> GatewayProcess:
