@@ -1,0 +1,302 @@
+"""Questions to a cluster outside of reading and writing: topics, offsets, groups. Always on aiokafka."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, TypeVar
+
+import anyio
+from aiokafka import errors
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import for_code
+from aiokafka.protocol.admin import CreateTopicsRequest, ListGroupsRequest
+from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.coordination import FindCoordinatorRequest
+from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.protocol.offset import OffsetRequest
+from aiokafka.structs import TopicPartition
+
+from .aio.faults import fault_of, probe, quieten
+from .aio.options import client_options
+from .client import KafkaFault, Partition
+from .config import KafkaConfig, OffsetStart, Start, TimestampStart
+
+_T = TypeVar("_T")
+_RETRY_S = 0.1
+_EARLIEST = -2
+_LATEST = -1
+_READ_COMMITTED = 1
+_MEMBERS = (errors.UnknownMemberIdError, errors.IllegalGenerationError, errors.RebalanceInProgressError)
+_COORDINATOR = (errors.GroupCoordinatorNotAvailableError, errors.NotCoordinatorForGroupError)
+
+
+class GroupActive(KafkaFault):
+    """A group has members: only they can commit."""
+
+
+class Admin:
+    """One connection to a cluster, open inside `async with`. Every method asks again what can succeed a moment later,
+    until `request_timeout_s` is over, and raises `KafkaFault`."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._config = config
+        self._where = f"Kafka at {','.join(config.bootstrap)}"
+        self._client: Any = None
+
+    async def __aenter__(self) -> Admin:
+        quieten()
+        client = AIOKafkaClient(**client_options(self._config))
+        try:
+            with anyio.fail_after(self._config.request_timeout_s):
+                await client.bootstrap()
+        except BaseException as error:
+            with anyio.CancelScope(shield=True):
+                await client.close()
+            if not isinstance(error, errors.KafkaError | OSError):  # TimeoutError is an OSError
+                raise
+            await probe(self._config)
+            raise fault_of(error, self._where) from error
+        self._client = client
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._client.close()
+
+    # -- topics ----------------------------------------------------------------------------------------------------
+
+    async def partitions(self, topics: Collection[str]) -> list[Partition]:
+        """All partitions of these topics. A topic that does not exist is a fault; it is not created by asking."""
+
+        async def ask() -> list[Partition]:
+            known = await self._topics(topics)
+            if missing := [name for name in topics if name not in known]:
+                raise KafkaFault(f"the topic {', '.join(missing)} does not exist")
+            return [(name, number) for name in topics for number in sorted(known[name])]
+
+        return await self._try(ask, f"topic {', '.join(topics)}")
+
+    async def ensure_topic(self, name: str, partitions: int, replication: int | None) -> None:
+        """Creates the topic where it does not exist, and returns once all its partitions have a leader. Others may do
+        the same at the same time. An existing topic stays as it is."""
+
+        async def ask() -> None:
+            known = await self._topics([name])
+            if name not in known:
+                await self._create(name, partitions, replication)
+                known = await self._topics([name])
+            if name not in known or -1 in known[name].values():
+                raise errors.LeaderNotAvailableError
+
+        await self._try(ask, f"topic {name}")
+
+    async def _topics(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
+        """The leader of each partition of those topics that exist."""
+        answer = await self._send(None, MetadataRequest(list(topics), allow_auto_topic_creation=False))
+        self._client.cluster.update_metadata(answer)
+        found: dict[str, dict[int, int]] = {}
+        for code, name, _, parts in answer.topics:
+            error = for_code(code)
+            if error is errors.NoError:
+                found[name] = {part[1]: part[2] for part in parts}
+            elif error is not errors.UnknownTopicOrPartitionError:
+                raise error
+        return found
+
+    async def _create(self, name: str, partitions: int, replication: int | None) -> None:
+        controller = self._client.cluster.controller
+        request = CreateTopicsRequest(
+            create_topic_requests=[(name, partitions, replication or -1, [], [])],
+            timeout=round(self._config.request_timeout_s * 1000),
+            validate_only=False,
+        )
+        answer = await self._send(None if controller is None else controller.nodeId, request)
+        for _, code, text in answer.topic_errors:
+            error = for_code(code)
+            if error in (errors.NoError, errors.TopicAlreadyExistsError):
+                continue
+            if error in (
+                errors.InvalidReplicationFactorError,
+                errors.InvalidPartitionsError,
+                errors.PolicyViolationError,
+                errors.InvalidTopicError,
+            ):
+                raise KafkaFault(f"the topic {name} can't be created: {text or error.__name__}", retry=False)
+            raise error
+
+    # -- offsets of partitions -------------------------------------------------------------------------------------
+
+    async def beginnings(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """The first offset that is still there, of each."""
+        return await self._list_offsets(partitions, _EARLIEST)
+
+    async def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """The offset before which all can be read: the next one, or the first of an open transaction."""
+        return await self._list_offsets(partitions, _LATEST)
+
+    async def at_time(self, partitions: Collection[Partition], ms: int) -> dict[Partition, int]:
+        """The offset of the first record with this timestamp (Unix milliseconds) or a later one; the end where there
+        is none."""
+        found = await self._list_offsets(partitions, max(0, ms))
+        if later := [partition for partition, offset in found.items() if offset < 0]:
+            found |= await self.ends(later)
+        return found
+
+    async def _list_offsets(self, partitions: Collection[Partition], time: int) -> dict[Partition, int]:
+        async def ask() -> dict[Partition, int]:
+            found: dict[Partition, int] = {}
+            for node, asked in (await self._by_leader(partitions)).items():
+                topics = [(name, [(number, time) for number in numbers]) for name, numbers in _by_topic(asked).items()]
+                answer = await self._send(node, OffsetRequest(-1, _READ_COMMITTED, topics))
+                for name, parts in answer.topics:
+                    for number, code, _, offset in parts:
+                        _check(code)
+                        found[name, number] = offset
+            return found
+
+        return await self._try(ask, "offsets") if partitions else {}
+
+    async def _by_leader(self, partitions: Collection[Partition]) -> dict[int, list[Partition]]:
+        cluster = self._client.cluster
+        leaders = {partition: cluster.leader_for_partition(TopicPartition(*partition)) for partition in partitions}
+        if not all(leader is not None and leader >= 0 for leader in leaders.values()):
+            known = await self._topics({name for name, _ in partitions})
+            leaders = {(name, number): known.get(name, {}).get(number, -1) for name, number in partitions}
+            if missing := [f"{name}-{number}" for (name, number), leader in leaders.items() if leader < 0]:
+                raise errors.LeaderNotAvailableError(", ".join(missing))
+        found: dict[int, list[Partition]] = defaultdict(list)
+        for partition, leader in leaders.items():
+            found[leader].append(partition)
+        return found
+
+    # -- groups ----------------------------------------------------------------------------------------------------
+
+    async def groups(self) -> list[str]:
+        """The names of all consumer groups that the cluster knows."""
+
+        async def ask() -> list[str]:
+            found: set[str] = set()
+            await self._topics([])
+            for broker in self._client.cluster.brokers():
+                answer = await self._send(broker.nodeId, ListGroupsRequest())
+                _check(answer.error_code)
+                found.update(name for name, kind in answer.groups if kind in ("", "consumer"))
+            return sorted(found)
+
+        return await self._try(ask, "groups")
+
+    async def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int | None]:
+        """The offset that a group has committed (the next one to read); None where it has not."""
+
+        async def ask() -> dict[Partition, int | None]:
+            topics = list(_by_topic(partitions).items())
+            answer = await self._send(await self._coordinator(group), OffsetFetchRequest(group, topics))
+            _check(getattr(answer, "error_code", 0))
+            found: dict[Partition, int | None] = dict.fromkeys(partitions)
+            for name, parts in answer.topics:
+                for number, offset, _, code in parts:
+                    _check(code)
+                    found[name, number] = offset if offset >= 0 else None
+            return found
+
+        return await self._try(ask, f"group {group}") if partitions else {}
+
+    async def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        """Commits for a group without members. Raises `GroupActive` where it has some."""
+
+        async def ask() -> None:
+            topics = [
+                (name, [(number, offsets[name, number], "") for number in numbers])
+                for name, numbers in _by_topic(offsets).items()
+            ]
+            # without generation and member: the cluster takes this for a group that has no members only
+            request = OffsetCommitRequest(group, -1, "", -1, topics)
+            answer = await self._send(await self._coordinator(group), request)
+            for _, parts in answer.topics:
+                for _, code in parts:
+                    if for_code(code) in _MEMBERS:
+                        raise GroupActive(f"the group {group} has members; stop them first")
+                    _check(code)
+
+        if offsets:
+            await self._try(ask, f"group {group}")
+
+    async def _coordinator(self, group: str) -> int:
+        answer = await self._send(None, FindCoordinatorRequest(group, 0))
+        _check(answer.error_code)
+        return int(answer.coordinator_id)
+
+    async def prepare(self, group: str, topics: Sequence[str], start: Start) -> None:
+        """Says where a group begins: at `start` where it has committed nothing in any partition; at the beginning of
+        those partitions that it has committed nothing in, where it has in others. Several may do it at once."""
+        partitions = await self.partitions(topics)
+        committed = await self.committed(group, partitions)
+        missing = [partition for partition, offset in committed.items() if offset is None]
+        if not missing:
+            return
+        new = len(missing) == len(partitions)
+        try:
+            await self.commit(group, await self._starts(missing, start if new else "earliest"))
+        except GroupActive:
+            # its members have come first and said where it begins; what they have not is read from its beginning
+            return
+
+    async def _starts(self, partitions: list[Partition], start: Start) -> dict[Partition, int]:
+        if start == "latest":
+            return await self.ends(partitions)
+        if isinstance(start, TimestampStart):
+            return await self.at_time(partitions, milliseconds(start.timestamp))
+        beginnings = await self.beginnings(partitions)
+        if isinstance(start, OffsetStart):
+            ends = await self.ends(partitions)
+            return {p: min(max(start.offset, beginnings[p]), ends[p]) for p in partitions}
+        return beginnings
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    async def _send(self, node: Any, request: Any) -> Any:
+        client = self._client
+        return await client.send(client.get_random_node() if node is None else node, request)
+
+    async def _try(self, ask: Callable[[], Awaitable[_T]], about: str) -> _T:
+        last: errors.KafkaError | None = None
+        try:
+            with anyio.fail_after(self._config.request_timeout_s):
+                while True:
+                    try:
+                        return await ask()
+                    except errors.KafkaError as error:
+                        if not error.retriable and not isinstance(error, errors.BrokerNotAvailableError):
+                            raise fault_of(error, about) from error
+                        last = error
+                    if last.invalid_metadata or isinstance(last, errors.NodeNotReadyError):
+                        self._client.force_metadata_update()
+                    await anyio.sleep(_RETRY_S)
+        except TimeoutError as error:
+            raise fault_of(last or error, about) from error
+
+
+def milliseconds(timestamp: str) -> int:
+    """An RFC 3339 time as Unix milliseconds; in UTC where it does not say. Raises `KafkaFault`."""
+    try:
+        found = datetime.fromisoformat(timestamp)
+    except ValueError as error:
+        raise KafkaFault(f"{timestamp!r} is no RFC 3339 time", retry=False) from error
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for name, number in partitions:
+        found[name].append(number)
+    return found
+
+
+def _check(code: int) -> None:
+    if code:
+        raise for_code(code)()
