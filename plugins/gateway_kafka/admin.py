@@ -12,7 +12,7 @@ import anyio
 from aiokafka import errors
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import for_code
-from aiokafka.protocol.admin import CreateTopicsRequest, ListGroupsRequest
+from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest, ListGroupsRequest
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.metadata import MetadataRequest
@@ -35,6 +35,10 @@ _COORDINATOR = (errors.GroupCoordinatorNotAvailableError, errors.NotCoordinatorF
 
 class GroupActive(KafkaFault):
     """A group has members: only they can commit."""
+
+
+class NoTopic(KafkaFault):
+    """A topic does not exist."""
 
 
 class Admin:
@@ -76,7 +80,7 @@ class Admin:
         async def ask() -> list[Partition]:
             known = await self._topics(topics)
             if missing := [name for name in topics if name not in known]:
-                raise KafkaFault(f"the topic {', '.join(missing)} does not exist")
+                raise NoTopic(f"the topic {', '.join(missing)} does not exist")
             return [(name, number) for name in topics for number in sorted(known[name])]
 
         return await self._try(ask, f"topic {', '.join(topics)}")
@@ -189,6 +193,18 @@ class Admin:
             return sorted(found)
 
         return await self._try(ask, "groups")
+
+    async def members(self, group: str) -> list[str]:
+        """Who is in a group: client id and address of each."""
+
+        async def ask() -> list[str]:
+            answer = await self._send(await self._coordinator(group), DescribeGroupsRequest([group]))
+            ((code, _, _, _, _, members, *_),) = answer.groups
+            if for_code(code) is not errors.GroupIdNotFound:
+                _check(code)
+            return [f"{client} at {host.lstrip('/')}" for _, client, host, *_ in members]
+
+        return await self._try(ask, f"group {group}")
 
     async def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int | None]:
         """The offset that a group has committed (the next one to read); None where it has not."""
