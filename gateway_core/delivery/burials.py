@@ -13,6 +13,7 @@ from ..interfaces import Accepted, Observer, Outcome, Sink
 from . import backoff
 from .attempt import Delivery
 from .deadletter import with_facts
+from .lanes import of_partition
 
 log = logging.getLogger("tidegate.delivery")
 
@@ -93,7 +94,7 @@ class Burials:
         self._observers = observers
         self._told = told
         self._then = buried
-        self._under_way: set[Burial] = set()
+        self._under_way: dict[Burial, Delivery] = {}
 
     def begin(self, delivery: Delivery, stage: str, dest: str) -> None:
         """Writes the letter of an event that could not be delivered to `dest`."""
@@ -107,8 +108,8 @@ class Burials:
             last_ns=self._clock.now_ns(),
             stage=stage,
         )
-        burial = Burial(self._sink, letter, self._clock, self._draw, self._stuck, lambda b: self._buried(delivery, b))
-        self._under_way.add(burial)
+        burial = Burial(self._sink, letter, self._clock, self._draw, self._stuck, self._buried)
+        self._under_way[burial] = delivery
         burial.begin()
 
     def _stuck(self, reason: str) -> None:
@@ -116,8 +117,8 @@ class Burials:
         self._told(reason)
         log.error("trigger %s is paused: %s", self._name, reason)
 
-    def _buried(self, delivery: Delivery, burial: Burial) -> None:
-        self._under_way.discard(burial)
+    def _buried(self, burial: Burial) -> None:
+        delivery = self._under_way.pop(burial)
         if burial.tries > 1:
             self.stuck -= 1
         facts = burial.letter.attributes
@@ -128,6 +129,15 @@ class Burials:
         for observer in self._observers:
             observer.dead_lettered(self._name, burial.letter)
         self._then(delivery)
+
+    def withdraw(self, partition: int) -> list[Delivery]:
+        """Gives up the letters of a partition that wait for their next try."""
+        found = [(b, d) for b, d in self._under_way.items() if not b.sending and of_partition(d.event) == partition]
+        for burial, _ in found:
+            burial.cancel()
+            del self._under_way[burial]
+        self.stuck -= len(found)
+        return [delivery for _, delivery in found]
 
     @property
     def sending(self) -> bool:

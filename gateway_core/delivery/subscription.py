@@ -90,7 +90,7 @@ class Subscription:
 
     def offer(self, event: Event) -> bool:
         """Takes an event to deliver, or says False: no room now; the channel keeps it until `feed.resume()`."""
-        if self._stopping or not self.room():
+        if not self.room():
             self._full = True
             return False
         delivery = Delivery(self, event)
@@ -102,6 +102,8 @@ class Subscription:
 
     def reject(self, event: Event, outcome: Outcome) -> None:
         """Takes what a channel made of a record that is no event: it goes to the dead letter as it is."""
+        if self._stopping:
+            return  # the channel keeps it
         delivery = Delivery(self, event)
         delivery.outcome = outcome
         delivery.first_ns = self._clock.now_ns()
@@ -111,10 +113,14 @@ class Subscription:
         self._give_up(delivery, "decode")
 
     def withdraw(self, partition: int) -> list[int]:
-        """Drops the events of a partition for which no attempt is under way: they are someone else's now. Returns
-        their positions."""
-
+        """Drops the events of a partition for which no attempt, and no letter, is under way: they are someone else's
+        now. Returns their positions."""
         dropped = self._line.withdraw(partition)
+        if self._burials is not None:
+            letters = self._burials.withdraw(partition)
+            for delivery in letters:
+                self._line.leave(delivery)
+            dropped += letters
         for delivery in dropped:
             self._held -= 1
             self._budget.used -= delivery.size
@@ -124,6 +130,8 @@ class Subscription:
 
     def room(self, count: int = 1) -> bool:
         """Whether `count` more events may come now."""
+        if self._stopping:
+            return False
         held = self._held + count
         return held <= ALWAYS_HELD or (held <= MOST_HELD and self._budget.used < self._budget.limit)
 
@@ -252,7 +260,7 @@ class Subscription:
         self._resume()
 
     def _resume(self) -> None:
-        if self._full and self._held <= MOST_HELD // 2 and self.room() and not self._stopping:
+        if self._full and self._held <= MOST_HELD // 2 and self.room():
             self._full = False
             self.feed.resume()
 

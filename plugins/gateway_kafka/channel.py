@@ -19,7 +19,7 @@ from gateway_core.interfaces import Accepted, Filter, Outcome, ReaderFeed
 
 from . import connect
 from .admin import Admin
-from .client import KafkaFault
+from .client import KafkaFault, Producer
 from .config import KafkaChannelConfig
 from .feed import KafkaFeed
 from .records import writer
@@ -41,7 +41,8 @@ class KafkaChannel:
         self._write = writer(options.codec, options.key, context)
         self._feeds: dict[str, tuple[KafkaFeed, bool]] = {}
         self._tasks: TaskGroup
-        self._taking = False
+        self._producer: Producer
+        self._started = self._taking = False
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -50,6 +51,7 @@ class KafkaChannel:
         self._tasks = tasks
         options = self._options
         self._producer = connect.producer(options)
+        self._started = True
         try:
             with anyio.fail_after(START_S):
                 async with Admin(options) as admin:
@@ -82,6 +84,8 @@ class KafkaChannel:
 
     async def stop(self) -> None:
         """Finishes appends, commits all places, leaves the groups."""
+        if not self._started:
+            return
         self._taking = False
         async with anyio.create_task_group() as stopping:
             for feed, _ in self._feeds.values():
@@ -96,6 +100,9 @@ class KafkaChannel:
             records = [self._write(event) for event in events]
         except Refused as e:
             done(e)
+            return
+        if not records:
+            done(None)
             return
         appending = _Append(self, len(records), done)
         send, topic = self._producer.send, self._topic
@@ -142,6 +149,7 @@ class KafkaChannel:
     def detach(self, name: str) -> None:
         """Leaves the group; its place is kept by the cluster."""
         feed, _ = self._feeds.pop(name)
+        feed.close()
         self._tasks.start_soon(feed.flow.consumer.stop)
 
     # -- looking in -------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from . import connect
 from .client import Partition, Record
 from .config import KafkaChannelConfig
 from .flow import Flow
-from .foreign import WRAP_TYPE, wrap
+from .foreign import wrap
 from .records import reader
 
 CHUNK = 64
@@ -35,6 +35,7 @@ class KafkaFeed:
     ) -> None:
         self.group = group
         self._matches = filter.matches
+        self._now = context.clock.now_ns
         self._offer = offer
         self._reject = reject
         self._withdraw = withdraw
@@ -59,6 +60,7 @@ class KafkaFeed:
         self.ack = self.flow.settle
         self.resume = self.flow.resume
         self.lag = self.flow.lag
+        self.close = self.flow.close
 
     # -- what the flow hands over -----------------------------------------------------------------------------------
 
@@ -76,7 +78,7 @@ class KafkaFeed:
         if self._reject is None:
             self.flow.settle(position)
             return
-        event = wrap(record, partition, WRAP_TYPE)
+        event = wrap(record, partition, received_ns=self._now())
         event.position = position
         self._reject(event, Outcome(False, reason=error.detail))
 

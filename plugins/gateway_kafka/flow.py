@@ -37,8 +37,9 @@ class Taker(Protocol):
         """Takes the first so many of these, in order, and says how many. The others are offered again, in the same
         order, after `Flow.resume()`."""
 
-    def refuse(self, record: Record, partition: Partition, position: int, error: Refused) -> None:
-        """Deals with a record that holds no event."""
+    def refuse(self, record: Record, partition: Partition, position: int, error: Refused) -> Event | None:
+        """Deals with a record that holds no event. Returns an event to be taken in its place, in its turn; or None,
+        and `Flow.settle(position)` follows."""
 
     def withdraw(self, lane: int) -> Sequence[int]:
         """Drops what is not under way of this lane's events; returns their positions."""
@@ -60,6 +61,11 @@ class Assigned:
         self.said = start  # committed
         self.end = start
 
+    @property
+    def expected(self) -> int:
+        """The next record has this offset, or a later one."""
+        return self.queue[-1].offset + 1 if self.queue else self.tracker.next
+
     def position(self, offset: int) -> int:
         return self.lane << PARTITION_BITS | offset + 1
 
@@ -70,7 +76,7 @@ class Flow:
     def __init__(
         self,
         taker: Taker,
-        decode: Callable[[Record], list[Event]],
+        decode: Callable[[Record], Event],
         clock: Clock,
         *,
         commit_interval_s: float,
@@ -90,6 +96,7 @@ class Flow:
         self._lanes: dict[int, Assigned] = {}
         self._partitions: dict[Partition, Assigned] = {}
         self._commit_fails = False
+        self._closed = False
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -131,9 +138,9 @@ class Flow:
     async def revoked(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
         """See `client.Member`: drops what has not begun, and waits a moment for what has."""
         leaving = [self._partitions.pop(name) for name in partitions if name in self._partitions]
-        dropped = {p.lane: self._drop(p) for p in leaving}
+        begun = [(p.tracker.open, p.tracker.open - self._drop(p)) for p in leaving]
         with anyio.move_on_after(self._drain_s):
-            while any(p.tracker.open > dropped[p.lane] for p in leaving):  # noqa: ASYNC110 rare; no event per record
+            while any(left & open for open, left in begun):  # noqa: ASYNC110 rare; no event per record
                 await anyio.sleep(POLL_S)
         for p in leaving:
             self._forget(p)
@@ -145,11 +152,12 @@ class Flow:
             self._drop(p)
             self._forget(p)
 
-    def _drop(self, p: Assigned) -> int:
-        """Stops handing out; returns how many of the begun will never be settled."""
+    def _drop(self, p: Assigned) -> set[int]:
+        """Stops handing out; returns the offsets that will never be settled."""
         p.queue.clear()
-        waiting, p.events = p.events, []
-        return len(waiting) + len(self._taker.withdraw(p.lane))
+        waiting = [event.position for event in p.events]
+        p.events.clear()
+        return {(position & _PLACES) - 1 for position in (*waiting, *self._taker.withdraw(p.lane))}
 
     def _forget(self, p: Assigned) -> None:
         if self._lanes.get(p.lane) is p:
@@ -158,17 +166,28 @@ class Flow:
     def fetched(self, partition: Partition, records: Sequence[Record], end: int) -> None:
         """See `client.Member`."""
         p = self._partitions.get(partition)
-        if p is None:
+        if p is None or self._closed:
             return
+        if records and records[0].offset < p.expected:
+            self._begin_anew(p, records[0].offset)
         p.end = end
         p.queue.extend(records)
         self._pump(p)
+
+    def _begin_anew(self, p: Assigned, offset: int) -> None:
+        """The partition goes back (its topic was made anew, or cut off): what it held before is no longer there."""
+        self._drop(p)
+        p.tracker = Tracker(offset)
+
+    def close(self) -> None:
+        """Hands out nothing more. What is under way may still be settled, until the consumer stops."""
+        self._closed = True
 
     # -- to the taker -----------------------------------------------------------------------------------------------
 
     def _pump(self, p: Assigned) -> None:
         """Hands out what there is, while there is room."""
-        if p.pumping:  # the taker may settle, and so make room, while it takes
+        if p.pumping or self._closed:  # the taker may settle, and so make room, while it takes
             return
         p.pumping = True
         try:
@@ -192,10 +211,12 @@ class Flow:
             position = p.position(record.offset)
             tracker.begin(record.offset)
             try:
-                event = self._decode(record)[0]
+                event = self._decode(record)
             except Refused as e:
-                self._taker.refuse(record, p.name, position, e)
-                continue
+                instead = self._taker.refuse(record, p.name, position, e)
+                if instead is None:
+                    continue
+                event = instead
             event.position = position
             events.append(event)
         return bool(events)

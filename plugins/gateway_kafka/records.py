@@ -30,14 +30,14 @@ class Names(dict[Any, Any]):
         return converted
 
 
-def reader(ref: CodecRef, context: BuildContext) -> Callable[[Record], list[Event]]:
+def reader(ref: CodecRef, context: BuildContext) -> Callable[[Record], Event]:
     """Reads the event of a record. The function raises `Refused` where the record holds none."""
     codec: Codec = context.build(ref, "codec", binding=KAFKA)
     decode = codec.decode
     names = Names(str.encode)
     now = context.clock.now_ns
 
-    def read(record: Record) -> list[Event]:
+    def read(record: Record) -> Event:
         headers = [(names[name], value) for name, value in record.headers if value is not None]
         try:
             events = decode(Message(headers, record.value, record.key))
@@ -45,10 +45,11 @@ def reader(ref: CodecRef, context: BuildContext) -> Callable[[Record], list[Even
             raise
         except Exception as e:  # a codec's mistake must not stop the records behind
             raise Refused(f"the codec failed: {type(e).__name__}: {e}") from e
-        received = now()
-        for event in events:
-            event.received_ns = received
-        return events
+        if len(events) != 1:
+            raise Refused(f"a record holds one event, this one {len(events)}")
+        event = events[0]
+        event.received_ns = now()
+        return event
 
     return read
 

@@ -12,7 +12,7 @@ from gateway_core.event import Event
 from gateway_core.interfaces import DELIVERED, Outcome
 
 from . import connect
-from .client import KafkaFault
+from .client import KafkaFault, Producer
 from .config import KafkaSinkConfig
 from .records import writer
 from .template import topic_of
@@ -30,19 +30,22 @@ class KafkaSink:
         self._write = writer(options.codec, options.key, context)
         self._topic = options.topic
         self._topic_of = topic_of(options.topic)
+        self._producer: Producer | None = None
         self.address = f"kafka://{options.bootstrap[0]}/{options.topic}"
 
     async def start(self, tasks: TaskGroup) -> None:
-        self._producer = connect.producer(self._options)
+        self._producer = producer = connect.producer(self._options)
         try:
-            await self._producer.start(tasks)
+            await producer.start(tasks)
         except KafkaFault as e:
             raise connect.start_error(self._owner, self._options, e) from e
 
     async def stop(self) -> None:
-        await self._producer.stop()
+        if self._producer is not None:
+            await self._producer.stop()
 
     def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
+        assert self._producer is not None, "send before start"
         try:
             topic = self._topic if self._topic_of is None else self._topic_of(event)
             key, value, headers = self._write(event)

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
+from gateway_core.clock import Timer
 from gateway_core.component import BuildContext
 from gateway_core.errors import Refused
 from gateway_core.event import Event
@@ -29,6 +30,9 @@ RETRY_S = 1.0
 FULL_S = 0.02
 LETTER_RETRY_S = 5.0
 CHUNK = 256
+
+Placed = tuple[Event, int]
+"""An event, and its position here."""
 
 
 class KafkaSource:
@@ -55,6 +59,8 @@ class KafkaSource:
         self._started = False
         self._waiting_for: KafkaFault | None = None
         self._letter_fails = False
+        self._wake: Timer | None = None
+        self._failing = 0  # groups that could not be stored, and are tried again
         self.address = f"kafka://{options.bootstrap[0]}/{','.join(options.topics)}"
 
     def _lane(self, partition: Partition) -> int:
@@ -116,57 +122,89 @@ class KafkaSource:
     def take(self, events: Sequence[Event]) -> int:
         """See `flow.Taker`."""
         if self._intake.stores:
-            stored = _Stored(self, events)
-            self._intake.accept(stored.events, stored)
+            if self._failing:
+                return 0
+            self._store([(event, event.position) for event in events])
             return len(events)
         for count, event in enumerate(events):
             answer = _Answer(self._flow, event.position)
             self._intake.accept((event,), answer)
             if answer.refused:
-                self._clock.call_later(FULL_S, self._flow.resume)
+                if self._wake is None:  # one timer for all partitions
+                    self._wake = self._clock.call_later(FULL_S, self._woken)
                 return count
         return len(events)
+
+    def _woken(self) -> None:
+        self._wake = None
+        self._flow.resume()
 
     def withdraw(self, lane: int) -> Sequence[int]:
         return self._intake.withdraw(lane)
 
-    def refuse(self, record: Record, partition: Partition, position: int, error: Refused) -> None:
+    def refuse(self, record: Record, partition: Partition, position: int, error: Refused) -> Event | None:
         """A record without an event: as the option `not_an_event` says."""
         what = self._options.not_an_event
         if what == "drop":
             self._intake.refuse(error)
             self._flow.settle(position)
-            return
-        event = wrap(record, partition, self._options.wrap_type)
-        event.received_ns = self._clock.now_ns()
-        event.position = position
+            return None
+        event = wrap(record, partition, self._options.wrap_type, self._clock.now_ns())
         if what == "wrap":
-            self._wrapped(event, position)
+            return event
+        event.position = position
+        self._bury(event, position, error, "decode")
+        return None
+
+    # -- into a broker's channel ------------------------------------------------------------------------------------
+
+    def _store(self, events: Sequence[Placed]) -> None:
+        stored = _Stored(self, events)
+        self._intake.accept(stored.events, stored)
+
+    def _stored(self, stored: _Stored) -> None:
+        for position in stored.positions:
+            self._flow.settle(position)
+        self._fails(stored, False)
+
+    def _not_stored(self, stored: _Stored, error: BaseException) -> None:
+        """Tries again. What the channel will never take (it is too large) is looked for, and put away."""
+        if not isinstance(error, Refused):
+            self._fails(stored, True)
+            self._clock.call_later(RETRY_S, self._intake.accept, stored.events, stored)
+            return
+        placed = list(zip(stored.events, stored.positions, strict=True))
+        if len(placed) == 1:
+            self._bury(*placed[0], error, "delivery")
         else:
-            self._bury(event, position, error)
+            for one in placed:
+                self._store([one])
+        self._fails(stored, False)
 
-    def _wrapped(self, event: Event, position: int) -> None:
-        def done(error: BaseException | None) -> None:
-            if error is None:
-                self._flow.settle(position)
-            else:
-                self._clock.call_later(FULL_S, self._wrapped, event, position)
+    def _fails(self, stored: _Stored, fails: bool) -> None:
+        """While something waits to be stored, nothing more is taken."""
+        if stored.fails == fails:
+            return
+        stored.fails = fails
+        self._failing += 1 if fails else -1
+        if not self._failing:
+            self._flow.resume()
 
-        self._intake.accept((event,), done)
+    # -- into the dead letter ---------------------------------------------------------------------------------------
 
-    def _bury(self, event: Event, position: int, reason: Refused) -> None:
+    def _bury(self, event: Event, position: int, reason: Refused, stage: str) -> None:
         def done(error: BaseException | None) -> None:
             if error is None:
                 self._letter_fails = False
                 self._flow.settle(position)
                 return
             if not self._letter_fails:
-                log.error("%s: a record that is no event can't be put away, and waits: %s", self._owner, error)
+                log.error("%s: a record can't be put into the dead letter, and waits: %s", self._owner, error)
             self._letter_fails = True
-            self._clock.call_later(LETTER_RETRY_S, self._bury, event, position, reason)
+            self._clock.call_later(LETTER_RETRY_S, self._bury, event, position, reason, stage)
 
         outcome = Outcome(False, reason=reason.detail)
-        self._intake.undeliverable(event, outcome, self.address, done, "decode")
+        self._intake.undeliverable(event, outcome, self.address, done, stage)
 
     # -- for status -------------------------------------------------------------------------------------------------
 
@@ -195,19 +233,18 @@ class _Answer:
 
 
 class _Stored:
-    """Events on their way into a broker's channel; tried again until they are there."""
+    """Events on their way into a broker's channel."""
 
-    __slots__ = ("_positions", "_source", "events")
+    __slots__ = ("_source", "events", "fails", "positions")
 
-    def __init__(self, source: KafkaSource, events: Sequence[Event]) -> None:
+    def __init__(self, source: KafkaSource, events: Sequence[Placed]) -> None:
         self._source = source
-        self.events = tuple(events)
-        self._positions = [event.position for event in events]  # the channel gives them others
+        self.events = tuple(event for event, _ in events)
+        self.positions = [position for _, position in events]  # the channel gives them others
+        self.fails = False
 
     def __call__(self, error: BaseException | None) -> None:
-        source = self._source
-        if error is not None:
-            source._clock.call_later(RETRY_S, source._intake.accept, self.events, self)
-            return
-        for position in self._positions:
-            source._flow.settle(position)
+        if error is None:
+            self._source._stored(self)
+        else:
+            self._source._not_stored(self, error)
