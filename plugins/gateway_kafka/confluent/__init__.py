@@ -1,0 +1,1 @@
+"""The Kafka clients on confluent-kafka (librdkafka)."""

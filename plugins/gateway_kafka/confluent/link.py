@@ -1,0 +1,138 @@
+"""One librdkafka producer and the thread that polls it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka import Producer as RdProducer
+
+from ..client import Acknowledged, KafkaFault
+from ..config import KafkaProducerConfig
+from .faults import fault_of
+from .options import producer_options, tokens_of
+from ..aio.standing import Standing
+from .watch import Watch
+
+_log = logging.getLogger("tidegate.kafka")
+_POLL_S = 0.1
+_AGAIN_S = 1.0
+
+
+class Link:
+    """A librdkafka producer. `produce` is its method, None until it is made. What was acknowledged is in
+    `acknowledged`, with whom to tell and the error; `told` is called on the loop when something is there, when the
+    connection has been tried, and when the client has failed (`failed`)."""
+
+    def __init__(self, config: KafkaProducerConfig, standing: Standing, told: Callable[[Link], None]) -> None:
+        self.acknowledged: deque[tuple[Acknowledged, Any]] = deque()
+        self.produce: Callable[..., None] | None = None
+        self.tried = False
+        self.failed = False
+        self.refusal: KafkaFault | None = None
+        self.under_way = 0
+        self._config = config
+        self._standing = standing
+        self._told = told
+        self._loop = asyncio.get_running_loop()
+        self._tokens = tokens_of(config)
+        self._watch = Watch(config, standing, self._tokens)
+        self._closing = threading.Event()
+        self._woken = False
+        self._thread = threading.Thread(target=self._run, name="tidegate-kafka-producer", daemon=True)
+        self._thread.start()
+
+    def acked(self, done: Acknowledged, error: Any, _: Any) -> None:
+        """librdkafka's delivery report, on the polling thread."""
+        self.acknowledged.append((done, error))
+
+    def take(self) -> deque[tuple[Acknowledged, Any]]:
+        """What has been acknowledged. To be called by `told` before anything else."""
+        self._woken = False  # before the look: what comes after wakes again
+        return self.acknowledged
+
+    def close(self) -> None:
+        """Ends the thread soon; what is under way is told that it failed."""
+        self.produce = None
+        self._closing.set()
+
+    def join(self) -> None:
+        """Waits for the thread's end."""
+        self._thread.join()
+
+    def _wake(self) -> None:
+        if not self._woken:
+            self._woken = True
+            try:
+                self._loop.call_soon_threadsafe(self._told, self)
+            except RuntimeError:  # the loop has ended
+                self._closing.set()
+
+    def _run(self) -> None:
+        client = self._made()
+        if client is not None:
+            try:
+                self._poll(client)
+            except Exception:
+                _log.exception("the Kafka producer's thread failed")
+            client.purge()
+            client.poll(0)
+        self.produce = None
+        self.failed = True
+        self._wake()
+
+    def _made(self) -> Any:
+        while not self._closing.is_set():
+            try:
+                if self._tokens is not None:
+                    self._tokens.token_now()  # librdkafka's constructor would wait ten seconds for one
+                client = RdProducer(producer_options(self._config) | self._watch.options())
+            except (KafkaFault, KafkaException) as error:
+                fault = error if isinstance(error, KafkaFault) else fault_of(error.args[0])
+                if isinstance(error, KafkaException):  # an option that librdkafka does not take: a certificate
+                    fault = KafkaFault(str(fault), retry=False, credentials=True)
+                self._standing.bad(fault)
+                self._attempted()
+                self._closing.wait(_AGAIN_S)
+            else:
+                self.produce = client.produce
+                return client
+        return None
+
+    def _poll(self, client: Any) -> None:
+        poll, acknowledged, watch = client.poll, self.acknowledged, self._watch
+        answered = 0
+        while not self._closing.is_set():
+            if not self.tried:
+                poll(0.02)
+                if self._standing.fault is not None or _connected(client):
+                    self._attempted()
+            else:
+                poll(_POLL_S)
+            if watch.fatal:
+                return
+            if acknowledged:
+                self._wake()
+            if self._standing.fault is not None:
+                watch.look(client)
+
+    def _attempted(self) -> None:
+        self.refusal = self._watch.heard
+        if (fault := self._standing.fault) is not None and fault.credentials:
+            self.refusal = fault
+        if not self.tried:
+            self.tried = True
+            self._wake()
+
+
+def _connected(client: Any) -> bool:
+    try:
+        return client.cluster_id(timeout=0.02) is not None
+    except KafkaException:
+        return False

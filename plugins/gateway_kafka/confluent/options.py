@@ -1,0 +1,88 @@
+"""Our options as librdkafka's properties."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+from ..client import KafkaFault
+from ..config import KafkaConfig, KafkaProducerConfig, KafkaTlsConfig, SaslConfig
+from ..oauth import Tokens
+
+_RECONNECT_MOST_MS = 2000  # librdkafka's 10 s are long for a broker that is back
+
+
+def client_options(config: KafkaConfig) -> dict[str, Any]:
+    """What the producer and the consumer have in common."""
+    secure = config.tls is not None
+    protocol = ("sasl_ssl" if secure else "sasl_plaintext") if config.sasl else ("ssl" if secure else "plaintext")
+    options: dict[str, Any] = {
+        "bootstrap.servers": ",".join(config.bootstrap),
+        "client.id": config.client_id,
+        "security.protocol": protocol,
+        "socket.timeout.ms": max(10, round(config.request_timeout_s * 1000)),
+        "reconnect.backoff.ms": 100,
+        "reconnect.backoff.max.ms": _RECONNECT_MOST_MS,
+        "log.connection.close": False,
+        "enable.metrics.push": False,
+    }
+    if config.tls is not None:
+        options |= _tls(config.tls)
+    if config.sasl is not None:
+        options |= _sasl(config.sasl)
+    return options
+
+
+def producer_options(config: KafkaProducerConfig) -> dict[str, Any]:
+    """Those of a producer, without `linger.ms`."""
+    timeout_ms = max(1, round(config.delivery_timeout_s * 1000))
+    options = client_options(config) | {
+        "enable.idempotence": True,
+        "acks": "all",
+        "partitioner": "murmur2_random",  # the hash of the Java client; librdkafka's own is another
+        "linger.ms": min(config.linger_ms, timeout_ms - 1),
+        "message.timeout.ms": timeout_ms,
+        "request.timeout.ms": max(1, round(min(config.request_timeout_s, config.delivery_timeout_s) * 1000)),
+        # a batch must not be larger than the cluster allows a record to be
+        "message.max.bytes": config.max_record_bytes,
+        "batch.size": min(config.batch_bytes, config.max_record_bytes),
+        "compression.type": config.compression,
+    }
+    return options
+
+
+def tokens_of(config: KafkaConfig) -> Tokens | None:
+    """Where the tokens for OAUTHBEARER come from."""
+    if config.sasl is None or config.sasl.mechanism != "OAUTHBEARER":
+        return None
+    assert config.sasl.oauth is not None
+    return Tokens(config.sasl.oauth, config.request_timeout_s)
+
+
+def _tls(tls: KafkaTlsConfig) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if tls.ca_file is not None:
+        options["ssl.ca.location"] = str(tls.ca_file)
+    else:
+        system = ssl.get_default_verify_paths()  # knows SSL_CERT_FILE, too
+        if location := system.cafile or system.capath:
+            options["ssl.ca.location"] = location
+    if tls.cert_file is not None:
+        options["ssl.certificate.location"] = str(tls.cert_file)
+        # a file may hold both, as Python's ssl has it
+        options["ssl.key.location"] = str(tls.key_file or tls.cert_file)
+    if tls.key_password is not None:
+        options["ssl.key.password"] = tls.key_password
+    if not tls.verify_host:
+        options["ssl.endpoint.identification.algorithm"] = "none"
+    for file in (tls.ca_file, tls.cert_file, tls.key_file):
+        if file is not None and not file.is_file():
+            raise KafkaFault(f"the certificates can't be used: there is no file {file}", retry=False, credentials=True)
+    return options
+
+
+def _sasl(sasl: SaslConfig) -> dict[str, Any]:
+    options: dict[str, Any] = {"sasl.mechanism": sasl.mechanism}
+    if sasl.mechanism != "OAUTHBEARER":
+        options |= {"sasl.username": sasl.username, "sasl.password": sasl.password}
+    return options

@@ -1,0 +1,175 @@
+"""The producer on librdkafka.
+
+librdkafka with a `linger.ms` of 0 sends the first record that it gets alone, and breaks the others into small batches;
+with 1 ms it makes large ones, which take a third of the CPU, but a lone record waits. So the records are gathered
+here: what is sent while nothing is under way goes out at the end of the loop's turn, the rest when all before it is
+acknowledged, or after a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+from confluent_kafka import KafkaError, KafkaException
+
+from ..aio.standing import Standing
+from ..client import Acknowledged, Headers, KafkaFault
+from ..config import KafkaProducerConfig
+from .faults import fault_of
+from .link import Link
+
+_log = logging.getLogger("tidegate.kafka")
+_START_S = 5.0  # how long a start waits for the cluster
+_GATHER_S = 0.001  # the most that a record waits here for those before it
+_CLOSE_S = 2.0
+
+Waiting = tuple[str, bytes | None, bytes | None, Headers, Acknowledged]
+
+
+class ConfluentProducer:
+    """`client.Producer` on librdkafka."""
+
+    def __init__(self, config: KafkaProducerConfig) -> None:
+        self._config = config
+        self._standing = Standing("the Kafka producer")
+        self._waiting: list[Waiting] = []
+        self._turn: asyncio.Handle | None = None
+        self._under_way = 0
+        self._adaptive = config.linger_ms == 0
+        self._link: Link | None = None
+        self._old: set[Link] = set()
+        self._tried = anyio.Event()
+        self._idle = anyio.Event()
+        self._stopping = False
+
+    @property
+    def fault(self) -> KafkaFault | None:
+        """What is wrong at the moment."""
+        return self._standing.fault
+
+    async def start(self, tasks: TaskGroup) -> None:
+        self._loop = asyncio.get_running_loop()
+        link = self._link = Link(self._config, self._standing, self._told)
+        with anyio.move_on_after(_START_S):
+            await self._tried.wait()
+        if link.refusal is not None:
+            await self._close()
+            raise link.refusal
+
+    async def stop(self) -> None:
+        self._stopping = True
+        try:
+            self._write()
+            while self._under_way:
+                self._idle = anyio.Event()
+                await self._idle.wait()
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        links = {link for link in (self._link, *self._old) if link is not None}
+        for link in links:
+            link.close()
+        with anyio.CancelScope(shield=True):
+            for link in links:
+                with anyio.move_on_after(_CLOSE_S):
+                    await anyio.to_thread.run_sync(link.join, abandon_on_cancel=True)
+                self._tell(link)
+        self._link = None
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def send(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, done: Acknowledged) -> None:
+        self._waiting.append((topic, key, value, headers, done))
+        if self._turn is None:
+            if self._under_way and self._adaptive:
+                self._turn = self._loop.call_later(_GATHER_S, self._write)
+            else:
+                self._turn = self._loop.call_soon(self._write)
+
+    def _write(self) -> None:
+        """Hands what waits to librdkafka."""
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        waiting, self._waiting = self._waiting, []
+        link = self._link
+        if link is None or (produce := link.produce) is None:
+            self._fail(waiting, self.fault or KafkaFault("not connected to Kafka"))
+            return
+        acked = link.acked
+        count = 0
+        for topic, key, value, headers, done in waiting:
+            try:
+                produce(topic, value, key, on_delivery=partial(acked, done), headers=headers)
+                count += 1
+            except Exception as error:
+                done(_not_taken(error))
+        link.under_way += count
+        self._under_way += count
+
+    def _fail(self, waiting: list[Waiting], fault: KafkaFault) -> None:
+        for entry in waiting:
+            self._answer(entry[4], fault)
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+
+    def _told(self, link: Link) -> None:
+        """Something has happened to the link."""
+        self._tell(link)
+        if link.tried:
+            self._tried.set()
+        if link.failed:
+            self._old.discard(link)
+            if link is self._link and not self._stopping:
+                self._link = Link(self._config, self._standing, self._told)
+        if self._waiting and not self._under_way:
+            self._write()
+        if not self._under_way:
+            self._idle.set()
+
+    def _tell(self, link: Link) -> None:
+        acknowledged = link.take()
+        count = len(acknowledged)
+        link.under_way -= count
+        self._under_way -= count
+        good = self._standing.fault is None
+        for _ in range(count):
+            done, error = acknowledged.popleft()
+            if error is not None:
+                self._answer(done, self._fault(error))
+                continue
+            if not good:
+                good = True
+                self._standing.good()
+            self._answer(done, None)
+
+    def _answer(self, done: Acknowledged, fault: KafkaFault | None) -> None:
+        try:
+            done(fault)
+        except Exception:
+            _log.exception("what waited for a record failed")
+
+    def _fault(self, error: Any) -> KafkaFault:
+        if error.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT):
+            text = f"not acknowledged within {self._config.delivery_timeout_s:g} s"
+            fault = self.fault
+            return KafkaFault(f"{text}: {fault}" if fault else text, credentials=fault is not None and fault.credentials)
+        if error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._FATAL):
+            return KafkaFault("the connection was closed before the record was acknowledged")
+        return fault_of(error)
+
+
+def _not_taken(error: Exception) -> KafkaFault:
+    if isinstance(error, BufferError):
+        return KafkaFault("too many records wait to be written")
+    if isinstance(error, KafkaException):
+        if error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            return KafkaFault("the record is larger than `max_record_bytes`", retry=False)
+        return fault_of(error.args[0])
+    return KafkaFault(f"the record can't be written: {error}", retry=False)

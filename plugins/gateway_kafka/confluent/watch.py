@@ -1,0 +1,97 @@
+"""What librdkafka says of its connections: made into the fault that the outside sees and few lines in the log."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from ..aio.standing import Standing
+from ..client import KafkaFault
+from ..config import KafkaConfig
+from ..oauth import Tokens
+from .faults import fault_of, refuses_us, text_of
+
+_log = logging.getLogger("tidegate.kafka")
+_LOOK_S = 0.5
+# each failed try of each connection, which `Watch.error` hears as well
+_REPEATED = {"FAIL", "ERROR", "SASL", "SSL", "REQTMOUT", "OAUTHBEARER", "CONFWARN", "SESSTMOUT", "MAXPOLL", "COMMITFAIL"}
+
+
+class Watch:
+    """Hears one client's errors, on the thread that polls it."""
+
+    def __init__(self, config: KafkaConfig, standing: Standing, tokens: Tokens | None) -> None:
+        self.fatal = False
+        """The client can't be used any more."""
+        self.heard: KafkaFault | None = None
+        """The last refusal; for a start, which raises it."""
+        self._servers = ",".join(config.bootstrap)
+        self._standing = standing
+        self._tokens = tokens
+        self._reason = ""
+        self._look = 0.0
+
+    def options(self) -> dict[str, Any]:
+        """What librdkafka calls back."""
+        found: dict[str, Any] = {"error_cb": self.error, "logger": self, "log_level": 6}
+        if _log.isEnabledFor(logging.DEBUG) and logging.getLogger("librdkafka").isEnabledFor(logging.DEBUG):
+            found["log_level"] = 7
+        if self._tokens is not None:
+            found["oauth_cb"] = self._token
+        return found
+
+    def error(self, error: Any) -> None:
+        """librdkafka's `error_cb`."""
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            self.fatal = True
+            _log.error("Kafka at %s: the client has failed and is replaced: %s", self._servers, text_of(error))
+        elif refuses_us(error):
+            self._refused(fault_of(error, f"Kafka at {self._servers}"))
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+            if self._standing.fault is None:
+                why = self._reason or "no broker can be reached"
+                self._standing.bad(KafkaFault(f"Kafka at {self._servers}: {why}"))
+        elif error.code() in (KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._TIMED_OUT):
+            self._reason = text_of(error)
+            _log.debug("Kafka: %s", self._reason)
+        else:
+            _log.warning("Kafka at %s: %s", self._servers, text_of(error))
+
+    def log(self, level: int, form: str, facility: str, client: str, text: str) -> None:
+        """librdkafka's log."""
+        _log.log(logging.DEBUG if facility in _REPEATED or level < logging.WARNING else level, form, facility, client, text)
+
+    def look(self, client: Any) -> None:
+        """While something is wrong: asks the cluster whether it still is. Waits up to half a second."""
+        now = time.monotonic()
+        if self._standing.fault is None or now < self._look:
+            return
+        self._look = now + _LOOK_S
+        try:
+            client.list_topics(timeout=_LOOK_S)
+        except KafkaException as error:
+            _log.debug("Kafka: %s", text_of(error.args[0]))
+        else:
+            self.good()
+
+    def good(self) -> None:
+        """The cluster has answered."""
+        self.heard = None
+        self._standing.good()
+
+    def _refused(self, fault: KafkaFault) -> None:
+        self.heard = fault
+        self._standing.bad(fault)
+
+    def _token(self, _: str) -> tuple[str, float]:
+        """librdkafka's `oauth_cb`."""
+        assert self._tokens is not None
+        try:
+            token = self._tokens.token_now()
+        except KafkaFault as fault:
+            self._refused(fault) if fault.credentials else self._standing.bad(fault)
+            raise
+        return token.value, token.ends
