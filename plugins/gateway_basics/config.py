@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, ConfigDict, Field, RootModel, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, GetJsonSchemaHandler, RootModel, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from gateway_core.component import Config, FilterRef
 
@@ -36,12 +38,27 @@ class NoOptions(Config):
     """There is nothing to set."""
 
 
-def _short_for(name: str) -> Any:
-    """Lets the field's value stand for the whole: `attribute: subject` for `attribute: {name: subject}`."""
-    return model_validator(mode="before")(lambda value: {name: value} if isinstance(value, str) else value)
+class ShortConfig(Config):
+    """Options of which one may stand for all: `attribute: subject` for `attribute: {name: subject}`."""
+
+    _short: ClassVar[str]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return {cls._short: value} if isinstance(value, str) else value
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        made = handler(schema)
+        definition = handler.resolve_ref_schema(made)
+        whole = dict(definition)
+        definition.clear()
+        definition["anyOf"] = [{"type": "string", "minLength": 1}, whole]
+        return made
 
 
-class AttributeKeyConfig(Config):
+class AttributeKeyConfig(ShortConfig):
     """Which attribute is the record key: `attribute: subject` or `attribute: {name: subject}`."""
 
     name: Text
@@ -49,7 +66,7 @@ class AttributeKeyConfig(Config):
     required: bool = False
     """Whether an event without it can't be sent (it goes to the dead letter); else it goes without a key."""
 
-    _short = _short_for("name")
+    _short = "name"
 
 
 def _header(text: str) -> str:
@@ -58,7 +75,7 @@ def _header(text: str) -> str:
     return text
 
 
-class HeaderKeyConfig(Config):
+class HeaderKeyConfig(ShortConfig):
     """Which header is the record key: `header: ce_subject` or `header: {name: ce_subject}`.
 
     The header is named as it is on the wire, and the key is the value of the attribute that it carries, whichever way
@@ -70,7 +87,7 @@ class HeaderKeyConfig(Config):
     required: bool = False
     """Whether an event without it can't be sent (it goes to the dead letter); else it goes without a key."""
 
-    _short = _short_for("name")
+    _short = "name"
 
     @property
     def attribute(self) -> str:
@@ -83,7 +100,7 @@ def _path(text: str) -> str:
     return text
 
 
-class JsonPathKeyConfig(Config):
+class JsonPathKeyConfig(ShortConfig):
     """Where in JSON data the record key is: `jsonpath: $.customer.id` or `jsonpath: {path: $.customer.id}`.
 
     A string is the key in UTF-8; a number or boolean as the data spells it (`1.0` and `1` are two keys). Where there
@@ -94,4 +111,4 @@ class JsonPathKeyConfig(Config):
     required: bool = False
     """Whether an event without such a value can't be sent (it goes to the dead letter); else it goes without a key."""
 
-    _short = _short_for("path")
+    _short = "path"

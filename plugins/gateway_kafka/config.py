@@ -36,9 +36,11 @@ def _topic(text: str) -> str:
 
 Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
 Server = Annotated[str, AfterValidator(_server)]
-Servers = Annotated[list[Server], BeforeValidator(_servers), Field(min_length=1)]
+Servers = Annotated[
+    list[Server], BeforeValidator(_servers, json_schema_input_type=list[str] | str), Field(min_length=1)
+]
 Topic = Annotated[str, AfterValidator(_topic)]
-Topics = Annotated[list[Topic], BeforeValidator(_servers), Field(min_length=1)]
+Topics = Annotated[list[Topic], BeforeValidator(_servers, json_schema_input_type=list[str] | str), Field(min_length=1)]
 
 
 class KafkaTlsConfig(Config):
