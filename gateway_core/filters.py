@@ -6,10 +6,10 @@ in structured mode match the same filters. Hints (`Filter.exact`, `Filter.prefix
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from .event import Event, text_of
-from .interfaces import Filter
+from .interfaces import Clause, Filter
 
 Matches = Callable[[Event], bool]
 
@@ -18,7 +18,7 @@ def _always(event: Event) -> bool:
     return True
 
 
-_MATCH_ALL = Filter(_always)
+_MATCH_ALL = Filter(_always, explain=lambda event: Clause("every event", True))
 
 
 def match_all() -> Filter:
@@ -71,7 +71,8 @@ def attributes_filter(attributes: Mapping[str, str]) -> Filter:
     if not attributes:
         return _MATCH_ALL
     conditions = [has_value(n, v) if v else is_present(n) for n, v in attributes.items()]
-    return Filter(every(conditions), exact=tuple((n, v) for n, v in attributes.items() if v))
+    exact = tuple((n, v) for n, v in attributes.items() if v)
+    return Filter(every(conditions), exact=exact, explain=_all_clauses("exact", conditions, attributes))
 
 
 def indexable(filter: Filter) -> bool:
@@ -94,6 +95,7 @@ def all_of(filters: Sequence[Filter]) -> Filter:
         exact=_joined([f.exact for f in filters]),
         prefix=_joined([f.prefix for f in filters]),
         alternatives=min(choices, key=len, default=()),
+        explain=lambda event: _joined_clause("all", event, filters, all),
     )
 
 
@@ -109,7 +111,66 @@ def any_of(filters: Sequence[Filter]) -> Filter:
                 return True
         return False
 
-    return Filter(matches, alternatives=tuple(filters))
+    return Filter(
+        matches, alternatives=tuple(filters), explain=lambda event: _joined_clause("any", event, filters, any)
+    )
+
+
+# -- why a filter matches, or does not ------------------------------------------------------------------------------
+
+
+def clause_of(filter: Filter, event: Event) -> Clause:
+    """What the filter says of itself; whether it matched is all that is known of one that says nothing."""
+    if filter.explain is not None:
+        return filter.explain(event)
+    return Clause("a filter that does not say why", filter.matches(event))
+
+
+def not_of(filter: Filter) -> Filter:
+    """The filter that an event matches if it does not match this one."""
+    matches = filter.matches
+
+    def explain(event: Event) -> Clause:
+        inner = clause_of(filter, event)
+        return Clause("not", not inner.matched, parts=(inner,))
+
+    return Filter(lambda event: not matches(event), explain=explain)
+
+
+def on_attributes(word: str, condition: Callable[[str, str], Matches], attributes: Mapping[str, str]) -> Filter:
+    """The filter that an event matches if `condition` holds for every attribute and its text; `word` names it."""
+    conditions = [condition(name, text) for name, text in attributes.items()]
+    return Filter(every(conditions), explain=_all_clauses(word, conditions, attributes))
+
+
+def found_in(event: Event, name: str) -> str:
+    """What an event has for an attribute, in words."""
+    value = event.attributes.get(name)
+    return f"{name} is absent" if value is None else f"{name} is {text_of(value)!r}"
+
+
+def _all_clauses(
+    word: str, conditions: Sequence[Matches], attributes: Mapping[str, str]
+) -> Callable[[Event], Clause]:
+    pairs = list(zip(attributes.items(), conditions, strict=True))
+
+    def explain(event: Event) -> Clause:
+        parts = [
+            Clause(
+                f"{word} {name}: {text!r}" if text else f"{name} is there", matches(event), found_in(event, name)
+            )
+            for (name, text), matches in pairs
+        ]
+        return parts[0] if len(parts) == 1 else Clause("all", all(p.matched for p in parts), parts=tuple(parts))
+
+    return explain
+
+
+def _joined_clause(
+    word: str, event: Event, filters: Sequence[Filter], join: Callable[[Iterable[bool]], bool]
+) -> Clause:
+    parts = tuple(clause_of(f, event) for f in filters)
+    return Clause(word, join(p.matched for p in parts), parts=parts)
 
 
 def _joined(hints: Sequence[tuple[tuple[str, str], ...]]) -> tuple[tuple[str, str], ...]:

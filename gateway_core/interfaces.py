@@ -92,6 +92,32 @@ class Sink(Protocol):
 
 
 @runtime_checkable
+class Previewing(Protocol):
+    """A sink (or channel) that can say what it would send. `tidegate explain` and `tidegate test` ask it; it works
+    before `start`, and reaches nothing outside the process."""
+
+    def preview(self, event: Event) -> Message:
+        """What one attempt would send: `url` says where to (of a record: `kafka://HOST:PORT/TOPIC`), `key` is the record
+        key. Headers that hold a secret are `****`. Raises `Refused` where the event can't be written."""
+
+
+@runtime_checkable
+class Judging(Protocol):
+    """A sink whose far side answers with a status, and that can say what an answer would mean."""
+
+    def judge(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> Outcome:
+        """The outcome of an attempt with this answer; header names are lower-case."""
+
+
+@runtime_checkable
+class Reading(Protocol):
+    """A source that can say which events it reads from a message, without having started."""
+
+    def read(self, message: Message) -> list[Event]:
+        """The events of a message. Raises `Refused` as at the real ingress."""
+
+
+@runtime_checkable
 class ReadingSink(Protocol):
     """A sink that reads the channel by itself instead of being sent to (Spark): the trigger's filter and position go
     with the `ReaderFeed`, and delivery, retries and order are its own."""
@@ -134,18 +160,31 @@ KeyMapper = Callable[[Event], bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
+class Clause:
+    """A condition of a filter, and what one event made of it: `text` as in the config, whether it `matched`, what was
+    `found` in the event ("size is 'small'"), and the conditions that it is made of."""
+
+    text: str
+    matched: bool
+    found: str = ""
+    parts: tuple[Clause, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
     """A compiled filter.
 
     `matches` decides. `exact` and `prefix` are conditions that every matching event fulfils, (attribute, value) pairs:
     the router indexes by them. `alternatives`, where not empty, are filters of which at least one must match (for
-    `any`): the filter is indexed under each of them. A filter with none of these is asked for every event.
+    `any`): the filter is indexed under each of them. A filter with none of these is asked for every event. `explain`
+    says why an event matches or not; it is asked by people only, so it may be slow. Its `matched` is what `matches` says.
     """
 
     matches: Callable[[Event], bool]
     exact: tuple[tuple[str, str], ...] = ()
     prefix: tuple[tuple[str, str], ...] = ()
     alternatives: tuple[Filter, ...] = field(default=())
+    explain: Callable[[Event], Clause] | None = None
 
 
 class Feed(Protocol):

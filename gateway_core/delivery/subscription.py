@@ -38,7 +38,8 @@ class Subscription:
 
     Without a `dead_letter`, failures go to `give_back(position, outcome)` instead (bridges); without both, an event is
     tried until it is delivered. `lane_of` says which events must wait for each other, None where none must.
-    `publish` takes a reply event to the broker's channel; None where replies aren't wanted.
+    `publish` takes a reply event to the broker's channel; None where replies aren't wanted. `draw` gives the random
+    numbers in [0, 1) that waits are drawn with; it may be set at any time.
     """
 
     def __init__(
@@ -66,12 +67,15 @@ class Subscription:
         self._give_back = give_back
         self._endless = dead_letter is None and give_back is None
         self._burials = (
-            Burials(name, dead_letter, clock, draw, observers, self._stuck, self._buried) if dead_letter else None
+            Burials(name, dead_letter, clock, lambda: self.draw(), observers, self._stuck, self._buried)
+            if dead_letter
+            else None
         )
         self._publish = publish
         self._budget = budget or Budget()
         self._observers = observers
-        self._draw = draw
+        self.draw = draw
+        self.lane_of = lane_of
         self._limits = Limits(policy, clock)
 
         self._line = Line(lane_of)
@@ -224,7 +228,7 @@ class Subscription:
         if self._endless and delivery.attempts == self.policy.retry + 1:
             log.error("%s waits for its sink, it has no dead letter: %s", self.name, outcome.reason)
         self.retried += 1
-        wait = max(asked, backoff.wait_s(self.policy, delivery.attempts, self._draw()))
+        wait = max(asked, backoff.wait_s(self.policy, delivery.attempts, self.draw()))
         self._line.waiting.add(delivery)
         delivery.timer = self._clock.call_later(wait, self._due, delivery)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gateway_core.component import BuildContext
 from gateway_core.event import Event, text_of
-from gateway_core.filters import Matches, all_of, any_of, attributes_filter, every
+from gateway_core.filters import Matches, all_of, any_of, attributes_filter, not_of, on_attributes
 from gateway_core.interfaces import Filter
 
 from .config import AttributesConfig, FilterConfig, FiltersConfig
@@ -18,12 +20,12 @@ def build_exact(config: AttributesConfig, context: BuildContext) -> Filter:
 def build_prefix(config: AttributesConfig, context: BuildContext) -> Filter:
     """Every attribute is there and starts with its text."""
     pairs = tuple(config.root.items())
-    return Filter(every([_starts(name, text) for name, text in pairs]), prefix=pairs)
+    return replace(on_attributes("prefix", _starts, config.root), prefix=pairs)
 
 
 def build_suffix(config: AttributesConfig, context: BuildContext) -> Filter:
     """Every attribute is there and ends with its text."""
-    return Filter(every([_ends(name, text) for name, text in config.root.items()]))
+    return on_attributes("suffix", _ends, config.root)
 
 
 def build_all(config: FiltersConfig, context: BuildContext) -> Filter:
@@ -39,8 +41,7 @@ def build_any(config: FiltersConfig, context: BuildContext) -> Filter:
 def build_not(config: FilterConfig, context: BuildContext) -> Filter:
     """The filter does not match."""
     operand: Filter = context.build(config.root)
-    matches = operand.matches
-    return Filter(lambda event: not matches(event))
+    return not_of(operand)
 
 
 def _operands(config: FiltersConfig, context: BuildContext) -> list[Filter]:

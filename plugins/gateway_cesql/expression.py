@@ -9,10 +9,11 @@ from gateway_core.interfaces import Filter
 
 from .compile import compiled, conditions, zero_type
 from .errors import CesqlError, ParseError
+from .explain import explained, parts_of
 from .functions import BUILT_IN, NAMES, find
 from .hints import hints
 from .parser import parse
-from .tree import Binary, Call, In, Like, Logic, Negate, Node, Not, static_type, text
+from .tree import Call, Node, static_type, text
 from .types import ZERO, Type, Value
 
 
@@ -56,7 +57,13 @@ class Expression:
                 return False
             return True
 
-        return Filter(matches, exact=found.exact, prefix=found.prefix, alternatives=found.alternatives)
+        return Filter(
+            matches,
+            exact=found.exact,
+            prefix=found.prefix,
+            alternatives=found.alternatives,
+            explain=lambda event: explained(self.tree, event),
+        )
 
     def check_filter(self) -> None:
         """Raises `ParseError` where the expression, as a filter, can't do what was meant: it calls a function that
@@ -75,7 +82,7 @@ def compile(expression: str) -> Expression:
 def _check_calls(node: Node) -> None:
     if isinstance(node, Call) and find(node.name, len(node.arguments)) is None:
         raise ParseError(*_unknown(node))
-    for part in _parts(node):
+    for part in parts_of(node):
         _check_calls(part)
 
 
@@ -89,17 +96,3 @@ def _unknown(call: Call) -> tuple[str, int, str]:
     remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
     return f"unknown function {call.name}", call.position, remedy
 
-
-def _parts(node: Node) -> tuple[Node, ...]:
-    match node:
-        case Not(operand) | Negate(operand) | Like(operand):
-            return (operand,)
-        case Binary(_, left, right):
-            return (left, right)
-        case Logic(first, rest):
-            return (first, *(part for _, part in rest))
-        case In(operand, items):
-            return (operand, *items)
-        case Call(_, arguments):
-            return arguments
-    return ()
