@@ -309,7 +309,8 @@ async def test_a_topic_without_permission_is_refused_clearly(
         AclOperation.WRITE,
         AclPermissionType.ALLOW,
     )
-    for future in AdminClient({"bootstrap.servers": broker.bootstrap}).create_acls([acl]).values():
+    permissions = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in permissions.create_acls([acl]).values():
         future.result(30)
     who = {"mechanism": "PLAIN", "username": "bob", "password": "b"}
     async with producing(bootstrap=broker.address("BOB"), client=client, sasl=who) as producer:

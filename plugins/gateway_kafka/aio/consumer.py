@@ -33,6 +33,7 @@ _FIRST_WAIT_S = 0.25
 _MOST_WAIT_S = 5.0
 _POLL_MS = 1000
 _CHECK_S = 3.0
+_STUCK = 5  # checks that fail though the cluster can be reached, before another client is made
 _NOTHING = TopicPartition("", -1)
 
 _NOT_OURS = (  # of a commit: the partitions have gone to someone else, who reads from what was committed before
@@ -76,6 +77,7 @@ class AioConsumer:
         self._poll: asyncio.Task[Any] | None = None
         self._interrupted = False
         self._heard = 0.0
+        self._lost: KafkaFault | None = None
         self._tried = anyio.Event()
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
@@ -214,6 +216,9 @@ class AioConsumer:
 
     async def _polling(self, consumer: Any) -> None:
         while True:
+            if (lost := self._lost) is not None:
+                self._lost = None
+                raise lost
             try:
                 if self._fresh is not None:
                     await self._adopt(consumer)
@@ -284,7 +289,7 @@ class AioConsumer:
 
     async def _watching(self) -> None:
         """aiokafka connects again for ever without a word: asks the cluster something where nothing is heard of it."""
-        turn = 0
+        turn = stuck = 0
         while True:
             await anyio.sleep(_CHECK_S)
             consumer = self._consumer
@@ -294,10 +299,16 @@ class AioConsumer:
             try:
                 await self._check(consumer, turn)
             except (errors.KafkaError, OSError):
-                await self._find_out()
+                stuck += await self._find_out()
+                if stuck >= _STUCK and consumer is self._consumer:
+                    # all brokers may have new addresses, and aiokafka asks none but those it knows
+                    self._lost = KafkaFault("connects anew")
+                    self._interrupt()
+                    stuck = 0
             except KafkaFault as fault:
                 self._standing.bad(fault)
             else:
+                stuck = 0
                 if self.fault is not None and self._ours:
                     self._standing.good()
 
@@ -309,13 +320,15 @@ class AioConsumer:
         elif turn % 3 == 0 or self.fault is not None:
             await probe(self._config)
 
-    async def _find_out(self) -> None:
+    async def _find_out(self) -> bool:
+        """Whether the cluster answers to a look, though not to us."""
         try:
             await probe(self._config)
         except KafkaFault as fault:
             self._standing.bad(fault)
-        else:
-            self._standing.bad(KafkaFault("the leader of a partition does not answer"))
+            return False
+        self._standing.bad(KafkaFault("the leader of a partition does not answer"))
+        return True
 
 
 def _record(found: Any) -> Record:

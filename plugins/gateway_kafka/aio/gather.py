@@ -86,9 +86,10 @@ class Queue:
 
 
 class Batch:
-    """Records of one partition under way. The first `answered` of them were told that their time is over."""
+    """Records of one partition under way. The first `answered` of them were told that their time is over. It is `over`
+    once it was acknowledged, or has failed, or was given up."""
 
-    __slots__ = ("answered", "client", "entries", "lane", "queue")
+    __slots__ = ("answered", "client", "entries", "lane", "over", "queue")
 
     def __init__(self, queue: Queue, entries: list[Entry], client: Any) -> None:
         self.queue = queue
@@ -96,6 +97,7 @@ class Batch:
         self.entries = entries
         self.client = client
         self.answered = 0
+        self.over = False
 
 
 class Topic:

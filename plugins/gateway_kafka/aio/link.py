@@ -21,18 +21,20 @@ _log = logging.getLogger("tidegate.kafka")
 _FIRST_WAIT_S = 0.25
 _MOST_WAIT_S = 5.0
 _CLOSE_S = 2.0
+_GIVEN_UP_S = 0.1
 
 
 class Client:
     """One aiokafka producer, with the number of batches that it has under way."""
 
-    __slots__ = ("cluster", "producer", "retired", "under_way")
+    __slots__ = ("abandoned", "cluster", "producer", "retired", "under_way")
 
     def __init__(self, producer: Any) -> None:
         self.producer = producer
         self.cluster = producer.client.cluster
         self.under_way = 0
         self.retired = False
+        self.abandoned = False
 
 
 class Link:
@@ -78,6 +80,11 @@ class Link:
             self.client = None
             self._wanted.set()
         self.ended(client)
+
+    def abandon(self, client: Client) -> None:
+        """As `retire`, and what is under way shall not be written any more."""
+        client.abandoned = True
+        self.retire(client)
 
     def ended(self, client: Client) -> None:
         """A batch of it has ended."""
@@ -133,9 +140,15 @@ class Link:
 
     async def _close(self, client: Client) -> None:
         self._clients.discard(client)
-        with anyio.move_on_after(_CLOSE_S if not client.under_way else 0.05, shield=True) as time:
-            await client.producer.stop()
-        if time.cancelled_caught:  # it waits for an answer that nobody waits for any more
+        producer = client.producer
+        given_up = client.abandoned or client.under_way > 0
+        if given_up and (task := producer._sender.sender_task) is not None:
+            # nobody waits for its answers any more, and a stop would try to write first
+            task.cancel()
+            await producer.client.close()
+        with anyio.move_on_after(_GIVEN_UP_S if given_up else _CLOSE_S, shield=True) as time:
+            await producer.stop()
+        if time.cancelled_caught:
             with anyio.move_on_after(_CLOSE_S, shield=True):
-                await client.producer.client.close()
-                await client.producer._sender.close()
+                await producer._sender.close()
+                await producer.client.close()

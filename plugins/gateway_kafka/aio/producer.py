@@ -30,7 +30,8 @@ _START_S = 5.0  # how long a start waits for the cluster
 _SWEEP_S = 0.1
 _LANE_S = 0.25  # a lane whose batches are all tried again and again must not stop the others
 _SILENT_S = 3.0  # without any acknowledgement for so long something is wrong
-_PROBE_S = 2.0
+_WATCH_S = 1.0
+_STUCK = 10  # looks at a cluster that answers to a look, but not to us, before another client is made
 _UNKNOWN_S = 5.0  # how long a record waits for a topic that the cluster does not know
 _HOLD_S = (0.1, 0.2, 0.5, 1.0)  # before a failed batch is sent again
 
@@ -65,6 +66,7 @@ class AioProducer:
         self._wake = asyncio.Event()
         self._lingering: asyncio.TimerHandle | None = None
         self._answered = 0.0
+        self._stuck = 0
         self._link = Link(config, self._standing, lambda: list(self._topics), self._changed)
         self._scope = anyio.CancelScope()
         self._ended_all = anyio.Event()
@@ -210,6 +212,9 @@ class AioProducer:
         self._end(batch, None if future.cancelled() else future.exception(), lost=future.cancelled())
 
     def _end(self, batch: Batch, error: BaseException | None, *, lost: bool = False) -> None:
+        if batch.over:
+            return
+        batch.over = True
         queue, client = batch.queue, batch.client
         queue.batch = None
         client.under_way -= 1
@@ -358,13 +363,15 @@ class AioProducer:
     async def _watching(self) -> None:
         """Notices that nothing is acknowledged any more, and finds out why, where that can be found out."""
         while True:
-            await anyio.sleep(_PROBE_S / 2)
+            await anyio.sleep(_WATCH_S)
             if self._link.client is None:
                 continue  # the link tells what is wrong
             silent = self._silent()
             if silent:
                 self._standing.bad(KafkaFault(f"no record was acknowledged for {_SILENT_S:g} s"))
-            if self.fault is not None:
+            if self.fault is None:
+                self._stuck = 0
+            else:
                 try:
                     await probe(self._config)
                 except KafkaFault as fault:
@@ -372,6 +379,20 @@ class AioProducer:
                 else:
                     if not silent and not self._silent():
                         self._standing.good()
+                    self._give_up()
+
+    def _give_up(self) -> None:
+        """The cluster can be reached, but not by a client that has tried until the time of its records was over: all
+        brokers may have new addresses, and aiokafka asks none but those it knows. Another client takes over."""
+        lost = [b for queue in self._busy if (b := queue.batch) is not None and b.answered == len(b.entries)]
+        self._stuck = self._stuck + 1 if lost else 0
+        if self._stuck < _STUCK:
+            return
+        self._stuck = 0
+        _log.warning("%d batches of records are given up; connects anew", len(lost))
+        for batch in lost:
+            self._link.abandon(batch.client)
+            self._end(batch, errors.ProducerClosed())
 
     def _silent(self) -> bool:
         now = time.monotonic()
