@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 from .delivery import Subscription
 from .delivery.burials import Letters
 from .event import Event
-from .intake import Counted
+from .intake import Counted, Inlet
 from .interfaces import Accepted, Channel, Filter, Observer, ReaderFeed, ReadingSink, Sink, Source
 
 
@@ -24,21 +24,29 @@ class Broker(Counted):
         name: str,
         channel_name: str,
         channel: Channel,
-        sources: Sequence[Source],
         dead_letter: Sink,
-        observers: tuple[Observer, ...],
         letters: Letters,
+        observers: tuple[Observer, ...],
     ) -> None:
         super().__init__(name, observers)
         self.channel_name = channel_name
         self.channel = channel
-        self.sources = sources
-        self.dead_letter = dead_letter
+        self.inlets: list[Inlet] = []
         self.taking = False
-        self.letters = letters
-        self.undeliverable = letters.bury
+        self.bury_in(dead_letter, letters)
         # without observers nothing stands between a source and the channel
         self.accept = self._observed if observers else channel.append
+
+    @property
+    def sources(self) -> list[Source]:
+        """The ways in."""
+        return [inlet.source for inlet in self.inlets]
+
+    def bury_in(self, dead_letter: Sink, letters: Letters) -> None:
+        """Uses this dead letter from now on."""
+        self.dead_letter = dead_letter
+        self.letters = letters
+        self.undeliverable = letters.bury
 
     def _observed(self, events: Sequence[Event], done: Accepted) -> None:
         def accepted(error: BaseException | None) -> None:
@@ -73,6 +81,7 @@ class Trigger:
         subscription: Subscription,
         dead_letter: Sink,
         from_start: bool,
+        sinks: list[Sink],
     ) -> None:
         self.name = name
         self.broker = broker
@@ -80,6 +89,7 @@ class Trigger:
         self.subscription = subscription
         self.dead_letter = dead_letter
         self.from_start = from_start
+        self.sinks = sinks  # to start and stop with it
 
     def attach(self) -> None:
         """Takes its place in the broker's channel."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,36 +10,37 @@ from . import filters
 from .bridge import Bridge
 from .broker import Broker, ReadingTrigger, Trigger
 from .clock import Clock
-from .component import BuildContext, ComponentRef, DeadLetterRef
+from .component import BuildContext, ComponentRef
 from .config.check import effective_delivery
-from .config.model import BridgeConfig, BrokerConfig, DeliveryConfig, GatewayConfig, TriggerConfig
+from .config.model import BridgeConfig, DeliveryConfig, GatewayConfig, TriggerConfig
 from .delivery import Budget, Subscription, lanes
 from .delivery.burials import Letters
 from .delivery.lanes import LaneOf
-from .interfaces import Filter, Observer, ReadingSink, Sink, Source
+from .intake import Door, Inlet
+from .interfaces import Filter, Observer, ReadingSink, Sink
 from .registry import Registry
 from .settings import Settings
 
 
 @dataclass(slots=True)
 class Bridged:
-    """A bridge with its ends."""
+    """A bridge with its ends; `sinks` are those to start and stop with it."""
 
     name: str
     bridge: Bridge
-    source: Source
+    inlet: Inlet
     dead_letter: Sink | None
+    sinks: list[Sink]
 
 
 @dataclass(slots=True)
 class Built:
-    """Everything that a gateway runs. `sinks` are all sinks and dead letters, each once."""
+    """Everything that a gateway runs."""
 
     brokers: dict[str, Broker] = field(default_factory=dict)
     triggers: dict[str, Trigger | ReadingTrigger] = field(default_factory=dict)
     orphans: dict[str, TriggerConfig] = field(default_factory=dict)  # triggers whose broker does not exist
     bridges: dict[str, Bridged] = field(default_factory=dict)
-    sinks: list[Sink] = field(default_factory=list)
     observers: tuple[Observer, ...] = ()
 
 
@@ -66,35 +68,44 @@ class Builder:
         """Raises `StartError` where a component can't be built, naming its place in the config."""
         built = self._built
         built.observers = tuple(self._make(ref, f"observers[{i}]") for i, ref in enumerate(self._config.observers))
-        for name, broker in self._config.brokers.items():
-            built.brokers[name] = self._broker(name, broker)
+        for name in self._config.brokers:
+            built.brokers[name] = self.broker(name)
         for name, trigger in self._config.triggers.items():
             if trigger.broker in built.brokers:
-                built.triggers[name] = self._trigger(name, trigger, built.brokers[trigger.broker])
+                built.triggers[name] = self.trigger(name, built.brokers[trigger.broker])
             else:
                 built.orphans[name] = trigger
-        for name, bridge in self._config.bridges.items():
-            built.bridges[name] = self._bridge(name, bridge)
+        for name in self._config.bridges:
+            built.bridges[name] = self.bridge(name)
         return built
+
+    def renewed(self, config: GatewayConfig) -> Builder:
+        """A builder for another config of the same gateway, with the same observers and bounds."""
+        other = copy(self)
+        other._config = config
+        return other
 
     def _make(self, ref: ComponentRef, owner: str, **changes: Any) -> Any:
         return self._registry.build(ref, replace(self._context, owner=owner, **changes))
 
-    def _broker(self, name: str, config: BrokerConfig) -> Broker:
-        owner = f"brokers.{name}"
-        sources = [self._make(ref, f"{owner}.ingress[{i}]", broker=name) for i, ref in enumerate(config.ingress)]
+    def broker(self, name: str) -> Broker:
+        """One broker of the config."""
+        config, owner = self._config.brokers[name], f"brokers.{name}"
         channel = self._make(config.channel, f"{owner}.channel", broker=name)
-        dead_letter = self._dead_letter(config.dead_letter, f"{owner}.dead_letter", broker=name)
-        observers = self._built.observers
-        letters = Letters(name, dead_letter, self._clock, observers)
-        return Broker(name, config.channel.name, channel, sources, dead_letter, observers, letters)
+        broker = Broker(name, config.channel.name, channel, *self.letters(name), self._built.observers)
+        broker.inlets = [self.inlet(broker, i) for i in range(len(config.ingress))]
+        return broker
 
-    def _dead_letter(self, ref: DeadLetterRef, owner: str, **changes: Any) -> Sink:
-        return self._kept(self._make(ref, owner, **changes))
+    def letters(self, name: str) -> tuple[Sink, Letters]:
+        """A broker's dead letter."""
+        sink = self._make(self._config.brokers[name].dead_letter, f"brokers.{name}.dead_letter", broker=name)
+        return sink, Letters(name, sink, self._clock, self._built.observers)
 
-    def _kept(self, sink: Sink) -> Sink:
-        self._built.sinks.append(sink)
-        return sink
+    def inlet(self, broker: Broker, number: int) -> Inlet:
+        """One of a broker's ways in."""
+        ref = self._config.brokers[broker.name].ingress[number]
+        source = self._make(ref, f"brokers.{broker.name}.ingress[{number}]", broker=broker.name)
+        return Inlet(ref, source, Door(broker))
 
     def _filter(self, config: TriggerConfig | BridgeConfig, owner: str) -> Filter:
         if config.filters:
@@ -104,8 +115,9 @@ class Builder:
             return filters.attributes_filter(config.filter)
         return filters.match_all()
 
-    def _trigger(self, name: str, config: TriggerConfig, broker: Broker) -> Trigger | ReadingTrigger:
-        owner = f"triggers.{name}"
+    def trigger(self, name: str, broker: Broker) -> Trigger | ReadingTrigger:
+        """One trigger of the config."""
+        config, owner = self._config.triggers[name], f"triggers.{name}"
         wanted = self._filter(config, owner)
         names = {"broker": broker.name, "trigger": name}
         sink = self._make(config.subscriber, f"{owner}.subscriber", wants_reply=True, **names)
@@ -113,10 +125,11 @@ class Builder:
         if isinstance(sink, ReadingSink):
             options = {"attributes": dict(config.filter), "filters": [{r.name: r.raw} for r in config.filters]}
             return ReadingTrigger(name, broker, wanted, sink, from_start, options)
-        self._kept(sink)
+        sinks = [sink]
         dead_letter = broker.dead_letter
         if config.dead_letter is not None:
-            dead_letter = self._dead_letter(config.dead_letter, f"{owner}.dead_letter", **names)
+            dead_letter = self._make(config.dead_letter, f"{owner}.dead_letter", **names)
+            sinks.append(dead_letter)
         policy = effective_delivery(self._config.brokers[broker.name].delivery, config.delivery)
         policy = _with_window(policy, sink)
         subscription = Subscription(
@@ -130,7 +143,7 @@ class Builder:
             observers=self._built.observers,
             lane_of=self._lane_of(policy, owner, **names),
         )
-        return Trigger(name, broker, wanted, subscription, dead_letter, from_start)
+        return Trigger(name, broker, wanted, subscription, dead_letter, from_start, sinks)
 
     def _lane_of(self, policy: DeliveryConfig, owner: str, **changes: Any) -> LaneOf | None:
         if policy.order == "unordered":
@@ -142,9 +155,11 @@ class Builder:
         mapper: LaneOf = self._make(policy.order_key, f"{owner}.delivery.order_key", **changes)
         return mapper
 
-    def _bridge(self, name: str, config: BridgeConfig) -> Bridged:
-        owner = f"bridges.{name}"
-        source = self._make(config.source, f"{owner}.source", broker=name)
+    def bridge(self, name: str, inlet: Inlet | None = None) -> Bridged:
+        """One bridge of the config, with a source of its own or an inlet that is there already (which does not lead to
+        it yet)."""
+        config, owner = self._config.bridges[name], f"bridges.{name}"
+        source = inlet.source if inlet else self._make(config.source, f"{owner}.source", broker=name)
         pulls = getattr(source, "pulls", False)
         policy = effective_delivery(
             DeliveryConfig() if pulls else BridgeConfig.model_fields["delivery"].default, config.delivery
@@ -153,9 +168,9 @@ class Builder:
         bridge = Bridge(name, wanted, self._built.observers)
         dead_letter = None
         if config.dead_letter is not None:
-            dead_letter = self._dead_letter(config.dead_letter, f"{owner}.dead_letter", broker=name)
+            dead_letter = self._make(config.dead_letter, f"{owner}.dead_letter", broker=name)
             bridge.letters = Letters(name, dead_letter, self._clock, self._built.observers)
-        sink = self._kept(self._make(config.sink, f"{owner}.sink", broker=name))
+        sink = self._make(config.sink, f"{owner}.sink", broker=name)
         policy = _with_window(policy, sink)
         bridge.subscription = Subscription(
             name,
@@ -169,7 +184,8 @@ class Builder:
             lane_of=self._lane_of(policy, owner, broker=name),
         )
         bridge.subscription.feed = bridge
-        return Bridged(name, bridge, source, dead_letter)
+        sinks = [sink] if dead_letter is None else [sink, dead_letter]
+        return Bridged(name, bridge, inlet or Inlet(config.source, source, Door(bridge)), dead_letter, sinks)
 
 
 def _with_window(policy: DeliveryConfig, sink: Sink) -> DeliveryConfig:

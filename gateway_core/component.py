@@ -29,6 +29,10 @@ class Config(BaseModel):
         """Keeps these fields' values out of `repr`; the loader names those that were filled from a secret."""
         self._hidden = self._hidden.union(fields)
 
+    def hides(self, field: str) -> bool:
+        """Whether this field's value holds a secret, so that nothing may show it."""
+        return field in self._hidden
+
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         return [(k, "****" if k in self._hidden else v) for k, v in super().__repr_args__()]
 
@@ -110,6 +114,12 @@ class ComponentRef:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both name the same component with the same options."""
+        if not isinstance(other, ComponentRef):
+            return NotImplemented
+        return (self.kind, self.name, self.options) == (other.kind, other.name, other.options)
 
     @classmethod
     def parse(cls, value: Any) -> ComponentRef:

@@ -1,10 +1,39 @@
-"""What the intakes of brokers and bridges share: counts of what was not taken, and telling the observers."""
+"""The way from sources to brokers and bridges, and what these share: counts of what was not taken."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from .component import SourceRef
 from .errors import Refused
 from .event import Event
-from .interfaces import Observer, Outcome
+from .interfaces import Intake, Observer, Outcome, Source
+
+
+class Door:
+    """What a source holds as its intake: it leads to a broker or bridge, which a reload may exchange for another."""
+
+    def __init__(self, intake: Intake) -> None:
+        self.lead_to(intake)
+
+    def lead_to(self, intake: Intake) -> None:
+        """From now on everything goes to this intake. What was accepted before is answered by the other."""
+        self.stores = intake.stores
+        # its own attributes, so that a call costs no step more
+        self.accept = intake.accept
+        self.refuse = intake.refuse
+        self.attempted = intake.attempted
+        self.undeliverable = intake.undeliverable
+        self.withdraw = intake.withdraw
+
+
+@dataclass(slots=True)
+class Inlet:
+    """A source where it is used: what the config says of it, and the door that it takes its events to."""
+
+    ref: SourceRef
+    source: Source
+    door: Door
 
 
 class Counted:

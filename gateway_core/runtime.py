@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -15,13 +15,11 @@ from anyio.abc import TaskGroup
 
 from . import __version__
 from .admin import Admin
-from .broker import ReadingTrigger, Trigger
 from .build import Builder, Built
 from .clock import Clock, SystemClock
 from .config.model import GatewayConfig
-from .delivery import Subscription
 from .errors import StartError
-from .interfaces import Channel, Observer, Sink, Source
+from .parts import Parts, quietly
 from .registry import Registry
 from .settings import Settings
 from .status import bridge_status, broker_status, merge, orphan_status
@@ -78,27 +76,8 @@ class Gateway:
             raise fault
 
     async def _start(self, tasks: TaskGroup) -> None:
-        built = self._built
-        for observer in built.observers:
-            await observer.start(tasks)
-        for broker in built.brokers.values():
-            await broker.channel.start(tasks)
-        for sink in built.sinks:
-            await sink.start(tasks)
-        for trigger in built.triggers.values():
-            trigger.attach()
-        for broker in built.brokers.values():
-            await broker.channel.open()
-        for trigger in built.triggers.values():
-            if isinstance(trigger, ReadingTrigger) and self._worker == 0:
-                await trigger.start(tasks)
-        # the ingress opens last: what it takes has somewhere to go
-        for broker in built.brokers.values():
-            for source in broker.sources:
-                await source.start(broker, tasks)
-            broker.taking = True
-        for bridged in built.bridges.values():
-            await bridged.source.start(bridged.bridge, tasks)
+        self._parts = Parts(self._built, tasks, self._worker, self._settings.drain_timeout_s)
+        await self._parts.start()
         self._ready = True
         if self._admin is not None:
             self.admin_url = await self._admin.start(self._settings.admin, tasks)
@@ -107,47 +86,14 @@ class Gateway:
 
     async def _stop(self) -> None:
         self._ready = False
-        built = self._built
-        for broker in built.brokers.values():
-            broker.taking = False
-        with anyio.move_on_after(self._settings.drain_timeout_s):
-            async with anyio.create_task_group() as stopping:
-                for source in self._sources():
-                    stopping.start_soon(_quietly, source.stop)
-            for subscription in self._subscriptions():
-                subscription.stop()
-            while any(s.busy for s in self._subscriptions()):  # noqa: ASYNC110 once in a life; no event per attempt
-                await anyio.sleep(0.01)
-        for subscription in self._subscriptions():
-            subscription.stop()
-        async with anyio.create_task_group() as stopping:
-            for trigger in built.triggers.values():
-                if isinstance(trigger, ReadingTrigger):
-                    stopping.start_soon(_quietly, trigger.sink.stop)
-        # deliveries first, then the channel: it makes durable what they acknowledged
-        parts: list[Channel | Sink | Observer] = [b.channel for b in built.brokers.values()]
-        for part in (*parts, *built.sinks, *built.observers):
-            await _quietly(part.stop)
+        await self._parts.stop()
         if self._admin is not None:
-            await _quietly(self._admin.stop)
+            await quietly(self._admin.stop)
         if self._announced:
             with suppress(OSError):
                 self._address_file.unlink()
 
     # -- looking in -------------------------------------------------------------------------------------------------
-
-    def _sources(self) -> Iterator[Source]:
-        for broker in self._built.brokers.values():
-            yield from broker.sources
-        for bridged in self._built.bridges.values():
-            yield bridged.source
-
-    def _subscriptions(self) -> Iterator[Subscription]:
-        for trigger in self._built.triggers.values():
-            if isinstance(trigger, Trigger):
-                yield trigger.subscription
-        for bridged in self._built.bridges.values():
-            yield bridged.bridge.subscription
 
     @property
     def ready(self) -> bool:
@@ -178,7 +124,7 @@ class Gateway:
         """Addresses by broker (or bridge)."""
         return {
             **{name: [s.address for s in b.sources] for name, b in self._built.brokers.items()},
-            **{name: [b.source.address] for name, b in self._built.bridges.items()},
+            **{name: [b.inlet.source.address] for name, b in self._built.bridges.items()},
         }
 
     @property
@@ -196,11 +142,3 @@ class Gateway:
             self._announced = True
         except OSError as e:
             raise StartError(f"can't write in the data directory {self._settings.data_dir}: {e.strerror}") from e
-
-
-async def _quietly(stop: Callable[[], Any]) -> None:
-    """One part's failure to stop must not keep the others from stopping."""
-    try:
-        await stop()
-    except Exception:
-        log.exception("a part did not stop well")

@@ -59,7 +59,7 @@ def source_infos(sources: Sequence[Source]) -> list[dict[str, Any]]:
 def bridge_status(bridged: Bridged, running: bool) -> dict[str, Any]:
     """One bridge: its condition, ends and counts."""
     bridge, s = bridged.bridge, bridged.bridge.subscription
-    sources = source_infos([bridged.source])
+    sources = source_infos([bridged.inlet.source])
     reason = "" if running else "not started"
     reason = reason or next((s["error"] for s in sources if s["error"]), "")
     if s.paused or s.failing:
@@ -68,7 +68,7 @@ def bridge_status(bridged: Bridged, running: bool) -> dict[str, Any]:
         "name": bridged.name,
         "ready": not reason,
         "reason": reason,
-        "source": bridged.source.address,
+        "source": bridged.inlet.source.address,
         "sources": sources,
         "sink": s.sink.address,
         "dead_letter": bridged.dead_letter.address if bridged.dead_letter else None,

@@ -15,7 +15,7 @@ from .responses import Response
 class Endpoint:
     """One ingress: it reads events from requests and hands them to the intake."""
 
-    __slots__ = ("_accept", "_decode", "_intake", "_now_ns", "owner", "path", "target")
+    __slots__ = ("_decode", "_intake", "_now_ns", "owner", "path", "target")
 
     def __init__(self, path: str, codec: Codec, now_ns: Callable[[], int], intake: Intake, owner: str = "") -> None:
         self.path = path
@@ -24,7 +24,6 @@ class Endpoint:
         self._decode = codec.decode
         self._now_ns = now_ns
         self._intake = intake
-        self._accept = intake.accept
 
     def take(self, message: Message, done: Accepted) -> None:
         """Calls `done` with None when the message's events are safe, else with the error to answer with."""
@@ -44,7 +43,7 @@ class Endpoint:
         for event in events:
             event.received_ns = now
         try:
-            self._accept(events, done)
+            self._intake.accept(events, done)
         except Exception as e:
             done(e)
 
