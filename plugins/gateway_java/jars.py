@@ -45,14 +45,23 @@ class Artifact:
 def fetch(artifacts: Sequence[Artifact], java: Java, cache: Path | None = None) -> list[Path]:
     """The jars of these artifacts, fetched where they are not in the cache yet (then it takes the network, and up to
     minutes). Raises `StartError` naming what was not found."""
-    folder = (cache or cache_dir()) / "jars"
-    names = sorted(f"{a} {a.transitive}" for a in artifacts)
-    ready = folder / hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
+    ready = _place(artifacts, cache)
+    folder = ready.parent
     with _one_at_a_time(folder):
         if not (ready / "complete").exists():
             _retrieve(artifacts, java, folder, ready)
             (ready / "complete").touch()
     return sorted(ready.glob("*.jar"))
+
+
+def cached(artifacts: Sequence[Artifact], cache: Path | None = None) -> bool:
+    """Whether `fetch` has these already and needs no network."""
+    return (_place(artifacts, cache) / "complete").exists()
+
+
+def _place(artifacts: Sequence[Artifact], cache: Path | None) -> Path:
+    names = sorted(f"{a} {a.transitive}" for a in artifacts)
+    return (cache or cache_dir()) / "jars" / hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
 
 
 @contextmanager

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import os
+import shutil
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from gateway_core.errors import StartError
@@ -24,11 +27,11 @@ _POLL_S = 0.02
 _QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
-def broker_jars(found: java.Java, version: str = VERSION) -> list[Path]:
-    """The jars that run a broker, fetched where they are not in the cache (about a minute). Raises `StartError`."""
+def broker_artifacts(version: str = VERSION) -> list[jars.Artifact]:
+    """What a broker runs on, for `jars.fetch` (about a minute the first time)."""
     parse = jars.Artifact.parse
     broker = parse(f"org.apache.kafka:kafka_2.13:{version}", transitive=True)
-    return jars.fetch([broker, parse(f"org.slf4j:slf4j-simple:{_LOGGER}")], found)
+    return [broker, parse(f"org.slf4j:slf4j-simple:{_LOGGER}")]
 
 
 class KafkaBroker:
@@ -85,11 +88,9 @@ class KafkaBroker:
         there is no Java, the jars can't be had, it died (with the end of its log) or did not answer in time."""
         if self.pid is not None:
             return
-        for port in (self._port, self._controller, *self._ports.values()):
-            if not is_free(port):
-                raise StartError(f"can't start Kafka: port {port} of 127.0.0.1 is taken")
+        self.check_ports()
         found = java.find()
-        classes = os.pathsep.join(map(str, broker_jars(found, self.version)))
+        classes = os.pathsep.join(map(str, jars.fetch(broker_artifacts(self.version), found)))
         deadline = time.monotonic() + timeout_s
         settings = self._write_settings()
         if not (self._data / "meta.properties").exists():
@@ -100,6 +101,12 @@ class KafkaBroker:
         except BaseException:
             self.kill()
             raise
+
+    def check_ports(self) -> None:
+        """Raises `StartError` where one of its ports is taken."""
+        for port in (self._port, self._controller, *self._ports.values()):
+            if not is_free(port):
+                raise StartError(f"can't start Kafka: port {port} of 127.0.0.1 is taken")
 
     def stop(self, timeout_s: float = STOP_S) -> None:
         """SIGTERM: it writes what it has to disk and ends; SIGKILL where that takes longer than `timeout_s`."""
@@ -112,6 +119,25 @@ class KafkaBroker:
         if self._child:
             self._child.kill()
             self._child = None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Takes its folder for this process. Raises `StartError` where another process has it."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = (self.folder / "lock").open("w")
+        except OSError as e:
+            raise StartError(f"can't write to {self.folder}: {e}") from e
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StartError(f"another Kafka runs on the data in {self.folder}") from None
+            yield
+
+    def erase(self) -> None:
+        """Deletes its data, not while it runs."""
+        shutil.rmtree(self._data, ignore_errors=True)
 
     def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> bool:
         """Makes a topic; False where one of this name is there already. Raises `StartError`."""
