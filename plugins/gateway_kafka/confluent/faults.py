@@ -40,8 +40,10 @@ _REFUSED = re.compile(r"certificate|handshake failure|alert|verify|wrong version
 _NOISE = (
     (re.compile(r"\s*\(after \d+ms in state [^)]*\)"), ""),
     (re.compile(r"\s*\([^()]*identical error\(s\) suppressed\)"), ""),
-    (re.compile(r"verify that ssl\.ca\.location is correctly configured or root CA certificates are installed[^:]*"),
-     "see `tls.ca_file`"),
+    (
+        re.compile(r"verify that ssl\.ca\.location is correctly configured or root CA certificates are installed[^:]*"),
+        "see `tls.ca_file`",
+    ),
     (re.compile(r"^(?:sasl_)?(?:plaintext|ssl)://([^/]+)/(?:bootstrap|\d+): "), r"\1: "),
     (re.compile(r"\s+"), " "),
 )
@@ -69,5 +71,7 @@ def refuses_us(error: Any) -> bool:
     """Whether the cluster does not accept who we are, or we don't accept who it is."""
     code = error.code()
     return code in _CREDENTIALS or (
-        code in (KafkaError._SSL, KafkaError._TRANSPORT) and "ssl" in error.str().lower() and bool(_REFUSED.search(error.str()))
+        code in (KafkaError._SSL, KafkaError._TRANSPORT)
+        and "ssl" in error.str().lower()
+        and bool(_REFUSED.search(error.str()))
     )

@@ -9,6 +9,7 @@ from ..client import KafkaFault
 from ..config import KafkaConfig, KafkaProducerConfig, KafkaTlsConfig, SaslConfig
 from ..oauth import Tokens
 
+_REBALANCE_MS = 300_000
 _RECONNECT_MOST_MS = 2000  # librdkafka's 10 s are long for a broker that is back
 
 
@@ -49,6 +50,30 @@ def producer_options(config: KafkaProducerConfig) -> dict[str, Any]:
         "compression.type": config.compression,
     }
     return options
+
+
+def consumer_options(config: KafkaConfig, group: str, session_timeout_s: float) -> dict[str, Any]:
+    """Those of a member of a group."""
+    session_ms = max(100, round(session_timeout_s * 1000))
+    return client_options(config) | {
+        "group.id": group,
+        "session.timeout.ms": session_ms,
+        "heartbeat.interval.ms": max(1, min(1000, session_ms // 3)),
+        "max.poll.interval.ms": max(_REBALANCE_MS, session_ms),
+        "partition.assignment.strategy": "cooperative-sticky",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",  # we choose the offset ourselves, and tell what is gone
+        "isolation.level": "read_committed",
+        # a broker answers at once when it has a record; a partition that was just assigned or resumed waits for so long
+        "fetch.wait.max.ms": 100,
+        "fetch.error.backoff.ms": 100,
+        # librdkafka's own queue: less than its defaults of 64 MiB for the sake of memory, and looked at often
+        "queued.max.messages.kbytes": 16 * 1024,
+        "queued.min.messages": 20_000,
+        "fetch.queue.backoff.ms": 5,
+        "topic.metadata.refresh.interval.ms": 10_000,  # when a topic comes into being
+    }
 
 
 def tokens_of(config: KafkaConfig) -> Tokens | None:

@@ -159,7 +159,9 @@ class ConfluentProducer:
         if error.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT):
             text = f"not acknowledged within {self._config.delivery_timeout_s:g} s"
             fault = self.fault
-            return KafkaFault(f"{text}: {fault}" if fault else text, credentials=fault is not None and fault.credentials)
+            return KafkaFault(
+                f"{text}: {fault}" if fault else text, credentials=fault is not None and fault.credentials
+            )
         if error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._FATAL):
             return KafkaFault("the connection was closed before the record was acknowledged")
         return fault_of(error)

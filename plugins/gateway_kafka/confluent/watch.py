@@ -17,7 +17,18 @@ from .faults import fault_of, refuses_us, text_of
 _log = logging.getLogger("tidegate.kafka")
 _LOOK_S = 0.5
 # each failed try of each connection, which `Watch.error` hears as well
-_REPEATED = {"FAIL", "ERROR", "SASL", "SSL", "REQTMOUT", "OAUTHBEARER", "CONFWARN", "SESSTMOUT", "MAXPOLL", "COMMITFAIL"}
+_REPEATED = {
+    "FAIL",
+    "ERROR",
+    "SASL",
+    "SSL",
+    "REQTMOUT",
+    "OAUTHBEARER",
+    "CONFWARN",
+    "SESSTMOUT",
+    "MAXPOLL",
+    "COMMITFAIL",
+}
 
 
 class Watch:
@@ -62,7 +73,9 @@ class Watch:
 
     def log(self, level: int, form: str, facility: str, client: str, text: str) -> None:
         """librdkafka's log."""
-        _log.log(logging.DEBUG if facility in _REPEATED or level < logging.WARNING else level, form, facility, client, text)
+        _log.log(
+            logging.DEBUG if facility in _REPEATED or level < logging.WARNING else level, form, facility, client, text
+        )
 
     def look(self, client: Any) -> None:
         """While something is wrong: asks the cluster whether it still is. Waits up to half a second."""

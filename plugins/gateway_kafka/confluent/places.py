@@ -1,0 +1,50 @@
+"""Where the reading of a partition begins: at the committed offset, or at the beginning where there is none or it is
+no longer there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
+
+from ..client import Partition
+
+_log = logging.getLogger("tidegate.kafka")
+
+
+def starts(client: Any, partitions: Sequence[Any], group: str, timeout_s: float) -> dict[Partition, int]:
+    """The first offset of each. Blocks; raises `KafkaException` where the group can't be asked."""
+    found: dict[Partition, int] = {}
+    for one in client.committed([TopicPartition(p.topic, p.partition) for p in partitions], timeout=timeout_s):
+        if one.error is not None:
+            raise KafkaException(one.error)
+        name = (one.topic, one.partition)
+        found[name] = checked(client, name, one.offset if one.offset >= 0 else None, group, timeout_s)
+    return found
+
+
+def checked(client: Any, name: Partition, offset: int | None, group: str, timeout_s: float) -> int:
+    """The offset, or the partition's beginning where it can't be read; then the log says what is gone."""
+    try:
+        beginning, end = client.get_watermark_offsets(TopicPartition(*name), timeout=timeout_s)
+    except KafkaException:
+        return OFFSET_BEGINNING if offset is None else offset
+    if offset is None:
+        return int(beginning)
+    if not beginning <= offset <= end:
+        _log.error("consumer group %s: %s", group, gap(name, offset, beginning, end))
+        return int(beginning)
+    return offset
+
+
+def gap(name: Partition, offset: int, beginning: int, end: int) -> str:
+    """What is missing, in one line."""
+    place = f"topic {name[0]}, partition {name[1]}"
+    if offset < beginning:
+        return f"{place}: the records {offset} to {beginning - 1} are gone before they were read (retention)"
+    return (
+        f"{place}: the next record to read was {offset}, but the partition ends at {end}: it was made anew or cut off;"
+        f" reads from its beginning, {beginning}"
+    )
