@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 
-from ..component import ObserverRef
+from ..component import ObserverRef, SinkRef
 from ..errors import ConfigError, Fault
 from ..registry import Registry
 from .check import cross_check
@@ -40,6 +40,10 @@ _NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 class _Observers(RootModel[list[ObserverRef]]):
     """The section `observers`."""
+
+
+class _Refs(RootModel[dict[str, SinkRef]]):
+    """The section `refs`."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class _Loading:
     def __init__(self, sources: Sources, registry: Registry, env: Mapping[str, str]) -> None:
         self._sources = sources
         self._env = env
-        self._report = Report(sources.root)
+        self._report = Report(sources.root, sources.manifests.bad)
         self._resolver = Resolver(registry, self._report)
         self._secrets = Secrets()
         self._valid: dict[str, Any] = {}
@@ -95,6 +99,11 @@ class _Loading:
                 self._valid[section] = self._named(section, model, data.get(section, {}))
         observers = self._resolver.validate(_Observers, data.get("observers", []), ("observers",))
         self._valid["observers"] = observers.root if isinstance(observers, _Observers) else []
+        refs = self._resolver.validate(_Refs, data.get("refs", {}), ("refs",))
+        self._valid["refs"] = refs.root if isinstance(refs, _Refs) else {}
+        for (section, name), manifest in self._sources.manifests.origins.items():
+            if name in self._valid[section]:
+                self._valid[section][name].came_from(manifest)
         names = {section: list(data.get(section, {})) for section in _SECTIONS}
         cross_check(self._valid, names, self._secrets.unused, self._report)
         faults = in_order([*self._sources.faults, *self._report.faults(self._secrets)])

@@ -3,6 +3,7 @@ and the reference page and the editor schema are made from that."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -41,7 +42,32 @@ class DeliveryConfig(Config):
     """The key for `order: key`. By default the record key, or the attribute `partitionkey` where there is none."""
 
 
-class BrokerConfig(Config):
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The Knative manifest that a broker or trigger came from. Where it stands does not make it another one."""
+
+    namespace: str
+    name: str
+    file: str = field(default="", compare=False)
+    line: int = field(default=0, compare=False)
+
+
+class Manifested(Config):
+    """What a Knative manifest can describe."""
+
+    _manifest: Manifest | None = None
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """The manifest that it came from, if any."""
+        return self._manifest
+
+    def came_from(self, manifest: Manifest) -> None:
+        """Remembers the manifest; the loader calls it."""
+        self._manifest = manifest
+
+
+class BrokerConfig(Manifested):
     """A broker takes events at its ingress, keeps them in its channel and feeds its triggers."""
 
     ingress: list[SourceRef] = []
@@ -55,7 +81,7 @@ class BrokerConfig(Config):
     directory."""
 
 
-class TriggerConfig(Config):
+class TriggerConfig(Manifested):
     """A trigger sends those of its broker's events that match its filter to one subscriber."""
 
     broker: str = "default"
@@ -117,5 +143,8 @@ class GatewayConfig(Config):
     """Who is told of what happens to events."""
     secrets: dict[Name, SecretConfig] = {}
     """Secrets by name."""
+    refs: dict[str, SinkRef] = {}
+    """Where the objects are that Knative manifests name by `ref`: `Kind/name` or `Kind/namespace/name` (either may have
+    `apiVersion/` in front) and a URL or any sink."""
     include: list[str] = []
     """Other files to read as well, relative to this one; `*` is expanded."""

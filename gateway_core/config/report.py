@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..errors import Fault
-from .faults import dotted, in_order
+from .faults import in_order
 from .interpolate import Interpolator, Path, Secrets
-from .yaml import Node, locate
+from .places import locate, written
+from .yaml import Node
 
 _LONG = 4  # a shorter secret is hidden only where its own value is spoken of: it would blot out common words
 
@@ -13,11 +16,11 @@ _LONG = 4  # a shorter secret is hidden only where its own value is spoken of: i
 class Report:
     """Places each message by its path. What is about a value that could not be made (it has a fault) is dropped."""
 
-    def __init__(self, root: Node) -> None:
+    def __init__(self, root: Node, bad: Iterable[Path] = ()) -> None:
         self._root = root
         self._faults: list[tuple[Fault, Path]] = []
         self._warnings: list[tuple[Fault, Path]] = []
-        self._bad: set[Path] = set()
+        self._bad: set[Path] = set(bad)
         self._secret: set[Path] = set()
         self._around_secret: set[Path] = set()  # all paths that lead to one
 
@@ -49,7 +52,7 @@ class Report:
 
     def _make(self, message: str, path: Path, remedy: str) -> Fault:
         file, line = locate(self._root, path)
-        return Fault(message, dotted(path), file, line, remedy)
+        return Fault(message, written(self._root, path), file, line, remedy)
 
     def faults(self, secrets: Secrets) -> list[Fault]:
         """All faults in order, without secrets."""

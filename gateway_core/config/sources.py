@@ -10,6 +10,7 @@ from ..errors import Fault
 from .faults import dotted
 from .interpolate import Interpolator
 from .interpolate import Path as Keys
+from .manifests import Manifests, is_manifest
 from .model import GatewayConfig
 from .yaml import Node, read
 
@@ -24,6 +25,7 @@ class Sources:
         self.files: list[str] = []
         self.faults: list[Fault] = []
         self.warnings: list[Fault] = []
+        self.manifests = Manifests(env)
         self._env = env
         self._seen: set[Path] = set()
 
@@ -58,9 +60,11 @@ class Sources:
         self.files.append(str(file))
         reading = read(data, str(file))
         self.faults += reading.faults
-        # a document of another form (a Knative manifest has `kind`) would be turned into sections here
         for document in reading.documents:
-            self._merge(document)
+            if is_manifest(document):
+                self.manifests.add(document)
+            else:
+                self._merge(document)
         for document in reading.documents:
             if "include" in document.value:
                 self._include(document.value["include"], file, (*chain, identity))
@@ -138,6 +142,9 @@ def gather(paths: Sequence[Path], env: Mapping[str, str]) -> Sources:
         sources.add(Path(path))
     if sources.files:
         sources.root.file = sources.files[0]
+    sources.manifests.merge(sources.root)
+    sources.faults += sources.manifests.notes.faults
+    sources.warnings += sources.manifests.notes.warnings
     return sources
 
 

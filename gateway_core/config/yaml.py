@@ -45,38 +45,23 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\
 class Node:
     """A value with its place. `value` is a scalar, a dict of nodes or a list of nodes; `lines` holds the line of each
     key of a dict; `plain` is True for text without quotes. `size` and `height` count what is inside, aliases expanded.
+    `written` is the path in the file of a value that was put at another place in the config.
     """
 
-    __slots__ = ("file", "height", "line", "lines", "plain", "size", "value")
+    __slots__ = ("file", "height", "line", "lines", "plain", "size", "value", "written")
 
-    def __init__(self, value: Any, file: str, line: int, plain: bool = False) -> None:
+    def __init__(self, value: Any, file: str, line: int, plain: bool = False, written: str | None = None) -> None:
         self.value = value
         self.file = file
         self.line = line
         self.plain = plain
+        self.written = written
         self.lines: dict[str, int] = {}
         self.size = 1
         self.height = 0
 
     def __repr__(self) -> str:
         return f"<Node {type(self.value).__name__} {self.file}:{self.line}>"
-
-
-def locate(root: Node, path: tuple[str | int, ...]) -> tuple[str, int]:
-    """File and line of the value at a path; of the nearest parent that exists where the value does not."""
-    file, line, node = root.file, root.line, root
-    for step in path:
-        inner = node.value
-        if isinstance(inner, dict) and str(step) in inner:
-            step = str(step)
-            line, node = node.lines[step], inner[step]
-        elif isinstance(inner, list) and isinstance(step, int) and 0 <= step < len(inner):
-            node = inner[step]
-            line = node.line
-        else:
-            break
-        file = node.file
-    return file, line
 
 
 def scalar(text: str) -> Any:

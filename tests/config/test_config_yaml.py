@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gateway_core.config import yaml
-from gateway_core.config.yaml import Node, locate, read, scalar
+from gateway_core.config.places import locate
+from gateway_core.config.yaml import Node, read, scalar
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,75 @@
+"""Where a manifest sends events: a `uri`, or a `ref` to an object in Kubernetes that the section `refs` maps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import urljoin
+
+from .faults import near
+from .manifest_part import Part, copy_of
+from .yaml import Node
+
+_REF_KEYS = ("apiVersion", "kind", "name", "namespace", "group", "address")
+_OWN = "map a `ref` in `refs` to a sink with all its options instead"
+_UNSUPPORTED = {"CACerts": _OWN, "audience": _OWN}
+
+
+def destination(part: Part, refs: Node | None, namespace: str) -> Node | None:
+    """The sink that a subscriber or a dead letter sink names; None where it has a fault."""
+    part.only(("ref", "uri"), _UNSUPPORTED)
+    if part.has("ref"):
+        ref = part.part("ref")
+        found = _mapped(ref, part, refs, namespace) if ref else None
+        return _beneath(part, found) if found and part.has("uri") else found
+    if not part.has("uri"):
+        part.fault("uri", "neither `uri` nor `ref` is here", "add `uri: http://HOST/PATH`")
+        return None
+    if "${" in str(part.node.value["uri"].value):  # filled in later, perhaps with a secret
+        return part.moved("uri")
+    uri = part.text("uri")
+    if uri is not None and "://" not in uri:
+        part.fault("uri", f"expected an absolute URL, found `{uri}`", "write http://HOST[:PORT]/PATH")
+        return None
+    return None if uri is None else part.moved("uri")
+
+
+def _mapped(ref: Part, part: Part, refs: Node | None, namespace: str) -> Node | None:
+    ref.only(_REF_KEYS)
+    for key in ("kind", "name"):
+        if not ref.has(key):
+            ref.fault(key, f"the key `{key}` is missing", f"add `{key}`")
+    kind, name, version = ref.text("kind"), ref.text("name"), ref.text("apiVersion")
+    if kind is None or name is None:
+        return None
+    namespace = ref.text("namespace") or namespace
+    table = refs.value if refs is not None else {}
+    for key in _names(kind, namespace, name, version):
+        if key in table:
+            return copy_of(table[key], refs.lines[key] if refs else None)
+    wanted = f"{kind}/{namespace}/{name}"
+    where = f"http://127.0.0.1:8080/{namespace}/{name}" if kind == "Broker" else "http://HOST/PATH"
+    remedy = near(wanted, table) or f"say in `refs` where it is: `refs: {{{wanted}: {where}}}`"
+    part.fault("ref", f"`{wanted}` is an object in Kubernetes, and `refs` doesn't have it", remedy)
+    return None
+
+
+def _names(kind: str, namespace: str, name: str, version: str | None) -> Iterator[str]:
+    """The keys of `refs` that stand for an object, the most exact first."""
+    for end in (f"{kind}/{namespace}/{name}", f"{kind}/{name}"):
+        if version:
+            yield f"{version}/{end}"
+        yield end
+
+
+def _beneath(part: Part, base: Node) -> Node | None:
+    """The `uri` beside a `ref` is relative to the object's address."""
+    uri = part.text("uri")
+    if uri is None:
+        return None
+    if "://" in uri:
+        part.fault("uri", "beside `ref` a `uri` must be relative to it", "remove one of them")
+    elif not isinstance(base.value, str) or "://" not in base.value:
+        part.fault("uri", f"`{base.written}` is no URL that this could be relative to", "write a URL there")
+    else:
+        return part.made("uri", urljoin(base.value, uri))
+    return None
