@@ -8,8 +8,8 @@ from anyio.abc import TaskGroup
 
 from gateway_core import eventjson
 from gateway_core.component import BuildContext
-from gateway_core.errors import StartError
-from gateway_core.event import Event
+from gateway_core.errors import Refused, StartError
+from gateway_core.event import Event, Message
 from gateway_core.interfaces import Outcome
 from gateway_core.linewriter import LineWriter, Target
 
@@ -30,6 +30,13 @@ class LineSink:
 
     async def stop(self) -> None:
         await self._writer.stop()
+
+    def preview(self, event: Event) -> Message:
+        """The line."""
+        try:
+            return Message([], eventjson.dump(event), url=self.address)
+        except ValueError as e:
+            raise Refused(str(e)) from e
 
     def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
         try:

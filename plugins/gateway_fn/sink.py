@@ -7,8 +7,9 @@ from collections.abc import Callable
 from anyio.abc import TaskGroup
 
 from gateway_core.component import BuildContext
-from gateway_core.event import Event
-from gateway_core.interfaces import Outcome
+from gateway_core.errors import Refused
+from gateway_core.event import Event, Message
+from gateway_core.interfaces import Outcome, Previewing
 
 from .config import FnSinkConfig
 from .convert import converted
@@ -47,6 +48,13 @@ class FnSink:
             return
         sent = with_extension(converted(event, self._version), DEADLINE, text)
         self._function.send(sent, min(timeout_s, left), lambda outcome: self._settle(event, deadline, outcome, done))
+
+    def preview(self, event: Event) -> Message:
+        """The call, with the deadline that it would have now."""
+        if not isinstance(self._function, Previewing):
+            raise Refused(f"the sink of {self.address} does not say what it sends")
+        text = rfc3339(self._clock.now_ns() + round((self._deadline_s or 0.0) * 1e9))
+        return self._function.preview(with_extension(converted(event, self._version), DEADLINE, text))
 
     def _settle(self, event: Event, deadline: float, outcome: Outcome, done: Callable[[Outcome], None]) -> None:
         if outcome.delivered and outcome.reply is not None:

@@ -9,14 +9,14 @@ from anyio.abc import TaskGroup
 
 from gateway_core.component import BuildContext
 from gateway_core.errors import Refused
-from gateway_core.event import Event
+from gateway_core.event import Event, Message
 from gateway_core.interfaces import Codec, Outcome
 
 from .config import HttpSinkConfig
 from .connection import Exchange
 from .outcome import Judge
 from .pool import Pool
-from .request import RequestWriter, Target
+from .request import RequestWriter, Target, preview
 from .tls import client_context
 
 
@@ -29,6 +29,8 @@ class NativeSink:
         tls = client_context(options.tls, context.owner) if target.tls else None
         judge = Judge(codec, context.wants_reply, target.address, lambda: context.clock.now_ns() / 1e9)
         self.address = target.address
+        self.judge = judge.settle
+        self._options, self._target = options, target
         self._encode = codec.encode
         self._writer = RequestWriter(target)
         self._write = self._writer.write
@@ -56,6 +58,9 @@ class NativeSink:
             self._probe(exchange)
         else:
             self._pool.send(exchange)
+
+    def preview(self, event: Event) -> Message:
+        return preview(self._options, self._target, self._encode(event))
 
     def _probe(self, exchange: Exchange) -> None:
         """Holds requests back until `OPTIONS` is answered or failed; either way they go out after that."""

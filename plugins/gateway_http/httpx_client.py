@@ -9,12 +9,12 @@ from anyio.abc import TaskGroup
 
 from gateway_core.component import BuildContext
 from gateway_core.errors import Refused
-from gateway_core.event import Event
+from gateway_core.event import Event, Message
 from gateway_core.interfaces import AsyncSink, Codec, Outcome
 
 from .config import HttpSinkConfig
 from .outcome import Judge, unanswered
-from .request import Target, header_lines
+from .request import Target, header_lines, preview
 from .tls import client_context
 
 
@@ -32,6 +32,7 @@ class HttpxSink(AsyncSink):
         self._client: httpx.AsyncClient | None = None
         self._probed = not options.probe
         self.address = self._target.address
+        self.judge = self._judge.settle
 
     async def start(self, tasks: TaskGroup) -> None:
         await super().start(tasks)
@@ -73,6 +74,9 @@ class HttpxSink(AsyncSink):
             return unanswered(f"{_words(e)}: {e}" if str(e) else _words(e))
         found = [(name.lower(), value) for name, value in response.headers.raw]
         return self._judge.settle(response.status_code, found, bytes(body[:limit]), len(body) > limit)
+
+    def preview(self, event: Event) -> Message:
+        return preview(self._options, self._target, self._codec.encode(event))
 
     async def _probe(self, client: httpx.AsyncClient) -> None:
         try:

@@ -35,6 +35,19 @@ class Target:
         self.headers = [(name.encode(), value.encode()) for name, value in headers.items()]
 
 
+_HIDDEN = b"****"
+_SECRET = (b"authorization", b"proxy-authorization", b"cookie")
+
+
+def preview(options: HttpSinkConfig, target: Target, message: Message) -> Message:
+    """The request as people may see it. Raises `Refused` where it can't be written."""
+    header_lines(message)
+    secret = {name.lower().encode() for name in options.headers} if options.hides("headers") else set()
+    fixed = [(n, _HIDDEN if n in _SECRET or n in secret else v) for n, v in target.headers]
+    url = target.address if not options.hides("url") else f"{target.address.split(target.path)[0]}/****"
+    return Message([*fixed, *message.headers], message.body or b"", None, "POST", url)
+
+
 class RequestWriter:
     """Writes requests as HTTP/1.1 bytes, in one piece each."""
 

@@ -6,11 +6,11 @@ from anyio.abc import TaskGroup
 
 from gateway_core.component import BuildContext
 from gateway_core.errors import StartError
-from gateway_core.interfaces import Codec, Intake
+from gateway_core.interfaces import Codec, Intake, Source
 
 from .config import HttpSourceConfig, split_listen
 from .endpoint import Endpoint
-from .server import Listener, NativeListener, attach, detach
+from .server import Listener, NativeListener, attach, detach, follow
 from .tls import server_context
 
 
@@ -21,6 +21,7 @@ class HttpSource:
         self._options = options
         self._context = context
         self._codec: Codec = context.build(options.codec, "codec")
+        self.read = self._codec.decode
         self._tls = server_context(options.tls, context.owner) if options.tls else None
         self._listener: Listener | None = None
         self._endpoint: Endpoint | None = None
@@ -31,12 +32,35 @@ class HttpSource:
         if context.workers > 1 and split_listen(options.listen)[1] == 0:
             # each worker would get a port of its own, and only the first one's would be known
             raise StartError(f"{context.owner}: {context.workers} workers share one port: `listen` needs a fixed one")
-        self._endpoint = Endpoint(options.path, self._codec, context.clock.now_ns, intake, context.owner)
+        self._endpoint = self._new_endpoint(intake)
         self._listener = await attach(options, self._endpoint, self._make, context.workers, tasks)
+        self.address = self._url(self._listener.port)
+
+    async def take_over(self, old: Source, intake: Intake, tasks: TaskGroup) -> bool:
+        """Follows another HTTP source at its address, where that is ours as well."""
+        if not isinstance(old, HttpSource) or old._options.listen != self._options.listen:
+            return False
+        if old._listener is None or old._endpoint is None:
+            return False
+        endpoint = self._new_endpoint(intake)
+        listener = await follow(old._listener, old._endpoint, self._options, endpoint, self._make, tasks)
+        if listener is None:
+            return False
+        old._listener = None
+        self._listener, self._endpoint = listener, endpoint
+        self.address = self._url(listener.port)
+        return True
+
+    def _new_endpoint(self, intake: Intake) -> Endpoint:
+        context = self._context
+        return Endpoint(self._options.path, self._codec, context.clock.now_ns, intake, context.owner)
+
+    def _url(self, port: int) -> str:
+        options = self._options
         host = split_listen(options.listen)[0]
         host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         name = f"[{host}]" if ":" in host else host
-        self.address = f"{'https' if options.tls else 'http'}://{name}:{self._listener.port}{options.path}"
+        return f"{'https' if options.tls else 'http'}://{name}:{port}{options.path}"
 
     async def stop(self) -> None:
         if self._listener is not None and self._endpoint is not None:

@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from gateway_core.component import BuildContext
 from gateway_core.errors import Overloaded, Refused, StartError
-from gateway_core.event import Event
+from gateway_core.event import Event, Message
 from gateway_core.interfaces import Accepted, Filter, Outcome, ReaderFeed
 
 from . import connect
@@ -22,7 +22,7 @@ from .admin import Admin
 from .client import KafkaFault, Producer
 from .config import KafkaChannelConfig
 from .feed import KafkaFeed
-from .records import writer
+from .records import preview, writer
 
 log = logging.getLogger("tidegate.kafka")
 
@@ -108,6 +108,10 @@ class KafkaChannel:
         send, topic = self._producer.send, self._topic
         for key, value, headers in records:
             send(topic, key, value, headers, appending)
+
+    def preview(self, event: Event) -> Message:
+        """See `gateway_core.interfaces.Previewing`: the record that keeps this event."""
+        return preview(f"kafka://{self._options.bootstrap[0]}/{self._topic}", *self._write(event))
 
     # -- subscriptions ----------------------------------------------------------------------------------------------
 

@@ -66,3 +66,8 @@ def writer(ref: CodecRef, key: KeyMapperRef, context: BuildContext) -> Callable[
         return mapper(event), message.body, [(names[name], value) for name, value in message.headers]
 
     return write
+
+
+def preview(url: str, key: bytes | None, value: bytes | None, headers: Headers) -> Message:
+    """A record as `gateway_core.interfaces.Previewing` shows it."""
+    return Message([(name.encode(), text) for name, text in headers], value, key, url=url)

@@ -8,13 +8,13 @@ from anyio.abc import TaskGroup
 
 from gateway_core.component import BuildContext
 from gateway_core.errors import Refused
-from gateway_core.event import Event
+from gateway_core.event import Event, Message
 from gateway_core.interfaces import DELIVERED, Outcome
 
 from . import connect
 from .client import KafkaFault, Producer
 from .config import KafkaSinkConfig
-from .records import writer
+from .records import preview, writer
 from .template import topic_of
 
 
@@ -43,6 +43,11 @@ class KafkaSink:
     async def stop(self) -> None:
         if self._producer is not None:
             await self._producer.stop()
+
+    def preview(self, event: Event) -> Message:
+        key, value, headers = self._write(event)
+        topic = self._topic if self._topic_of is None else self._topic_of(event)
+        return preview(f"kafka://{self._options.bootstrap[0]}/{topic}", key, value, headers)
 
     def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
         assert self._producer is not None, "send before start"

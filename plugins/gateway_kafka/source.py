@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 from gateway_core.clock import Timer
 from gateway_core.component import BuildContext
 from gateway_core.errors import Refused
-from gateway_core.event import Event
+from gateway_core.event import Event, Message
 from gateway_core.interfaces import Intake, Outcome
 
 from . import connect
@@ -46,9 +46,10 @@ class KafkaSource:
         self._group = options.group_of(context.broker)
         self._clock = context.clock
         self._lanes: dict[Partition, int] = {}
+        self._read = reader(options.codec, context)
         self._flow = Flow(
             self,
-            reader(options.codec, context),
+            self._read,
             context.clock,
             commit_interval_s=options.commit_interval_s,
             drain_s=options.drain_s,
@@ -65,6 +66,11 @@ class KafkaSource:
 
     def _lane(self, partition: Partition) -> int:
         return self._lanes.setdefault(partition, len(self._lanes) + 1)
+
+    def read(self, message: Message) -> list[Event]:
+        """See `gateway_core.interfaces.Reading`: the event of one record."""
+        headers = [(name.decode(), value) for name, value in message.headers]
+        return [self._read(Record(0, 0, message.key, message.body, headers))]
 
     # -- life -------------------------------------------------------------------------------------------------------
 
