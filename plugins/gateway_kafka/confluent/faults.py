@@ -36,7 +36,9 @@ _NEVER = {
     KafkaError.UNSUPPORTED_VERSION,
     KafkaError._INVALID_ARG,
 }
-_REFUSED = re.compile(r"certificate|handshake failure|alert|verify|wrong version|unknown ca|unsupported protocol", re.I)
+_REFUSED = re.compile(
+    r"certificate|handshake failure|alert|verify|wrong version|unknown ca|unsupported protocol", re.IGNORECASE
+)
 _NOISE = (
     (re.compile(r"\s*\(after \d+ms in state [^)]*\)"), ""),
     (re.compile(r"\s*\([^()]*identical error\(s\) suppressed\)"), ""),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +12,11 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka import Producer as RdProducer
 
+from ..aio.standing import Standing
 from ..client import Acknowledged, KafkaFault
 from ..config import KafkaProducerConfig
 from .faults import fault_of
 from .options import producer_options, tokens_of
-from ..aio.standing import Standing
 from .watch import Watch
 
 _log = logging.getLogger("tidegate.kafka")
@@ -107,7 +106,6 @@ class Link:
 
     def _poll(self, client: Any) -> None:
         poll, acknowledged, watch = client.poll, self.acknowledged, self._watch
-        answered = 0
         while not self._closing.is_set():
             if not self.tried:
                 poll(0.02)

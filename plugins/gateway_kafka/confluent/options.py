@@ -37,7 +37,7 @@ def client_options(config: KafkaConfig) -> dict[str, Any]:
 def producer_options(config: KafkaProducerConfig) -> dict[str, Any]:
     """Those of a producer, without `linger.ms`."""
     timeout_ms = max(1, round(config.delivery_timeout_s * 1000))
-    options = client_options(config) | {
+    return client_options(config) | {
         "enable.idempotence": True,
         "acks": "all",
         "partitioner": "murmur2_random",  # the hash of the Java client; librdkafka's own is another
@@ -49,7 +49,6 @@ def producer_options(config: KafkaProducerConfig) -> dict[str, Any]:
         "batch.size": min(config.batch_bytes, config.max_record_bytes),
         "compression.type": config.compression,
     }
-    return options
 
 
 def consumer_options(config: KafkaConfig, group: str, session_timeout_s: float) -> dict[str, Any]:

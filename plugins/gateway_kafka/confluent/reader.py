@@ -17,8 +17,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Consumer as RdConsumer
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from ..aio.standing import Standing
 from ..client import KafkaFault, Partition, Record
