@@ -19,7 +19,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import TopicPartition
 
-from .aio.faults import fault_of, probe, quieten
+from .aio.faults import check_token, fault_of, probe, quieten
 from .aio.options import client_options
 from .client import KafkaFault, Partition
 from .config import KafkaConfig, OffsetStart, Start, TimestampStart
@@ -52,6 +52,7 @@ class Admin:
 
     async def __aenter__(self) -> Admin:
         quieten()
+        await check_token(self._config)
         client = AIOKafkaClient(**client_options(self._config))
         try:
             with anyio.fail_after(self._config.request_timeout_s):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import ssl
+from typing import Any
 
 from aiokafka import errors
 from aiokafka.conn import collect_hosts, create_conn
+from aiokafka.protocol.metadata import MetadataRequest
 
 from ..client import KafkaFault
 from ..config import KafkaConfig
@@ -72,31 +75,67 @@ def refuses_us(error: BaseException | None) -> bool:
 
 
 def text_of(error: BaseException) -> str:
-    if isinstance(error, TimeoutError) and not str(error):
-        return "no answer in time"
+    """An error in one line, without its class where its text says enough."""
+    if (tls := _tls_error(error)) is not None:
+        said = tls.verify_message if isinstance(tls, ssl.SSLCertVerificationError) else (tls.reason or str(tls))
+        return f"TLS: {said.replace('_', ' ').lower() if said.isupper() else said}"
     if isinstance(error, _NOT_ALLOWED):
         return f"not authorized ({type(error).__name__.removesuffix('Error').removesuffix('Failed')})"
-    text = str(error).splitlines()[0].strip() if str(error).strip() else ""
+    if isinstance(error, errors.UnsupportedSaslMechanismError):
+        return "the cluster does not offer this SASL mechanism here"
+    if isinstance(error, _CREDENTIALS):
+        said = next((str(part) for part in error.args if isinstance(part, str) and part), type(error).__name__)
+        return f"the cluster refuses our credentials: {said}"
     if isinstance(error, errors.BrokerResponseError):
         return f"{type(error).__name__} ({error.errno})"
-    return text or type(error).__name__
+    if isinstance(error, TimeoutError) and not str(error):
+        return "no answer in time"
+    if isinstance(error, OSError) and (error.errno or 0) > 0:
+        return os.strerror(error.errno or 0)
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__
+    return error
+
+
+async def check_token(config: KafkaConfig) -> None:
+    """aiokafka takes a refused OAUTHBEARER token for accepted, and then waits for ever. Raises `KafkaFault`."""
+    if config.sasl is not None and config.sasl.mechanism == "OAUTHBEARER":
+        await probe(config)
 
 
 async def probe(config: KafkaConfig) -> None:
     """Connects to one of the bootstrap servers and leaves again. Raises `KafkaFault` that says why none could be
     reached: aiokafka itself only logs the reason."""
     last: BaseException | None = None
-    try:
-        options = connection_options(config)
-    except KafkaFault as fault:
-        raise fault from None
+    options = connection_options(config)
     for host, port, _ in collect_hosts(list(config.bootstrap)):
         try:
             connection = await create_conn(host, port, **options)
-        except (TimeoutError, OSError, errors.KafkaError, ValueError) as error:
+        except (OSError, errors.KafkaError, ValueError) as error:  # TimeoutError is an OSError
             last = error if last is None or refuses_us(error) else last
             continue
-        await connection.close()
-        return
+        try:
+            await _look(connection, config)
+        except (OSError, errors.KafkaError) as error:
+            last = error
+        else:
+            return
+        finally:
+            await connection.close()
     assert last is not None
     raise fault_of(last, f"Kafka at {','.join(config.bootstrap)}") from last
+
+
+async def _look(connection: Any, config: KafkaConfig) -> None:
+    if config.sasl is None or config.sasl.mechanism != "OAUTHBEARER":
+        return
+    try:
+        answer = await connection.send(MetadataRequest([]))
+    except errors.KafkaConnectionError as error:
+        raise errors.SaslAuthenticationFailed("the token is not accepted") from error
+    if not answer.brokers:  # RFC 7628 section 3.2.3: the refusal, which aiokafka takes for an answer to this
+        raise errors.SaslAuthenticationFailed("the token is not accepted")

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 
 from ..client import KafkaFault
 from ..config import KafkaProducerConfig
-from .faults import fault_of, probe
+from .faults import check_token, fault_of, probe
 from .options import client_options
 from .standing import Standing
 
@@ -110,6 +110,7 @@ class Link:
 
     async def _made(self) -> Client:
         config = self._config
+        await check_token(config)
         try:
             producer = AIOKafkaProducer(
                 **client_options(config),

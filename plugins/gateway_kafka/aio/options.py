@@ -47,7 +47,9 @@ def _context(tls: KafkaTlsConfig) -> ssl.SSLContext:
             # a function, for without one OpenSSL would ask for a password on the terminal
             context.load_cert_chain(tls.cert_file, tls.key_file, lambda: tls.key_password or "")
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise KafkaFault(f"the certificates can't be used: {error}", retry=False, credentials=True) from error
+        password = " (or key_password is not the key's)" if tls.key_file is not None else ""
+        text = f"the certificates can't be used{password}: {error}"
+        raise KafkaFault(text, retry=False, credentials=True) from error
     return context
 
 

@@ -27,12 +27,14 @@ from .standing import Standing
 
 _log = logging.getLogger("tidegate.kafka")
 _START_S = 5.0  # how long a start waits for the cluster
+_STOP_S = 0.005
 _SWEEP_S = 0.1
 _LANE_S = 0.25  # a lane whose batches are all tried again and again must not stop the others
 _SILENT_S = 3.0  # without any acknowledgement for so long something is wrong
 _WATCH_S = 1.0
 _STUCK = 10  # looks at a cluster that answers to a look, but not to us, before another client is made
 _UNKNOWN_S = 5.0  # how long a record waits for a topic that the cluster does not know
+_UNKNOWN_TRIES = 3  # of a single record, where the cluster's reason is one that aiokafka does not know
 _HOLD_S = (0.1, 0.2, 0.5, 1.0)  # before a failed batch is sent again
 
 # the cluster refuses a whole batch for one of its records
@@ -57,7 +59,7 @@ class AioProducer:
         self._config = config
         self._timeout = config.delivery_timeout_s
         self._linger = config.linger_ms / 1000
-        self._standing = Standing(f"Kafka at {','.join(config.bootstrap)}")
+        self._standing = Standing("the Kafka producer")
         self._nowhere = Lane()  # to partitions without a leader; never open
         self._nowhere.open = False
         self._lanes: dict[int, Lane] = {}
@@ -88,9 +90,8 @@ class AioProducer:
 
     async def stop(self) -> None:
         try:
-            while self._busy or any(topic.unplaced.entries for topic in self._topics.values()):
-                await anyio.sleep(0.005)
-                self._forget_idle()
+            while self._waits():
+                await anyio.sleep(_STOP_S)
         finally:
             with anyio.CancelScope(shield=True):
                 await self._close()
@@ -103,6 +104,12 @@ class AioProducer:
         queue.entries.append((time.monotonic() + self._timeout, key, value, headers, done))
         if not queue.listed:
             self._list(queue)
+
+    def _waits(self) -> bool:
+        """Whether a record is not answered yet."""
+        if any(topic.unplaced.entries for topic in self._topics.values()):
+            return True
+        return any(queue.oldest() is not None for queue in self._busy)
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
@@ -146,6 +153,8 @@ class AioProducer:
             if client.retired:
                 lane.ready += ready[at:]
                 return
+            if queue.batch is not None:
+                continue
             partition = TopicPartition(queue.topic.name, queue.number)
             if queue.held > now or client.cluster.leader_for_partition(partition) is None:
                 lane.ready.append(queue)  # the sweep comes back to it
@@ -237,22 +246,20 @@ class AioProducer:
         queue, entries = batch.queue, batch.entries
         rest = entries[batch.answered :]
         fault = fault_of(error, f"topic {queue.topic.name}")
-        if isinstance(error, _ONE_OF_THEM):
-            if len(entries) > 1:
-                queue.halve(len(entries), len(entries) * (100 if len(rest) > 2 else 1))
-                fault.retry = True
-            else:
-                fault.retry = False
-        if fault.retry:
-            queue.entries[:0] = rest
-            if not isinstance(error, _ONE_OF_THEM):
-                queue.held = time.monotonic() + _HOLD_S[min(queue.tries, len(_HOLD_S) - 1)]
-                queue.tries += 1
-                _log.warning("%s; %d records are sent again", fault, len(rest))
-            self._relist(queue)
-        else:
+        one_of_them = isinstance(error, _ONE_OF_THEM)
+        if one_of_them and len(entries) > 1:
+            queue.halve(len(entries), len(entries) * (100 if len(rest) > 2 else 1))
+        elif not fault.retry or (one_of_them and queue.tries >= _UNKNOWN_TRIES):
+            queue.tries = 0
             self._relist(queue)
             self._tell(rest, fault)
+            return
+        else:
+            queue.held = time.monotonic() + _HOLD_S[min(queue.tries, len(_HOLD_S) - 1)]
+            queue.tries += 1
+            _log.warning("%s; %d records are sent again", fault, len(rest))
+        queue.entries[:0] = rest
+        self._relist(queue)
 
     def _relist(self, queue: Queue) -> None:
         if queue.entries:
@@ -322,7 +329,7 @@ class AioProducer:
             self._forget_idle()
             for queue in list(self._busy):
                 if expired := queue.expired(now):
-                    self._tell(expired, self._late())
+                    self._tell(expired, self._late(queue.topic))
             for topic in list(self._topics.values()):
                 if topic.unplaced.entries:
                     self._see_to_unknown(topic, now)
@@ -348,17 +355,18 @@ class AioProducer:
             fault = KafkaFault(f"the topic {topic.name} does not exist")
         else:
             gone = waiting.expired(now)
-            fault = self._late()
+            fault = self._late(topic)
         self._tell(gone, fault)
         if not topic.queues and not waiting.entries:
             del self._topics[topic.name]  # whoever chooses topics by attributes must not fill the memory
             if (client := self._link.client) is not None and self._topics:
                 client.producer.client.set_topics(self._topics)
 
-    def _late(self) -> KafkaFault:
+    def _late(self, topic: Topic) -> KafkaFault:
         fault = self.fault
-        text = f"not acknowledged within {self._timeout:g} s"
-        return KafkaFault(f"{text}: {fault}" if fault else text, credentials=fault is not None and fault.credentials)
+        text = f"topic {topic.name}: not acknowledged within {self._timeout:g} s"
+        why = fault or ("it does not exist any more" if topic.absent else None)
+        return KafkaFault(f"{text}: {why}" if why else text, credentials=fault is not None and fault.credentials)
 
     async def _watching(self) -> None:
         """Notices that nothing is acknowledged any more, and finds out why, where that can be found out."""
@@ -368,7 +376,8 @@ class AioProducer:
                 continue  # the link tells what is wrong
             silent = self._silent()
             if silent:
-                self._standing.bad(KafkaFault(f"no record was acknowledged for {_SILENT_S:g} s"))
+                where = f"Kafka at {','.join(self._config.bootstrap)}"
+                self._standing.bad(KafkaFault(f"{where}: no record was acknowledged for {_SILENT_S:g} s"))
             if self.fault is None:
                 self._stuck = 0
             else:

@@ -10,7 +10,7 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from aiokafka.errors import KafkaError
 
 from ..config import KafkaConfig
-from .faults import fault_of, probe
+from .faults import check_token, fault_of, probe
 from .options import client_options
 
 _CLOSE_S = 5.0
@@ -22,6 +22,7 @@ _FOR_EVER_MS = 2**31 - 1
 
 async def connected(config: KafkaConfig, group: str, session_s: float) -> Any:
     """A consumer that knows the cluster, without topics yet. Raises `KafkaFault`."""
+    await check_token(config)
     consumer = AIOKafkaConsumer(
         **client_options(config),
         group_id=group,
