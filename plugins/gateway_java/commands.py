@@ -61,7 +61,8 @@ def kafka(
     ] = None,
 ) -> None:
     """Run an Apache Kafka broker on this machine until Ctrl-C. For trying things out: it has one node, takes anyone who
-    can reach 127.0.0.1, and fetches Kafka itself the first time. Needs a Java, tidegate[java] brings one.
+    can reach 127.0.0.1, and fetches Kafka itself the first time. Needs PySpark, whose Ivy fetches it, and a Java:
+    tidegate[spark,java] brings both.
 
     Exit codes: 0 stopped, 1 could not start or died, 2 wrong usage.
     """
