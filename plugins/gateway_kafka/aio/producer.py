@@ -20,20 +20,16 @@ from anyio.abc import TaskGroup
 
 from ..client import Acknowledged, Headers, KafkaFault
 from ..config import KafkaProducerConfig
-from .faults import fault_of, probe, quieten
+from .board import Board
+from .faults import fault_of, quieten
 from .gather import Batch, Entry, Lane, Queue, Topic
 from .link import Client, Link
 from .standing import Standing
+from .upkeep import Upkeep
 
 _log = logging.getLogger("tidegate.kafka")
 _START_S = 5.0  # how long a start waits for the cluster
 _STOP_S = 0.005
-_SWEEP_S = 0.1
-_LANE_S = 0.25  # a lane whose batches are all tried again and again must not stop the others
-_SILENT_S = 3.0  # without any acknowledgement for so long something is wrong
-_WATCH_S = 1.0
-_STUCK = 10  # looks at a cluster that answers to a look, but not to us, before another client is made
-_UNKNOWN_S = 5.0  # how long a record waits for a topic that the cluster does not know
 _UNKNOWN_TRIES = 3  # of a single record, where the cluster's reason is one that aiokafka does not know
 _HOLD_S = (0.1, 0.2, 0.5, 1.0)  # before a failed batch is sent again
 
@@ -58,18 +54,11 @@ class AioProducer:
     def __init__(self, config: KafkaProducerConfig) -> None:
         self._config = config
         self._timeout = config.delivery_timeout_s
-        self._linger = config.linger_ms / 1000
         self._standing = Standing("the Kafka producer")
-        self._nowhere = Lane()  # to partitions without a leader; never open
-        self._nowhere.open = False
-        self._lanes: dict[int, Lane] = {}
-        self._topics: dict[str, Topic] = {}
-        self._busy: set[Queue] = set()
-        self._wake = asyncio.Event()
-        self._lingering: asyncio.TimerHandle | None = None
-        self._answered = 0.0
-        self._stuck = 0
+        self._board = Board(config.linger_ms / 1000)
+        self._topics = self._board.topics
         self._link = Link(config, self._standing, lambda: list(self._topics), self._changed)
+        self._upkeep = Upkeep(config, self._board, self._link, self._standing, self._tell, self._end)
         self._scope = anyio.CancelScope()
         self._ended_all = anyio.Event()
 
@@ -90,7 +79,7 @@ class AioProducer:
 
     async def stop(self) -> None:
         try:
-            while self._waits():
+            while self._board.waits():  # noqa: ASYNC110 rare; no event per record
                 await anyio.sleep(_STOP_S)
         finally:
             with anyio.CancelScope(shield=True):
@@ -103,13 +92,7 @@ class AioProducer:
         queue = state.sticky if key is None else state.places.get(key) or state.place(key)
         queue.entries.append((time.monotonic() + self._timeout, key, value, headers, done))
         if not queue.listed:
-            self._list(queue)
-
-    def _waits(self) -> bool:
-        """Whether a record is not answered yet."""
-        if any(topic.unplaced.entries for topic in self._topics.values()):
-            return True
-        return any(queue.oldest() is not None for queue in self._busy)
+            self._board.begin(queue)
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
@@ -117,12 +100,12 @@ class AioProducer:
         with self._scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._link.run)
-                tasks.start_soon(self._sweeping)
-                tasks.start_soon(self._watching)
+                tasks.start_soon(self._upkeep.sweep)
+                tasks.start_soon(self._upkeep.watch)
                 while True:
-                    await self._wake.wait()
-                    self._wake.clear()
-                    for lane in list(self._lanes.values()):
+                    await self._board.wake.wait()
+                    self._board.wake.clear()
+                    for lane in list(self._board.lanes.values()):
                         if lane.open and lane.ready and (client := self._link.client) is not None:
                             await self._send_lane(lane, client)
         self._ended_all.set()
@@ -130,21 +113,6 @@ class AioProducer:
     async def _close(self) -> None:
         self._scope.cancel()
         await self._ended_all.wait()
-
-    def _list(self, queue: Queue) -> None:
-        queue.listed = True
-        lane = queue.lane
-        lane.ready.append(queue)
-        self._busy.add(queue)
-        if lane.open:
-            if not self._linger:
-                self._wake.set()
-            elif self._lingering is None:
-                self._lingering = asyncio.get_running_loop().call_later(self._linger, self._lingered)
-
-    def _lingered(self) -> None:
-        self._lingering = None
-        self._wake.set()
 
     async def _send_lane(self, lane: Lane, client: Client) -> None:
         ready, lane.ready = lane.ready, []
@@ -166,7 +134,7 @@ class AioProducer:
         if queue.topic.sticky is queue and len(queue.topic.queues) > 1:
             queue.topic.turn()
         if not entries:
-            self._relist(queue)
+            self._board.go_on(queue)
             return
         batch = queue.batch = Batch(queue, entries, client)
         lane = queue.lane
@@ -229,18 +197,18 @@ class AioProducer:
         client.under_way -= 1
         batch.lane.open = True
         if error is None and not lost:
-            self._answered = time.monotonic()
+            self._upkeep.answered = time.monotonic()
             if self._standing.fault is not None:
                 self._standing.good()
             queue.wrote(len(batch.entries))
             self._link.ended(client)
-            self._relist(queue)
+            self._board.go_on(queue)
             self._tell(batch.entries[batch.answered :] if batch.answered else batch.entries, None)
         else:
             self._link.retire(client)
             self._failed(batch, error or errors.ProducerClosed())
-        if self._busy:
-            self._wake.set()
+        if self._board.busy:
+            self._board.wake.set()
 
     def _failed(self, batch: Batch, error: BaseException) -> None:
         queue, entries = batch.queue, batch.entries
@@ -251,7 +219,7 @@ class AioProducer:
             queue.halve(len(entries), len(entries) * (100 if len(rest) > 2 else 1))
         elif not fault.retry or (one_of_them and queue.tries >= _UNKNOWN_TRIES):
             queue.tries = 0
-            self._relist(queue)
+            self._board.go_on(queue)
             self._tell(rest, fault)
             return
         else:
@@ -259,13 +227,7 @@ class AioProducer:
             queue.tries += 1
             _log.warning("%s; %d records are sent again", fault, len(rest))
         queue.entries[:0] = rest
-        self._relist(queue)
-
-    def _relist(self, queue: Queue) -> None:
-        if queue.entries:
-            queue.lane.ready.append(queue)
-        else:
-            queue.listed = False
+        self._board.go_on(queue)
 
     def _tell(self, entries: Iterable[Entry], fault: KafkaFault | None) -> None:
         for entry in entries:
@@ -274,138 +236,15 @@ class AioProducer:
             except Exception:
                 _log.exception("what waited for a record failed")
 
-    # -- what the cluster looks like ---------------------------------------------------------------------------------
+    # -- the client ------------------------------------------------------------------------------------------------
 
     def _new(self, name: str) -> Topic:
-        topic = self._topics[name] = Topic(name, self._nowhere)
+        topic = self._board.topics[name] = Topic(name, self._board.nowhere)
         if (client := self._link.client) is not None:
             client.producer.client.add_topic(name)
         return topic
 
     def _changed(self) -> None:
         """The client is another one, or has learned about the cluster."""
-        client = self._link.client
-        if client is None:
-            return
-        for lane in (*self._lanes.values(), self._nowhere):
-            lane.ready = []
-            lane.open = lane is not self._nowhere
-        for topic in self._topics.values():
-            self._look_at(topic, client)
-        self._wake.set()
-
-    def _look_at(self, topic: Topic, client: Client) -> None:
-        partitions = client.cluster.partitions_for_topic(topic.name)
-        topic.absent = partitions is None
-        if topic.name in client.cluster.unauthorized_topics:
-            topic.refusal = fault_of(errors.TopicAuthorizationFailedError(), f"topic {topic.name}")
-        else:
-            topic.refusal = None
-        if partitions and len(partitions) != len(topic.queues):
-            topic.resize(len(partitions), self._nowhere)
-        for queue in topic.queues:
-            leader = client.cluster.leader_for_partition(TopicPartition(topic.name, queue.number))
-            if leader is None or leader == -1:
-                queue.lane = self._nowhere
-            else:
-                queue.lane = self._lanes.get(leader) or self._lanes.setdefault(leader, Lane())
-            if queue.listed and queue.batch is None:
-                queue.lane.ready.append(queue)
-        if topic.queues and topic.unplaced.entries:
-            waiting, topic.unplaced.entries = topic.unplaced.entries, []
-            for entry in waiting:
-                queue = topic.sticky if entry[1] is None else topic.places.get(entry[1]) or topic.place(entry[1])
-                queue.entries.append(entry)
-                if not queue.listed:
-                    self._list(queue)
-
-    # -- time --------------------------------------------------------------------------------------------------------
-
-    async def _sweeping(self) -> None:
-        """Ends what has waited too long, and sees to what can't go on by itself."""
-        while True:
-            await anyio.sleep(_SWEEP_S)
-            now = time.monotonic()
-            self._forget_idle()
-            for queue in list(self._busy):
-                if expired := queue.expired(now):
-                    self._tell(expired, self._late(queue.topic))
-            for topic in list(self._topics.values()):
-                if topic.unplaced.entries:
-                    self._see_to_unknown(topic, now)
-            if (client := self._link.client) is not None and (
-                self._nowhere.ready or any(topic.unplaced.entries for topic in self._topics.values())
-            ):
-                client.producer.client.force_metadata_update()
-            for lane in self._lanes.values():
-                if lane.ready and (lane.open or now - lane.closed_at > _LANE_S):
-                    lane.open = True
-                    self._wake.set()
-
-    def _forget_idle(self) -> None:
-        self._busy -= {queue for queue in self._busy if queue.batch is None and not queue.entries}
-
-    def _see_to_unknown(self, topic: Topic, now: float) -> None:
-        waiting = topic.unplaced
-        if topic.refusal is not None:
-            gone, waiting.entries = waiting.entries, []
-            fault: KafkaFault = topic.refusal
-        elif topic.absent and self.fault is None:
-            gone = waiting.expired(now + max(0.0, self._timeout - _UNKNOWN_S))
-            fault = KafkaFault(f"the topic {topic.name} does not exist")
-        else:
-            gone = waiting.expired(now)
-            fault = self._late(topic)
-        self._tell(gone, fault)
-        if not topic.queues and not waiting.entries:
-            del self._topics[topic.name]  # whoever chooses topics by attributes must not fill the memory
-            if (client := self._link.client) is not None and self._topics:
-                client.producer.client.set_topics(self._topics)
-
-    def _late(self, topic: Topic) -> KafkaFault:
-        fault = self.fault
-        text = f"topic {topic.name}: not acknowledged within {self._timeout:g} s"
-        why = fault or ("it does not exist any more" if topic.absent else None)
-        return KafkaFault(f"{text}: {why}" if why else text, credentials=fault is not None and fault.credentials)
-
-    async def _watching(self) -> None:
-        """Notices that nothing is acknowledged any more, and finds out why, where that can be found out."""
-        while True:
-            await anyio.sleep(_WATCH_S)
-            if self._link.client is None:
-                continue  # the link tells what is wrong
-            silent = self._silent()
-            if silent:
-                where = f"Kafka at {','.join(self._config.bootstrap)}"
-                self._standing.bad(KafkaFault(f"{where}: no record was acknowledged for {_SILENT_S:g} s"))
-            if self.fault is None:
-                self._stuck = 0
-            else:
-                try:
-                    await probe(self._config)
-                except KafkaFault as fault:
-                    self._standing.bad(fault)
-                else:
-                    if not silent and not self._silent():
-                        self._standing.good()
-                    self._give_up()
-
-    def _give_up(self) -> None:
-        """The cluster can be reached, but not by a client that has tried until the time of its records was over: all
-        brokers may have new addresses, and aiokafka asks none but those it knows. Another client takes over."""
-        lost = [b for queue in self._busy if (b := queue.batch) is not None and b.answered == len(b.entries)]
-        self._stuck = self._stuck + 1 if lost else 0
-        if self._stuck < _STUCK:
-            return
-        self._stuck = 0
-        _log.warning("%d batches of records are given up; connects anew", len(lost))
-        for batch in lost:
-            self._link.abandon(batch.client)
-            self._end(batch, errors.ProducerClosed())
-
-    def _silent(self) -> bool:
-        now = time.monotonic()
-        if now - self._answered < _SILENT_S:
-            return False
-        limit = now + self._timeout - _SILENT_S
-        return any((oldest := queue.oldest()) is not None and oldest < limit for queue in self._busy)
+        if (client := self._link.client) is not None:
+            self._board.learn(client.cluster)
