@@ -32,7 +32,7 @@ class Bridge(Counted):
         super().__init__(name, observers)
         self.subscription: Subscription  # set by the builder, which needs `give_back` for it
         self.letters: Letters | None = None  # set by the builder where the bridge has a dead letter
-        self._filter = filter
+        self.filter = filter
         self._groups: dict[int, _Group] = {}
         self._last = 0
         self.accepted = self.unwanted = 0
@@ -40,8 +40,8 @@ class Bridge(Counted):
     # -- the source's intake ----------------------------------------------------------------------------------------
 
     def accept(self, events: Sequence[Event], done: Accepted) -> None:
-        if self._filter is not None:
-            wanted = [e for e in events if self._filter.matches(e)]
+        if self.filter is not None:
+            wanted = [e for e in events if self.filter.matches(e)]
             self.unwanted += len(events) - len(wanted)
             self.accepted += len(events) - len(wanted)
             events = wanted
