@@ -1,0 +1,1 @@
+"""Scenario tests: events, subscribers that answer by script, and what is expected; offline, on a fake clock."""
