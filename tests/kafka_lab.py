@@ -123,7 +123,9 @@ class Lab:
         return found
 
     def records(self, ids: Sequence[str]) -> list[RawRecord]:
-        return sorted(self._written.wait_for(lambda record: id_of(record) in ids, len(ids)), key=id_of)
+        """The records of these events, in the order of `ids`."""
+        found = self._written.wait_for(lambda record: id_of(record) in ids, len(ids))
+        return sorted(found, key=lambda record: ids.index(id_of(record)))
 
     def requests(self, path: str, count: int = 1, **attributes: str) -> list[dict[str, Any]]:
         """The events that came to this path of the subscriber and have these attributes, once there are so many."""

@@ -1,6 +1,6 @@
 """The Kafka binding of the Python SDK, release line 1, as a program: run inside its environment.
 
-`write MODE < events` prints the records that the SDK makes of events; `read < records` the events that it reads in them.
+`write MODE < events` prints the records that the SDK makes of events; `read < records` the events that it reads there.
 Bytes go as Base64.
 """
 
