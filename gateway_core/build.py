@@ -115,8 +115,8 @@ class Builder:
             return filters.attributes_filter(config.filter)
         return filters.match_all()
 
-    def trigger(self, name: str, broker: Broker) -> Trigger | ReadingTrigger:
-        """One trigger of the config."""
+    def trigger(self, name: str, broker: Broker, letters: Sink | None = None) -> Trigger | ReadingTrigger:
+        """One trigger of the config. `letters` is the dead letter that its broker will have, where that changes."""
         config, owner = self._config.triggers[name], f"triggers.{name}"
         wanted = self._filter(config, owner)
         names = {"broker": broker.name, "trigger": name}
@@ -126,7 +126,7 @@ class Builder:
             options = {"attributes": dict(config.filter), "filters": [{r.name: r.raw} for r in config.filters]}
             return ReadingTrigger(name, broker, wanted, sink, from_start, options)
         sinks = [sink]
-        dead_letter = broker.dead_letter
+        dead_letter = letters or broker.dead_letter
         if config.dead_letter is not None:
             dead_letter = self._make(config.dead_letter, f"{owner}.dead_letter", **names)
             sinks.append(dead_letter)

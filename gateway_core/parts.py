@@ -14,6 +14,8 @@ from anyio.abc import TaskGroup
 from .broker import Broker, ReadingTrigger, Trigger
 from .build import Bridged, Built
 from .delivery import Subscription
+from .delivery.attempt import NO_FEED
+from .intake import Inlet
 from .interfaces import Sink, Source
 
 log = logging.getLogger("tidegate")
@@ -24,7 +26,7 @@ class Parts:
 
     def __init__(self, built: Built, tasks: TaskGroup, worker: int, drain_s: float) -> None:
         self.built = built
-        self._tasks = tasks
+        self.tasks = tasks
         self._first = worker == 0
         self._drain_s = drain_s
 
@@ -32,7 +34,7 @@ class Parts:
 
     async def start(self) -> None:
         """Starts everything. Raises `StartError`; what had started is then to be stopped."""
-        built, tasks = self.built, self._tasks
+        built, tasks = self.built, self.tasks
         for observer in built.observers:
             await observer.start(tasks)
         for broker in built.brokers.values():
@@ -49,7 +51,7 @@ class Parts:
         for broker in built.brokers.values():
             await self.open(broker)
         for bridged in built.bridges.values():
-            await bridged.inlet.source.start(bridged.inlet.door, tasks)
+            await self.start_source(bridged.inlet)
 
     async def stop(self) -> None:
         """Stops everything: sources first, then deliveries, then the channels, which make durable what these did."""
@@ -78,14 +80,32 @@ class Parts:
 
     async def start_channel(self, broker: Broker) -> None:
         """The first half of a broker's start."""
-        await broker.channel.start(self._tasks)
-        await broker.dead_letter.start(self._tasks)
+        await broker.channel.start(self.tasks)
+        await broker.dead_letter.start(self.tasks)
 
     async def open(self, broker: Broker) -> None:
         """The second half, once its triggers are attached and its channel is open."""
         for inlet in broker.inlets:
-            await inlet.source.start(inlet.door, self._tasks)
+            await self.start_source(inlet)
         broker.taking = True
+
+    async def retire_broker(self, broker: Broker) -> None:
+        """Stops a broker whose triggers are gone. What its channel holds stays there."""
+        broker.taking = False
+        await _together(source.stop for source in broker.sources)
+        await quietly(broker.channel.stop)
+        await self.stop_sinks([broker.dead_letter])
+
+    async def start_source(self, inlet: Inlet, instead: list[Inlet] | None = None) -> None:
+        """Starts a source. One of those that end (`instead`, which is taken out of the list) may hand over its address
+        to it, so that no sender finds it closed. Raises `StartError`."""
+        take_over = getattr(inlet.source, "take_over", None)
+        for gone in instead or []:
+            if take_over is not None and await take_over(gone.source, inlet.door, self.tasks):
+                assert instead is not None
+                instead.remove(gone)
+                return
+        await inlet.source.start(inlet.door, self.tasks)
 
     async def attach(self, trigger: Trigger | ReadingTrigger) -> None:
         """Makes the trigger's sinks ready and takes its place in the channel."""
@@ -96,7 +116,7 @@ class Parts:
     async def begin_reading(self, trigger: Trigger | ReadingTrigger) -> None:
         """A sink that reads by itself runs in the first worker only."""
         if isinstance(trigger, ReadingTrigger) and self._first:
-            await trigger.start(self._tasks)
+            await trigger.start(self.tasks)
 
     async def retire(self, trigger: Trigger | ReadingTrigger) -> None:
         """Finishes what the trigger has under way, and leaves its place to be taken again."""
@@ -108,6 +128,7 @@ class Parts:
             await _idle([trigger.subscription])
         trigger.subscription.stop()
         trigger.broker.channel.detach(trigger.name)
+        trigger.subscription.feed = NO_FEED  # a late answer must not move the place of the trigger that follows
         await self.stop_sinks(trigger.sinks)
 
     async def retire_bridge(self, bridged: Bridged, *, with_source: bool) -> None:
@@ -123,7 +144,7 @@ class Parts:
     async def start_sinks(self, sinks: Iterable[Sink]) -> None:
         """Raises `StartError`."""
         for sink in sinks:
-            await sink.start(self._tasks)
+            await sink.start(self.tasks)
 
     async def stop_sinks(self, sinks: Iterable[Sink]) -> None:
         for sink in sinks:

@@ -21,6 +21,7 @@ from .config.model import GatewayConfig
 from .errors import StartError
 from .parts import Parts, quietly
 from .registry import Registry
+from .reload import Reload
 from .settings import Settings
 from .status import bridge_status, broker_status, merge, orphan_status
 
@@ -48,7 +49,12 @@ class Gateway:
         self._started_at = time.monotonic()
         self._ready = False
         self._announced = False
-        self._built: Built = Builder(config, settings, registry, clock or SystemClock(), worker).build()
+        self._config = config
+        self._builder = Builder(config, settings, registry, clock or SystemClock(), worker)
+        self._built: Built = self._builder.build()
+        self._reloading = anyio.Lock()
+        self._generation = 1
+        self.config_error: str | None = None
         self._admin = Admin(self.status, lambda: self.ready) if worker == 0 and settings.admin != "off" else None
         self.admin_url: str | None = None
 
@@ -93,6 +99,21 @@ class Gateway:
             with suppress(OSError):
                 self._address_file.unlink()
 
+    async def reload(self, config: GatewayConfig) -> tuple[str, list[str]]:
+        """Brings the running gateway to another config: only what changed is started anew. Returns what was done, and
+        what could not be started (everything else runs; the next reload tries it again). Raises `ConfigError` or
+        `StartError` where nothing was done."""
+        async with self._reloading:
+            step = Reload(self._parts, self._builder, self._config, config)
+            if step.changes:
+                with anyio.CancelScope(shield=True):
+                    await step.run()
+                self._generation += 1
+            self._builder, self._config = step.builder, step.reached()
+            if self._worker == 0:
+                self._write_address_file()
+            return str(step.changes), list(step.failed.values())
+
     # -- looking in -------------------------------------------------------------------------------------------------
 
     @property
@@ -110,10 +131,11 @@ class Gateway:
             "ready": self.ready,
             "workers": self._settings.workers,
             "data_dir": str(self._settings.data_dir.absolute()),
+            "config": {"generation": self._generation, "error": self.config_error},
             "brokers": [broker_status(b) for b in built.brokers.values()],
             "triggers": [
                 *(t.status() for t in built.triggers.values()),
-                *(orphan_status(name, config) for name, config in built.orphans.items()),
+                *(orphan_status(name, t) for name, t in built.orphans.items() if name not in built.triggers),
             ],
             "bridges": [bridge_status(b, self._ready) for b in built.bridges.values()],
         }

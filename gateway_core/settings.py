@@ -24,5 +24,7 @@ class Settings(BaseSettings):
     """Log lines for people, or as JSON; auto: text on a terminal, else JSON."""
     workers: Annotated[int, Field(ge=1, le=64)] = 1
     """Processes that share the ingress addresses."""
+    reload: Literal["watch", "signal", "off"] = "watch"
+    """When the config is read again: when its files change or on SIGHUP, on SIGHUP only, or never."""
     drain_timeout_s: Annotated[float, Field(ge=0, le=3600)] = 20.0
     """How long a stop waits for deliveries under way, in seconds."""

@@ -12,6 +12,7 @@ import json
 import logging
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,10 +21,11 @@ from typing import Any
 import anyio
 from anyio.abc import Process, TaskGroup
 
-from .config.load import load
+from .config.load import load, load_all
 from .config.model import GatewayConfig
 from .errors import StartError
 from .registry import Registry
+from .reloader import Reloader, all_paths
 from .runtime import Gateway
 from .settings import Settings
 
@@ -44,7 +46,10 @@ def run(
     """Runs a gateway until SIGINT or SIGTERM; a second signal ends it at once. Returns the exit code: 0, or 130 where
     it was ended at once. Raises `ConfigError` and `StartError`."""
     registry = registry or Registry.installed()
-    config = config or load([Path(p) for p in paths], registry)
+    since_ns, files = time.time_ns(), []
+    if config is None:
+        loaded = load_all(all_paths([Path(p) for p in paths], settings), registry)
+        config, files = loaded.config, loaded.files
     try:
         import uvloop  # noqa: F401
 
@@ -52,7 +57,9 @@ def run(
     except ImportError:
         fast = False
     return anyio.run(
-        _serve, config, settings, registry, [str(p) for p in paths], on_started, backend_options={"use_uvloop": fast}
+        _serve,
+        *(config, settings, registry, [str(p) for p in paths], files, since_ns, on_started),
+        backend_options={"use_uvloop": fast},
     )
 
 
@@ -61,10 +68,15 @@ async def _serve(
     settings: Settings,
     registry: Registry,
     paths: list[str],
+    files: list[str],
+    since_ns: int,
     on_started: Callable[[Gateway], None] | None,
 ) -> int:
     crew = Crew(paths, settings)
     gateway = Gateway(config, settings, registry, others=crew.statuses)
+    reloader = Reloader(
+        gateway, [Path(p) for p in paths], settings, registry, crew.reload, files=files, since_ns=since_ns
+    )
     stop, started = anyio.Event(), anyio.Event()
     code = 0
 
@@ -74,6 +86,8 @@ async def _serve(
         await crew.start(tasks)
         if on_started is not None:
             on_started(gateway)
+        if settings.reload == "watch" and paths:
+            tasks.start_soon(reloader.watch)
 
     async def watch_signals() -> None:
         nonlocal code
@@ -95,6 +109,8 @@ async def _serve(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch_signals)
         tasks.start_soon(announce)
+        if settings.reload != "off" and paths:
+            tasks.start_soon(reload_on_signal, reloader, started)
         try:
             await gateway.run(stop, started)
         except StartError as e:
@@ -104,6 +120,14 @@ async def _serve(
     if fault is not None:
         raise fault
     return code
+
+
+async def reload_on_signal(reloader: Reloader, started: anyio.Event) -> None:
+    """SIGHUP: the config is read again."""
+    with anyio.open_signal_receiver(signal.SIGHUP) as signals:
+        await started.wait()
+        async for _ in signals:
+            await reloader.reload()
 
 
 def _spare_collector() -> None:
@@ -173,6 +197,12 @@ class Crew:
         finally:
             self._processes.pop(worker, None)
 
+    def reload(self) -> None:
+        """Asks all to read the config again."""
+        for process in self._processes.values():
+            if process.returncode is None:
+                process.send_signal(signal.SIGHUP)
+
     def end(self) -> None:
         """Asks all to drain."""
         self._stopping = True
@@ -199,7 +229,9 @@ class Crew:
 async def _work(worker: int, paths: list[str], settings: Settings) -> None:
     """One of the other workers: status lines on standard output, an end of standard input means stop."""
     registry = Registry.installed()
-    gateway = Gateway(load([Path(p) for p in paths], registry), settings, registry, worker=worker)
+    files = [Path(p) for p in paths]
+    gateway = Gateway(load(all_paths(files, settings), registry), settings, registry, worker=worker)
+    reloader = Reloader(gateway, files, settings, registry)
     stop, started = anyio.Event(), anyio.Event()
 
     async def report() -> None:
@@ -226,6 +258,7 @@ async def _work(worker: int, paths: list[str], settings: Settings) -> None:
     async with anyio.create_task_group() as tasks:
         for task in (report, orphaned, terminated):
             tasks.start_soon(task)
+        tasks.start_soon(reload_on_signal, reloader, started)
         await gateway.run(stop, started)
         tasks.cancel_scope.cancel()
 

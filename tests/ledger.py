@@ -35,6 +35,7 @@ class Ledger:
         self.refusing = refusing
         self.never = never
         self._lock = threading.Lock()
+        self.closed_doors = 0  # connections that nobody listened to
         self.accepted: set[int] = set()
         self.delivered: dict[int, int] = {}
         self.wrong: list[str] = []
@@ -63,7 +64,8 @@ class Ledger:
                     connection.request("POST", parts.path, body_of(number), headers(number))
                     answer = connection.getresponse()
                     answer.read()
-                except (OSError, http.client.HTTPException):
+                except (OSError, http.client.HTTPException) as e:
+                    self.closed_doors += isinstance(e, ConnectionRefusedError)
                     if connection is not None:
                         connection.close()
                     connection = None

@@ -33,6 +33,7 @@ class Listener:
         self.owner = owner
         self.routes: Routes = {}
         self.port = 0
+        self.spare: list[socket.socket] = []  # the same sockets once more, for a listener that follows this one
 
     async def start(self, sockets: list[socket.socket], tasks: TaskGroup) -> None:
         raise NotImplementedError
@@ -151,9 +152,7 @@ async def attach(
     if fixed:  # before the first await, so that the next source finds it
         shared[options.listen] = listener
     try:
-        sockets = bind(options.listen, workers > 1)
-        listener.port = sockets[0].getsockname()[1]
-        await listener.start(sockets, tasks)
+        await _open(listener, bind(options.listen, workers > 1), tasks)
     except OSError as e:
         if fixed:
             del shared[options.listen]
@@ -161,12 +160,53 @@ async def attach(
     return listener
 
 
+async def _open(listener: Listener, sockets: list[socket.socket], tasks: TaskGroup) -> None:
+    listener.port = sockets[0].getsockname()[1]
+    listener.spare = [sock.dup() for sock in sockets]
+    await listener.start(sockets, tasks)
+
+
+async def follow(
+    listener: Listener,
+    gone: Endpoint,
+    options: HttpSourceConfig,
+    endpoint: Endpoint,
+    make: Callable[[], Listener],
+    tasks: TaskGroup,
+) -> Listener | None:
+    """Puts an endpoint in the place of another at the same address, at once or on a listener of its own that takes the
+    sockets over: no client finds the address closed. None where other sources share it and it can't be changed."""
+    if endpoint.target != gone.target and endpoint.target in listener.routes:
+        return None
+    if _alike(options, listener.options):
+        del listener.routes[gone.target]
+        listener.routes[endpoint.target] = endpoint
+        await listener.drain(gone)
+        return listener
+    if len(listener.routes) > 1:
+        return None
+    successor = make()
+    successor.routes[endpoint.target] = endpoint
+    sockets, listener.spare = listener.spare, []
+    await _open(successor, sockets, tasks)
+    shared = _listeners.get(asyncio.get_running_loop(), {})
+    if shared.get(options.listen) is listener:
+        shared[options.listen] = successor
+    await listener.stop()
+    listener.routes.clear()
+    return successor
+
+
+def _alike(options: HttpSourceConfig, others: HttpSourceConfig) -> bool:
+    same = {"server", "tls", "limits"}
+    return options.model_dump(include=same) == others.model_dump(include=same)
+
+
 def _check_shared(listener: Listener, options: HttpSourceConfig, endpoint: Endpoint) -> None:
     where = f"{endpoint.owner}: {options.listen}"
     if (taken := listener.routes.get(endpoint.target)) is not None:
         raise StartError(f"{where} has the path {endpoint.path!r} already, for {taken.owner}")
-    same = {"server", "tls", "limits"}
-    if options.model_dump(include=same) != listener.options.model_dump(include=same):
+    if not _alike(options, listener.options):
         raise StartError(f"{where} is shared with {listener.owner}: server, tls and limits must be the same")
 
 
@@ -181,6 +221,8 @@ async def detach(listener: Listener, endpoint: Endpoint) -> None:
     shared = _listeners.get(asyncio.get_running_loop(), {})
     if shared.get(listener.options.listen) is listener:
         del shared[listener.options.listen]
+    for sock in listener.spare:
+        sock.close()
     try:
         await listener.stop()
     finally:

@@ -1,0 +1,254 @@
+"""From one config to the next while events flow: only what changed is started anew.
+
+`plan` says what changed, without touching anything; `Reload` does it. A trigger that changed gives its place in the
+channel to its successor; a source that did not change stays open, and leads to whatever stands behind it then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from .broker import Broker, ReadingTrigger, Trigger
+from .build import Bridged, Builder
+from .config.check import effective_delivery
+from .config.model import GatewayConfig, TriggerConfig
+from .delivery.burials import Letters
+from .errors import ConfigError, Fault, StartError
+from .intake import Inlet
+from .interfaces import Sink
+from .parts import Parts, quietly
+
+log = logging.getLogger("tidegate.reload")
+
+
+Names = Mapping[str, list[str]]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Names by what becomes of them: `added`, `removed`, `changed`. A broker that changed keeps its channel, and gets
+    other ways in or another dead letter."""
+
+    brokers: Names
+    triggers: Names
+    bridges: Names
+
+    def __bool__(self) -> bool:
+        return any(names for kind in (self.brokers, self.triggers, self.bridges) for names in kind.values())
+
+    def __str__(self) -> str:
+        told = [
+            f"{what} {kind} {', '.join(names)}"
+            for kind, section in (("brokers", self.brokers), ("triggers", self.triggers), ("bridges", self.bridges))
+            for what, names in section.items()
+            if names
+        ]
+        return "; ".join(told)
+
+
+def plan(old: GatewayConfig, new: GatewayConfig) -> Changes:
+    """What changed. Raises `ConfigError` for what a running gateway can't do."""
+    _check_possible(old, new)
+    brokers, triggers = _compared(old.brokers, new.brokers), _compared(old.triggers, new.triggers)
+    begun = [*brokers["added"], *brokers["removed"]]
+    for name in old.triggers.keys() & new.triggers.keys() - {*triggers["changed"]}:
+        trigger = new.triggers[name]
+        if trigger.broker in begun or (trigger.broker in brokers["changed"] and _differs(trigger, old, new)):
+            triggers["changed"].append(name)
+    return Changes(brokers, triggers, _compared(old.bridges, new.bridges))
+
+
+def _check_possible(old: GatewayConfig, new: GatewayConfig) -> None:
+    faults = []
+    for name in old.triggers.keys() & new.triggers.keys():
+        was, wanted = old.triggers[name].broker, new.triggers[name].broker
+        if was != wanted:  # Knative Broker specification, Trigger: the broker is immutable
+            text = f"the broker of a trigger can't be changed (it is `{was}`, not `{wanted}`)"
+            faults.append(Fault(text, f"triggers.{name}.broker", remedy="remove it and add it under another name"))
+    for name in old.brokers.keys() & new.brokers.keys():
+        if old.brokers[name].channel != new.brokers[name].channel:
+            text = "the channel of a broker can't be changed while the gateway runs: its events stay where they are"
+            faults.append(Fault(text, f"brokers.{name}.channel", remedy="restart the gateway once they are delivered"))
+    if old.observers != new.observers:
+        faults.append(Fault("observers can't be changed while the gateway runs", "observers", remedy="restart it"))
+    if faults:
+        raise ConfigError(faults)
+
+
+def _compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, list[str]]:
+    return {
+        "added": [n for n in new if n not in old],
+        "removed": [n for n in old if n not in new],
+        "changed": [n for n in new if n in old and old[n] != new[n]],
+    }
+
+
+def _differs(trigger: TriggerConfig, old: GatewayConfig, new: GatewayConfig) -> bool:
+    """Whether a trigger takes over something of its broker that changed."""
+    was, now = old.brokers[trigger.broker], new.brokers[trigger.broker]
+    if trigger.dead_letter is None and was.dead_letter != now.dead_letter:
+        return True
+    return effective_delivery(was.delivery, trigger.delivery) != effective_delivery(now.delivery, trigger.delivery)
+
+
+@dataclass
+class Fresh:
+    """What was built for the new config, before anything of the old one is touched."""
+
+    brokers: dict[str, Broker] = field(default_factory=dict)
+    inlets: dict[str, list[Inlet]] = field(default_factory=dict)  # of brokers that changed, kept ones included
+    letters: dict[str, tuple[Sink, Letters]] = field(default_factory=dict)
+    triggers: dict[str, Trigger | ReadingTrigger] = field(default_factory=dict)
+    bridges: dict[str, Bridged] = field(default_factory=dict)
+
+
+class Reload:
+    """One step from a config to the next."""
+
+    def __init__(self, parts: Parts, builder: Builder, old: GatewayConfig, new: GatewayConfig) -> None:
+        """Raises `ConfigError` or `StartError`; nothing is touched then."""
+        self.changes = plan(old, new)
+        self.builder = builder.renewed(new)
+        self.failed: dict[str, str] = {}  # what could not be started, by its place in the config
+        self._parts = parts
+        self._built = parts.built
+        self._old = old
+        self._new = new
+        self._fresh = self._build()
+
+    def _build(self) -> Fresh:
+        changes, builder, built, fresh = self.changes, self.builder, self._built, Fresh()
+        for name in changes.brokers["added"]:
+            fresh.brokers[name] = builder.broker(name)
+        for name in changes.brokers["changed"]:
+            broker = built.brokers[name]
+            if self._old.brokers[name].dead_letter != self._new.brokers[name].dead_letter:
+                fresh.letters[name] = builder.letters(name)
+            kept = {i: inlet for inlet in broker.inlets if (i := self._place(inlet, name)) is not None}
+            wanted = range(len(self._new.brokers[name].ingress))
+            fresh.inlets[name] = [kept.get(i) or builder.inlet(broker, i) for i in wanted]
+        for name in (*changes.triggers["added"], *changes.triggers["changed"]):
+            owner = self._new.triggers[name].broker
+            found = fresh.brokers.get(owner) or built.brokers.get(owner)
+            if found is not None and owner in self._new.brokers:
+                letters = fresh.letters.get(owner)
+                fresh.triggers[name] = builder.trigger(name, found, letters[0] if letters else None)
+        for name in (*changes.bridges["added"], *changes.bridges["changed"]):
+            before = built.bridges.get(name)
+            same = before is not None and before.inlet.ref == self._new.bridges[name].source
+            fresh.bridges[name] = builder.bridge(name, before.inlet if before is not None and same else None)
+        return fresh
+
+    def _place(self, inlet: Inlet, broker: str) -> int | None:
+        refs = self._new.brokers[broker].ingress
+        return refs.index(inlet.ref) if inlet.ref in refs else None
+
+    # -- doing it ---------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Does it. What can't be started (a port is taken) is told in `failed`; all else runs."""
+        changes, built = self.changes, self._built
+        for name in changes.bridges["removed"]:
+            await self._parts.retire_bridge(built.bridges.pop(name), with_source=True)
+        for name in (*changes.triggers["removed"], *changes.triggers["changed"]):
+            if name in built.triggers:
+                await self._parts.retire(built.triggers.pop(name))
+        for name in changes.brokers["removed"]:
+            await self._parts.retire_broker(built.brokers.pop(name))
+        for name in changes.brokers["changed"]:
+            await self._alter(name)
+        for name, broker in self._fresh.brokers.items():
+            if not await self._tried(f"brokers.{name}", self._open_broker, broker):
+                await self._abandon(broker)
+        for name, trigger in self._fresh.triggers.items():
+            if trigger.broker.name not in self._fresh.brokers:
+                await self._tried(f"triggers.{name}", self._start_trigger, trigger)
+        for name, bridged in self._fresh.bridges.items():
+            await self._tried(f"bridges.{name}", self._start_bridge, bridged)
+        built.orphans = {n: t for n, t in self._new.triggers.items() if n not in built.triggers}
+
+    def reached(self) -> GatewayConfig:
+        """The config that now runs: the new one without what failed, so that the next reload tries it again."""
+        new = self._new
+
+        def left(section: str, entries: Mapping[str, Any]) -> dict[str, Any]:
+            return {name: entry for name, entry in entries.items() if f"{section}.{name}" not in self.failed}
+
+        brokers = left("brokers", new.brokers)
+        for name, broker in brokers.items():
+            ingress = [r for i, r in enumerate(broker.ingress) if f"brokers.{name}.ingress[{i}]" not in self.failed]
+            brokers[name] = broker.model_copy(update={"ingress": ingress})
+        triggers, bridges = left("triggers", new.triggers), left("bridges", new.bridges)
+        return new.model_copy(update={"brokers": brokers, "triggers": triggers, "bridges": bridges})
+
+    async def _tried(self, owner: str, start: Callable[[Any], Awaitable[None]], part: Any) -> bool:
+        try:
+            await start(part)
+        except StartError as e:
+            self.failed[owner] = str(e)
+            log.error("%s", e)
+        return owner not in self.failed
+
+    async def _open_broker(self, broker: Broker) -> None:
+        await self._parts.start_channel(broker)
+        self._built.brokers[broker.name] = broker
+        mine = [t for t in self._fresh.triggers.values() if t.broker is broker]
+        for trigger in mine:
+            await self._parts.attach(trigger)
+            self._built.triggers[trigger.name] = trigger
+        await broker.channel.open()
+        for trigger in mine:
+            await self._parts.begin_reading(trigger)
+        await self._parts.open(broker)
+
+    async def _abandon(self, broker: Broker) -> None:
+        for trigger in [t for t in self._built.triggers.values() if t.broker is broker]:
+            await self._parts.retire(self._built.triggers.pop(trigger.name))
+        self._built.brokers.pop(broker.name, None)
+        await self._parts.retire_broker(broker)
+
+    async def _alter(self, name: str) -> None:
+        """Other ways in, another dead letter."""
+        broker = self._built.brokers[name]
+        if name in self._fresh.letters:
+            gone, (sink, letters) = broker.dead_letter, self._fresh.letters[name]
+            if await self._tried(f"brokers.{name}.dead_letter", self._parts.start_sinks, [sink]):
+                broker.bury_in(sink, letters)
+                await self._parts.stop_sinks([gone])
+        before, broker.inlets = broker.inlets, self._fresh.inlets[name]
+        gone_inlets = [inlet for inlet in before if inlet not in broker.inlets]
+        for number, inlet in enumerate(broker.inlets):
+            if inlet not in before:
+                start = partial(self._parts.start_source, instead=gone_inlets)
+                await self._tried(f"brokers.{name}.ingress[{number}]", start, inlet)
+        for inlet in gone_inlets:
+            await quietly(inlet.source.stop)
+        broker.inlets = [
+            inlet for n, inlet in enumerate(broker.inlets) if f"brokers.{name}.ingress[{n}]" not in self.failed
+        ]
+
+    async def _start_trigger(self, trigger: Trigger | ReadingTrigger) -> None:
+        await self._parts.attach(trigger)
+        self._built.triggers[trigger.name] = trigger
+        await self._parts.begin_reading(trigger)
+
+    async def _start_bridge(self, bridged: Bridged) -> None:
+        """The new bridge takes over from the one before it, if any, which finishes what it has accepted."""
+        await self._parts.start_sinks(bridged.sinks)
+        before = self._built.bridges.get(bridged.name)
+        if before is None:
+            await self._parts.start_source(bridged.inlet)
+        elif before.inlet is bridged.inlet:
+            bridged.inlet.door.lead_to(bridged.bridge)
+        else:
+            gone = [before.inlet]
+            await self._parts.start_source(bridged.inlet, instead=gone)
+            for inlet in gone:
+                await quietly(inlet.source.stop)
+        self._built.bridges[bridged.name] = bridged
+        if before is not None:
+            await self._parts.retire_bridge(before, with_source=False)
