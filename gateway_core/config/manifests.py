@@ -114,9 +114,11 @@ class Manifests:
         name = metadata.text("name") if metadata else None
         namespace = (metadata.text("namespace") if metadata else None) or "default"
         meaning = _READ[kind](Subject(part, namespace, name or "?", refs))
+        if not part.has("metadata") or (metadata and not metadata.has("name")):
+            (metadata or part).fault(
+                "name" if metadata else "metadata", "the name is missing", "add `metadata: {name: …}`"
+            )
         if metadata is None or name is None:
-            if metadata is None or not metadata.has("name"):
-                (metadata or part).fault("name" if metadata else "metadata", "a name is missing", "add `metadata.name`")
             return None
         entry = _Entry(_SECTIONS[kind], section_name(namespace, name), metadata, meaning)
         return entry if self._named(entry, namespace, name) else None
