@@ -22,18 +22,17 @@ from gateway_core.clock import Clock
 
 from ..client import KafkaFault, Member, Partition, Record
 from ..config import KafkaConfig
-from .faults import fault_of, probe, quieten
+from .faults import fault_of, quieten
 from .places import Starts, first_offsets, moved
 from .session import close, connected
 from .standing import Standing
+from .watch import CHECK_S, Watch
 
 _log = logging.getLogger("tidegate.kafka")
 _START_S = 5.0  # how long a start waits for the cluster
 _FIRST_WAIT_S = 0.25
 _MOST_WAIT_S = 5.0
 _POLL_MS = 1000
-_CHECK_S = 3.0
-_STUCK = 5  # checks that fail though the cluster can be reached, before another client is made
 _NOTHING = TopicPartition("", -1)
 
 _NOT_OURS = (  # of a commit: the partitions have gone to someone else, who reads from what was committed before
@@ -76,11 +75,13 @@ class AioConsumer:
         self._letting_go = anyio.Lock()
         self._poll: asyncio.Task[Any] | None = None
         self._interrupted = False
+        self._wait = _FIRST_WAIT_S
         self._heard = 0.0
         self._lost: KafkaFault | None = None
         self._tried = anyio.Event()
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
+        self._started = False
         self._leaving = False
 
     @property
@@ -91,6 +92,7 @@ class AioConsumer:
 
     async def start(self, tasks: TaskGroup) -> None:
         quieten()
+        self._started = True
         tasks.start_soon(self._run)
         with anyio.move_on_after(_START_S):
             await self._tried.wait()
@@ -100,6 +102,8 @@ class AioConsumer:
             raise fault
 
     async def stop(self) -> None:
+        if not self._started:
+            return
         self._leaving = True
         self._scope.cancel()
         await self._ended.wait()
@@ -115,11 +119,9 @@ class AioConsumer:
         with self._scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watching)
-                wait = _FIRST_WAIT_S
                 while True:
                     try:
                         await self._join()
-                        wait = _FIRST_WAIT_S
                         await self._polling(self._consumer)
                     except (KafkaFault, errors.KafkaError, OSError) as error:
                         self._standing.bad(fault_of(error))
@@ -128,8 +130,8 @@ class AioConsumer:
                         if not self._leaving:
                             with anyio.CancelScope(shield=True):
                                 await self._drop()
-                    await anyio.sleep(wait)
-                    wait = min(2 * wait, _MOST_WAIT_S)
+                    await anyio.sleep(self._wait)
+                    self._wait = min(2 * self._wait, _MOST_WAIT_S)
         self._ended.set()
 
     async def _join(self) -> None:
@@ -190,6 +192,7 @@ class AioConsumer:
         self._fresh = None
         for partition, offset in starts.sought.items():
             consumer.seek(partition, offset)
+        self._wait = _FIRST_WAIT_S
         for text in starts.gaps:
             _log.error("consumer group %s: %s", self._group, text)
         self._ours = {(p.topic, p.partition) for p in fresh}
@@ -285,50 +288,17 @@ class AioConsumer:
         except (errors.KafkaError, OSError) as error:  # TimeoutError is an OSError
             raise fault_of(error, f"commit of group {self._group}") from error
 
-    # -- health ----------------------------------------------------------------------------------------------------
-
     async def _watching(self) -> None:
-        """aiokafka connects again for ever without a word: asks the cluster something where nothing is heard of it."""
-        turn = stuck = 0
+        watch = Watch(self._config, self._standing)
         while True:
-            await anyio.sleep(_CHECK_S)
+            await anyio.sleep(CHECK_S)
             consumer = self._consumer
-            if consumer is None or self._clock.monotonic() - self._heard < _CHECK_S:
+            if consumer is None or self._clock.monotonic() - self._heard < CHECK_S:
                 continue
-            turn += 1
-            try:
-                await self._check(consumer, turn)
-            except (errors.KafkaError, OSError):
-                stuck += await self._find_out()
-                if stuck >= _STUCK and consumer is self._consumer:
-                    # all brokers may have new addresses, and aiokafka asks none but those it knows
-                    self._lost = KafkaFault("connects anew")
-                    self._interrupt()
-                    stuck = 0
-            except KafkaFault as fault:
-                self._standing.bad(fault)
-            else:
-                stuck = 0
-                if self.fault is not None and self._ours:
-                    self._standing.good()
-
-    async def _check(self, consumer: Any, turn: int) -> None:
-        ours = sorted(self._ours)
-        if ours:
-            with anyio.fail_after(_CHECK_S):
-                await consumer.end_offsets([TopicPartition(*ours[turn % len(ours)])])
-        elif turn % 3 == 0 or self.fault is not None:
-            await probe(self._config)
-
-    async def _find_out(self) -> bool:
-        """Whether the cluster answers to a look, though not to us."""
-        try:
-            await probe(self._config)
-        except KafkaFault as fault:
-            self._standing.bad(fault)
-            return False
-        self._standing.bad(KafkaFault("the leader of a partition does not answer"))
-        return True
+            if not await watch.look(consumer, self._ours) and consumer is self._consumer:
+                watch = Watch(self._config, self._standing)
+                self._lost = KafkaFault("no broker answers at the address that was known; connects anew")
+                self._interrupt()
 
 
 def _record(found: Any) -> Record:

@@ -86,6 +86,8 @@ def text_of(error: BaseException) -> str:
     if isinstance(error, _CREDENTIALS):
         said = next((str(part) for part in error.args if isinstance(part, str) and part), type(error).__name__)
         return f"the cluster refuses our credentials: {said}"
+    if isinstance(error, errors.UnknownError):
+        return "refused for a reason that the client does not know (in a compacted topic: a record without a key)"
     if isinstance(error, errors.BrokerResponseError):
         return f"{type(error).__name__} ({error.errno})"
     if isinstance(error, TimeoutError) and not str(error):

@@ -59,6 +59,7 @@ class AioProducer:
         self._topics = self._board.topics
         self._link = Link(config, self._standing, lambda: list(self._topics), self._changed)
         self._upkeep = Upkeep(config, self._board, self._link, self._standing, self._tell, self._end)
+        self._started = False
         self._scope = anyio.CancelScope()
         self._ended_all = anyio.Event()
 
@@ -70,6 +71,7 @@ class AioProducer:
 
     async def start(self, tasks: TaskGroup) -> None:
         quieten()
+        self._started = True
         tasks.start_soon(self._run)
         with anyio.move_on_after(_START_S):
             await self._link.tried.wait()
@@ -78,6 +80,8 @@ class AioProducer:
             raise fault
 
     async def stop(self) -> None:
+        if not self._started:
+            return
         try:
             while self._board.waits():  # noqa: ASYNC110 rare; no event per record
                 await anyio.sleep(_STOP_S)

@@ -1,0 +1,61 @@
+"""Whether a consumer's cluster still answers: aiokafka connects again for ever without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import anyio
+from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
+
+from ..client import KafkaFault, Partition
+from ..config import KafkaConfig
+from .faults import probe
+from .standing import Standing
+
+CHECK_S = 3.0
+_STUCK = 5  # failed checks of a cluster that can be reached, before another client is made
+_IDLE = 3  # checks of which one is made by a client without partitions
+
+
+class Watch:
+    """Looks at the cluster where nothing was heard of it, and tells `standing`."""
+
+    def __init__(self, config: KafkaConfig, standing: Standing) -> None:
+        self._config = config
+        self._standing = standing
+        self._turn = 0
+        self._stuck = 0
+
+    async def look(self, consumer: Any, ours: Collection[Partition]) -> bool:
+        """False where the cluster can be reached, but not by this client: all brokers may have new addresses, and
+        aiokafka asks none but those it knows."""
+        self._turn += 1
+        try:
+            await self._ask(consumer, sorted(ours))
+        except KafkaFault as fault:
+            self._standing.bad(fault)
+        except (KafkaError, OSError):  # TimeoutError is an OSError
+            await self._find_out()
+        else:
+            self._stuck = 0
+            if self._standing.fault is not None and ours:
+                self._standing.good()
+        return self._stuck < _STUCK
+
+    async def _ask(self, consumer: Any, ours: list[Partition]) -> None:
+        if ours:
+            with anyio.fail_after(CHECK_S):
+                await consumer.end_offsets([TopicPartition(*ours[self._turn % len(ours)])])
+        elif self._turn % _IDLE == 0 or self._standing.fault is not None:
+            await probe(self._config)
+
+    async def _find_out(self) -> None:
+        try:
+            await probe(self._config)
+        except KafkaFault as fault:
+            self._standing.bad(fault)
+        else:
+            self._stuck += 1
+            self._standing.bad(KafkaFault("the leader of a partition does not answer"))
