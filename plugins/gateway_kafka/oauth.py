@@ -91,7 +91,7 @@ class Tokens:
         except msgspec.DecodeError as error:
             raise KafkaFault(f"the token endpoint {self._url()} answered no token: {error}") from error
         now = time.time()
-        life = float(found.expires_in or _ASSUMED_S)
+        life = _ASSUMED_S if found.expires_in is None else float(found.expires_in)
         self._token = Token(found.access_token, now + life)
         self._renew = now + life * _EARLY
         return self._token
