@@ -161,9 +161,9 @@ class Builder:
         config, owner = self._config.bridges[name], f"bridges.{name}"
         source = inlet.source if inlet else self._make(config.source, f"{owner}.source", broker=name)
         pulls = getattr(source, "pulls", False)
-        policy = effective_delivery(
-            DeliveryConfig() if pulls else BridgeConfig.model_fields["delivery"].default, config.delivery
-        )
+        policy = DeliveryConfig() if pulls else BridgeConfig.model_fields["delivery"].default
+        if "delivery" in config.model_fields_set:  # else it is the default, which holds for sources that can't wait
+            policy = effective_delivery(policy, config.delivery)
         wanted = self._filter(config, owner) if config.filters else None
         bridge = Bridge(name, wanted, self._built.observers)
         dead_letter = None

@@ -1,0 +1,103 @@
+"""A whole gateway in this process, with sources, sinks and dead letters that a test drives."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+from gateway_log import plugin as log_plugin
+
+from gateway_core.clock import SystemClock, Timer
+from gateway_core.component import BuildContext, Component, Config, Transport
+from gateway_core.config.model import GatewayConfig
+from gateway_core.event import Event
+from gateway_core.hookspecs import hookimpl
+from gateway_core.interfaces import Intake
+from gateway_core.registry import Registry
+from gateway_core.runtime import Gateway
+from gateway_core.settings import Settings
+from gateway_core.testing import ScriptedSink
+
+
+class Hurried(SystemClock):
+    """Waits are short."""
+
+    def call_later(self, delay_s: float, call: Callable[..., Any], *args: Any) -> Timer:
+        return super().call_later(min(delay_s, 0.002), call, *args)
+
+
+class Tap:
+    """A source that gives what the test puts in."""
+
+    address = "tap:"
+    intake: Intake
+
+    async def start(self, intake: Intake, tasks: TaskGroup) -> None:
+        self.intake = intake
+
+    async def stop(self) -> None:
+        return
+
+    def put(self, *events: Event) -> list[BaseException | None]:
+        """Hands the events over together; returns where the answer will be."""
+        answers: list[BaseException | None] = []
+        self.intake.accept(events, answers.append)
+        return answers
+
+
+class Pull(Tap):
+    """One that fetches its events, and says how it is."""
+
+    pulls = True
+    error: str | None = None
+
+    def info(self) -> dict[str, Any]:
+        return {"address": self.address, "error": self.error, "lag": 7}
+
+
+class Parts:
+    """A plugin whose components the test has made before: `tap`, `pull`, `far` (a sink) and `letters`."""
+
+    def __init__(self, far: Any = None, letters: Any = None) -> None:
+        self.tap, self.pull = Tap(), Pull()
+        self.far = far or ScriptedSink(address="far:")
+        self.letters = letters or ScriptedSink(address="letters:")
+
+    @hookimpl
+    def gateway_transports(self) -> list[Transport]:
+        def given(part: Any) -> Callable[[Any, BuildContext], Any]:
+            return lambda options, context: part
+
+        return [
+            Transport("tap", source=Component("tap", "A test's.", Config, given(self.tap))),
+            Transport("pull", source=Component("pull", "A test's.", Config, given(self.pull))),
+            Transport("far", sink=Component("far", "A test's.", Config, given(self.far))),
+            Transport("letters", sink=Component("letters", "A test's.", Config, given(self.letters))),
+        ]
+
+
+@asynccontextmanager
+async def running(parts: Parts, config: dict[str, Any], folder: Path) -> AsyncIterator[Gateway]:
+    """The gateway, until the end of the block."""
+    registry = Registry()
+    registry.add("parts", parts)
+    registry.add("log", log_plugin)
+    settings = Settings(data_dir=folder, admin="off", drain_timeout_s=5)
+    gateway = Gateway(GatewayConfig.model_validate(config), settings, registry, Hurried())
+    stop, started = anyio.Event(), anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(gateway.run, stop, started)
+        with anyio.fail_after(20):
+            await started.wait()
+        yield gateway
+        stop.set()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    with anyio.fail_after(20):
+        while not condition():  # noqa: ASYNC110
+            await anyio.sleep(0.001)
