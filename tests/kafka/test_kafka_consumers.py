@@ -382,9 +382,8 @@ async def test_says_which_records_are_gone(kafka: KafkaBroker, client: str, capl
     kafka.create_topic(topic)
     write(kafka.bootstrap, topic, numbered(10))
     commit(kafka.bootstrap, group, topic, 0, 3)
-    for future in (
-        AdminClient({"bootstrap.servers": kafka.bootstrap}).delete_records([TopicPartition(topic, 0, 8)]).values()
-    ):
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for future in admin.delete_records([TopicPartition(topic, 0, 8)]).values():
         future.result(LIMIT_S)
     async with member(client, kafka.bootstrap, group, topic) as reading:
         await reading.until(lambda: len(reading.values) == 2)
@@ -411,6 +410,7 @@ async def test_a_topic_that_was_made_anew_is_read_from_its_beginning(
     assert "ends at 3" in line
 
 
+@pytest.mark.slow
 @clients
 async def test_a_cluster_that_is_away_is_no_error_of_a_start(
     own_kafka: Callable[..., KafkaBroker], client: str

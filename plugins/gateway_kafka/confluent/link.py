@@ -21,6 +21,7 @@ from .watch import Watch
 
 _log = logging.getLogger("tidegate.kafka")
 _POLL_S = 0.1
+_FIRST_POLL_S = 0.02
 _AGAIN_S = 1.0
 
 
@@ -107,17 +108,14 @@ class Link:
     def _poll(self, client: Any) -> None:
         poll, acknowledged, watch = client.poll, self.acknowledged, self._watch
         while not self._closing.is_set():
-            if not self.tried:
-                poll(0.02)
-                if self._standing.fault is not None or _connected(client):
-                    self._attempted()
-            else:
-                poll(_POLL_S)
+            served = poll(_POLL_S if self.tried else _FIRST_POLL_S)
+            if not self.tried and (self._standing.fault is not None or _connected(client)):
+                self._attempted()
             if watch.fatal:
                 return
             if acknowledged:
                 self._wake()
-            if self._standing.fault is not None:
+            if not served and self._standing.fault is not None:
                 watch.look(client)
 
     def _attempted(self) -> None:

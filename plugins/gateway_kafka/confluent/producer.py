@@ -109,7 +109,7 @@ class ConfluentProducer:
                 produce(topic, value, key, on_delivery=partial(acked, done), headers=headers)
                 count += 1
             except Exception as error:
-                done(_not_taken(error))
+                self._answer(done, self._not_taken(error))
         link.under_way += count
         self._under_way += count
 
@@ -166,12 +166,13 @@ class ConfluentProducer:
             return KafkaFault("the connection was closed before the record was acknowledged")
         return fault_of(error)
 
-
-def _not_taken(error: Exception) -> KafkaFault:
-    if isinstance(error, BufferError):
-        return KafkaFault("too many records wait to be written")
-    if isinstance(error, KafkaException):
-        if error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
-            return KafkaFault("the record is larger than `max_record_bytes`", retry=False)
-        return fault_of(error.args[0])
-    return KafkaFault(f"the record can't be written: {error}", retry=False)
+    def _not_taken(self, error: Exception) -> KafkaFault:
+        if isinstance(error, BufferError):
+            return KafkaFault("too many records wait to be written")
+        if isinstance(error, KafkaException):
+            if error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                most = self._config.max_record_bytes
+                text = f"the record is too large: {most} bytes at most are written (max_record_bytes)"
+                return KafkaFault(text, retry=False)
+            return fault_of(error.args[0])
+        return KafkaFault(f"the record can't be written: {error}", retry=False)

@@ -201,7 +201,7 @@ class Reader:
                 self._hand(client, found)
             elif not self._tried:
                 self._try(client)
-            if self._standing.fault is not None and not self._missing:
+            if first is None and self._standing.fault is not None and not self._missing:
                 watch.look(client)
 
     def _hand(self, client: Any, found: list[Any]) -> None:

@@ -16,6 +16,7 @@ from .faults import fault_of, refuses_us, text_of
 
 _log = logging.getLogger("tidegate.kafka")
 _LOOK_S = 0.5
+_LOOK_LIMIT_S = 0.5
 # each failed try of each connection, which `Watch.error` hears as well
 _REPEATED = {
     "FAIL",
@@ -43,7 +44,8 @@ class Watch:
         self._standing = standing
         self._tokens = tokens
         self._reason = ""
-        self._look = 0.0
+        self._next_look = 0.0
+        self._answered = False
 
     def options(self) -> dict[str, Any]:
         """What librdkafka calls back."""
@@ -78,21 +80,25 @@ class Watch:
         )
 
     def look(self, client: Any) -> None:
-        """While something is wrong: asks the cluster whether it still is. Waits up to half a second."""
-        now = time.monotonic()
-        if self._standing.fault is None or now < self._look:
+        """While something is wrong: asks the cluster whether it still is. Waits up to half a second. To be called when
+        a poll has found nothing: what librdkafka has still to tell is older than the cluster's answer."""
+        if self._answered:
+            self.good()
             return
-        self._look = now + _LOOK_S
+        now = time.monotonic()
+        if self._standing.fault is None or now < self._next_look:
+            return
         try:
-            client.list_topics(timeout=_LOOK_S)
+            client.list_topics(timeout=_LOOK_LIMIT_S)
+            self._answered = True
         except KafkaException as error:
             _log.debug("Kafka: %s", text_of(error.args[0]))
-        else:
-            self.good()
+        self._next_look = time.monotonic() + _LOOK_S
 
     def good(self) -> None:
         """The cluster has answered."""
         self.heard = None
+        self._answered = False
         self._standing.good()
 
     def _refused(self, fault: KafkaFault) -> None:
