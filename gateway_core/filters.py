@@ -149,16 +149,12 @@ def found_in(event: Event, name: str) -> str:
     return f"{name} is absent" if value is None else f"{name} is {text_of(value)!r}"
 
 
-def _all_clauses(
-    word: str, conditions: Sequence[Matches], attributes: Mapping[str, str]
-) -> Callable[[Event], Clause]:
+def _all_clauses(word: str, conditions: Sequence[Matches], attributes: Mapping[str, str]) -> Callable[[Event], Clause]:
     pairs = list(zip(attributes.items(), conditions, strict=True))
 
     def explain(event: Event) -> Clause:
         parts = [
-            Clause(
-                f"{word} {name}: {text!r}" if text else f"{name} is there", matches(event), found_in(event, name)
-            )
+            Clause(f"{word} {name}: {text!r}" if text else f"{name} is there", matches(event), found_in(event, name))
             for (name, text), matches in pairs
         ]
         return parts[0] if len(parts) == 1 else Clause("all", all(p.matched for p in parts), parts=tuple(parts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from typing import Any, get_args
 
@@ -13,6 +13,7 @@ import pluggy
 from . import hookspecs
 from .component import BuildContext, Command, Component, ComponentRef, Kind
 from .errors import MissingExtra, StartError
+from .interfaces import Clause, Filter
 
 GROUP = hookspecs.PROJECT
 
@@ -152,4 +153,12 @@ class Registry:
         if offer.missing:
             raise MissingExtra(f"{context.owner}: {ref.kind} {ref.name!r} {offer.missing}")
         options = ref.options if ref.options is not None else offer.component.config.model_validate(ref.raw or {})
-        return offer.component.build(options, context)
+        made = offer.component.build(options, context)
+        return _named(made, ref.name) if ref.kind == "filter" else made
+
+
+def _named(filter: Filter, name: str) -> Filter:
+    """The filter; one that does not explain itself is explained by its name."""
+    if filter.explain is not None:
+        return filter
+    return replace(filter, explain=lambda event: Clause(name, filter.matches(event)))

@@ -114,6 +114,43 @@ def check(
     raise typer.Exit(check_config(paths, connect=connect, data_dir=data_dir, as_json=as_json))
 
 
+@app.command("test")
+def play_scenarios(
+    paths: Paths = None,
+    scenario: Annotated[
+        list[str] | None, typer.Option(help="Only scenarios of this name; * stands for any text; may be repeated.")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(help="Also write a JUnit report into this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Play the scenarios of a config, offline and in seconds.
+
+    They stand in its sections `tests:` and in files *.scenario.yaml beside it. Exit codes: 0 all passed, 1 some failed,
+    there are none, or faults in the config.
+    """
+    from .scenarios import play
+
+    raise typer.Exit(play(paths, scenario or [], junit, as_json=as_json))
+
+
+@app.command()
+def explain(
+    event: Annotated[Path, typer.Argument(help="Events in JSON: one a line, an array, or a single one; - is stdin.")],
+    paths: Paths = None,
+    broker: Annotated[str | None, typer.Option(help="Only this broker or bridge.")] = None,
+    trigger: Annotated[str | None, typer.Option(help="Only this trigger.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what a config would do with an event: who wants it and why, what would be sent, the retries. Nothing is sent.
+
+    Exit codes: 0 every event is wanted, 1 one is refused or nobody wants it (or faults in the config), 2 the input is
+    no event in JSON.
+    """
+    from .explain import explain_events
+
+    raise typer.Exit(explain_events(event, paths, broker, trigger, as_json=as_json))
+
+
 @app.command()
 def send(
     url: Annotated[str, typer.Argument(help="Where to: the ingress address of a broker.")],

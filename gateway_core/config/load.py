@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 from ..component import ObserverRef, SinkRef
 from ..errors import ConfigError, Fault
 from ..registry import Registry
+from ..scenario.model import ScenarioConfig
 from .check import cross_check
 from .explain import NAME_RULE
 from .faults import in_order, near
@@ -25,6 +26,7 @@ from .model import (
     SecretConfig,
     TriggerConfig,
 )
+from .places import locate
 from .report import Report
 from .resolve import Resolver
 from .sources import Sources, gather
@@ -53,6 +55,7 @@ class Loaded:
     config: GatewayConfig
     warnings: list[Fault]
     files: list[str]
+    tests_at: dict[str, tuple[str, int]] = field(default_factory=dict)  # scenario -> file and line
 
 
 def load(paths: Sequence[Path], registry: Registry, env: Mapping[str, str] | None = None) -> GatewayConfig:
@@ -104,13 +107,15 @@ class _Loading:
         for (section, name), manifest in self._sources.manifests.origins.items():
             if name in self._valid[section]:
                 self._valid[section][name].came_from(manifest)
+        self._valid["tests"] = self._scenarios(data.get("tests", {}))
         names = {section: list(data.get(section, {})) for section in _SECTIONS}
         cross_check(self._valid, names, self._secrets.unused, self._report)
         faults = in_order([*self._sources.faults, *self._report.faults(self._secrets)])
         if faults:
             raise ConfigError(faults)
         warnings = in_order([*self._sources.warnings, *self._report.warnings(self._secrets)])
-        return Loaded(GatewayConfig(**self._valid), warnings, self._sources.files)
+        tests_at = {name: locate(self._sources.root, ("tests", name)) for name in self._valid["tests"]}
+        return Loaded(GatewayConfig(**self._valid), warnings, self._sources.files, tests_at)
 
     def _plain(self, sections: list[str], secrets: Secrets | None) -> dict[str, Any]:
         interpolator = Interpolator(self._env, secrets, self._report.fault)
@@ -130,6 +135,11 @@ class _Loading:
             if value is not None:
                 valid[name] = value
         return valid
+
+    def _scenarios(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Their names are sentences."""
+        found = {name: self._resolver.validate(ScenarioConfig, inner, ("tests", name)) for name, inner in data.items()}
+        return {name: scenario for name, scenario in found.items() if scenario is not None}
 
     def _unknown_sections(self, data: dict[str, Any]) -> None:
         known = list(GatewayConfig.model_fields)

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ..component import ChannelRef, Config, DeadLetterRef, FilterRef, KeyMapperRef, ObserverRef, SinkRef, SourceRef
+from ..scenario.model import ScenarioConfig
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
@@ -146,5 +147,7 @@ class GatewayConfig(Config):
     refs: dict[str, SinkRef] = {}
     """Where the objects are that Knative manifests name by `ref`: `Kind/name` or `Kind/namespace/name` (either may have
     `apiVersion/` in front) and a URL or any sink."""
+    tests: dict[str, ScenarioConfig] = {}
+    """Scenarios by name, for `tidegate test`; a running gateway does not look at them."""
     include: list[str] = []
     """Other files to read as well, relative to this one; `*` is expanded."""

@@ -15,6 +15,7 @@ from .model import GatewayConfig
 from .yaml import Node, read
 
 MAX_INCLUDE_DEPTH = 32
+SUFFIXES = (".yaml", ".yml")
 
 
 class Sources:
@@ -123,7 +124,7 @@ class Sources:
         found = [Path(p) for p in sorted(glob.glob(str(Path(glob.escape(str(file.parent))) / pattern), recursive=True))]
         own = chain[-1]
         for path in found:
-            if path.resolve() != own:  # `*.yaml` beside the file that says so
+            if path.resolve() != own and not is_scenario(path):  # `*.yaml` beside the file that says so
                 self.add(path, at, chain)
         if not found:
             self.warnings.append(Fault(f"no file matches `{pattern}`", at.path, at.file, at.line))
@@ -149,7 +150,12 @@ def gather(paths: Sequence[Path], env: Mapping[str, str]) -> Sources:
 
 
 def _yaml_files(directory: Path) -> list[Path]:
-    return sorted(p for p in directory.iterdir() if p.suffix in (".yaml", ".yml") and p.is_file())
+    return sorted(p for p in directory.iterdir() if p.suffix in SUFFIXES and p.is_file() and not is_scenario(p))
+
+
+def is_scenario(file: Path) -> bool:
+    """Whether a file is called `*.scenario.yaml`: it tests a config and is no part of it."""
+    return file.suffix in SUFFIXES and file.stem.endswith(".scenario")
 
 
 def _form(section: str) -> type | None:

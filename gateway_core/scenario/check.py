@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..config.faults import near
@@ -28,19 +29,19 @@ class Failure:
 
 def unknown_names(scenario: ScenarioConfig, config: GatewayConfig) -> list[Failure]:
     """Triggers, bridges and brokers that a scenario names and the config does not have."""
-    ways, owners = [*config.triggers, *config.bridges], [*config.triggers, *config.bridges, *config.brokers]
+    owners = [*config.triggers, *config.bridges, *config.brokers]
     named: list[tuple[str, Sequence[str], Sequence[str]]] = [
         ("answers", list(scenario.answers), owners),
         ("dead_letters", list(scenario.dead_letters), owners),
         ("expect.triggers", list(scenario.expect.triggers), list(config.triggers)),
         ("expect.bridges", list(scenario.expect.bridges), list(config.bridges)),
     ]
-    failures = []
-    for section, names, known in named:
-        for name in names:
-            if name not in known:
-                failures.append(Failure(f"{section}.{name}", f"one of {', '.join(known or ways) or 'none'}", _no(name, known)))
-    return failures
+    return [
+        Failure(f"{section}.{name}", f"one of {', '.join(known) or 'none'}", _no(name, known))
+        for section, names, known in named
+        for name in names
+        if name not in known
+    ]
 
 
 def _no(name: str, known: Sequence[str]) -> str:
@@ -164,7 +165,7 @@ def _events(path: str, expected: Sequence[EventConfig], found: list[Event]) -> I
     """Each expected event fits one that was found, and none is left over."""
     left = list(found)
     for i, wanted in enumerate(expected):
-        fitting = _fitting(left, lambda event, wanted=wanted: differences(wanted, event))
+        fitting = _fitting(left, partial(differences, wanted))
         if isinstance(fitting, list):
             yield from (Failure(f"{path}[{i}].{d.path}", d.expected, d.found) for d in fitting)
             if not fitting:
@@ -194,7 +195,7 @@ def _sent(path: str, expected: SentConfig, attempts: list[Attempt]) -> Iterator[
         said = f"attempt {expected.attempt}" if expected.attempt else "an attempt"
         yield Failure(path, f"{said} for {expected.id or 'any event'}", f"{len(of_id)} attempts for it")
         return
-    wrong = _fitting(candidates, lambda attempt: sent_differences(expected, attempt))
+    wrong = _fitting(candidates, partial(sent_differences, expected))
     if isinstance(wrong, list):
         yield from (Failure(f"{path}.{d.path}", d.expected, d.found) for d in wrong)
 

@@ -78,7 +78,11 @@ def _headers(message: Message) -> Mapping[str, str]:
 def _text(path: str, wanted: Any, found: str | None) -> Iterator[Difference]:
     expected = None if wanted is None else text_of(wanted)
     if expected != found:
-        yield Difference(path, "absent" if expected is None else repr(expected), "absent" if found is None else repr(found))
+        yield Difference(path, _or_absent(expected), _or_absent(found))
+
+
+def _or_absent(text: str | None) -> str:
+    return "absent" if text is None else repr(text)[:200]
 
 
 def _bytes(path: str, wanted: Any, found: bytes | None) -> Iterator[Difference]:

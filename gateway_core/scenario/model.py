@@ -119,7 +119,8 @@ class EventConfig(Config):
 
 
 class LetterConfig(EventConfig):
-    """A dead letter; an id alone stands for `id`. The facts (`knativeerrorcode`, `tidegateattempts`, …) are attributes."""
+    """A dead letter; an id alone stands for `id`. The facts (`knativeerrorcode`, `tidegateattempts`, …) are
+    attributes."""
 
     @model_validator(mode="before")
     @classmethod
@@ -222,4 +223,3 @@ class ScenarioFileConfig(Config):
     """Environment variables for that config, secrets for one."""
     tests: dict[str, ScenarioConfig]
     """Scenarios by name."""
-

@@ -94,4 +94,3 @@ class Stage:
         passage = self._passages.get((key, letter.position))
         if passage is not None:
             passage.letter, passage.letter_s, passage.letter_to = letter, self.now_s, to
-

@@ -1,0 +1,154 @@
+"""`tidegate explain`, offline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import Refused
+from ..interfaces import Reading
+from ..registry import Registry
+from . import FAULT, OK, USAGE, common
+from .common import CommandError
+
+
+def explain_events(
+    file: Path, paths: Sequence[Path] | None, broker: str | None, trigger: str | None, *, as_json: bool
+) -> int:
+    """Explains each event of the file; returns the exit code."""
+    import sys
+
+    from ..config.load import load
+    from ..scenario.play import staged
+    from ..scenario.stage import Stage
+    from .events import from_file
+
+    registry = Registry.installed()
+    config = load(common.config_paths(paths), registry)
+    _known("broker or bridge", broker, [*config.brokers, *config.bridges])
+    _known("trigger", trigger, list(config.triggers))
+    stage = Stage()
+    built = staged(config, registry, stage)
+    try:
+        texts = list(from_file(file))
+    except CommandError as e:
+        print(f"tidegate: {e}", file=sys.stderr)
+        return USAGE
+    if not texts:
+        print(f"tidegate: {file}: there is no event", file=sys.stderr)
+        return USAGE
+    try:
+        documents = [_explained(text, built, stage.sources, broker, trigger) for text in texts]
+    except ValueError as e:
+        print(f"tidegate: {file}: {e}", file=sys.stderr)
+        return USAGE
+    if as_json:
+        for document in documents:
+            common.print_json(document)
+    else:
+        print("\n\n".join("\n".join(as_lines(document)) for document in documents))
+    return OK if all(document["wanted"] for document in documents) else FAULT
+
+
+def _known(kind: str, name: str | None, names: Sequence[str]) -> None:
+    if name is not None and name not in names:
+        raise CommandError(f"the config has no {kind} {name!r}; there are: {', '.join(names) or 'none'}")
+
+
+def _explained(
+    text: bytes, built: Any, sources: Mapping[str, Any], broker: str | None, trigger: str | None
+) -> dict[str, Any]:
+    from .. import eventjson
+    from ..explain import explain, read_event
+
+    if broker is None and trigger is not None and trigger in built.triggers:
+        broker = built.triggers[trigger].broker.name
+    places = ("brokers.", "bridges.") if broker is None else (f"brokers.{broker}.", f"bridges.{broker}.")
+    readers = [s for place, s in sources.items() if place.startswith(places) and isinstance(s, Reading)]
+    try:
+        event = read_event(text, readers[:1])
+    except Refused as e:
+        refused = {"status": e.status, "detail": e.detail, "attribute": e.attribute or None, "rule": e.rule or None}
+        head = explain(built, eventjson.load(text), broker, trigger)["event"]
+        return {"event": head, "wanted": 0, "refused": refused, "ways": []}
+    return {**explain(built, event, broker, trigger), "refused": None}
+
+
+# -- for people -----------------------------------------------------------------------------------------------------
+
+
+def as_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """One explanation in lines."""
+    yield "event " + ", ".join(f"{name} {value}" for name, value in document["event"].items())
+    if refused := document.get("refused"):
+        rule = f" ({refused['rule']})" if refused["rule"] else ""
+        yield f"  refused at the ingress, {refused['status']}: {refused['detail']}{rule}"
+        return
+    if not document["wanted"]:
+        yield "  nobody wants it"
+    for way in document["ways"]:
+        at = f" of broker {way['broker']}" if way["broker"] else ""
+        yield f"{way['kind']} {way['name']}{at}: {'matched' if way['matched'] else 'not matched'}"
+        yield from (f"  {line}" for line in _clause(way["filter"]))
+        if way["matched"]:
+            yield from (f"  {line}" for line in _delivery(way))
+
+
+def _clause(clause: Mapping[str, Any]) -> Iterator[str]:
+    found = f" ({clause['found']})" if clause.get("found") else ""
+    yield f"{'holds' if clause['matched'] else 'fails'}: {clause['text']}{found}"
+    for part in clause.get("parts", ()):
+        yield from (f"  {line}" for line in _clause(part))
+
+
+def _delivery(way: Mapping[str, Any]) -> Iterator[str]:
+    if way.get("reads"):
+        yield f"read by {way['sink']} itself"
+        return
+    if way["fault"]:
+        yield way["fault"]
+    elif (message := way["message"]) is None:
+        yield f"sent to {way['sink']}, which does not say how"
+    else:
+        yield f"sent: {message['method']} {message['url']}" if message["method"] else f"sent to {message['url']}"
+        yield from (f"  {name}: {value}" for name, value in message["headers"])
+        if message.get("key") is not None:
+            yield f"  (key) {message['key']}"
+        yield from (f"  {line}" for line in _body(message))
+    if way["order"] != "unordered":
+        yield f"order by {way['order']}: " + (
+            f"waits behind others of {way['lane']}" if way["lane"] else "waits for none"
+        )
+    yield from _plan(way)
+
+
+def _body(message: Mapping[str, Any]) -> Iterator[str]:
+    if "body_base64" in message:
+        yield f"({len(message['body_base64']) * 3 // 4} bytes that are no text)"
+    elif message["body"] is None:
+        yield "(no body)"
+    elif message["body"]:
+        yield ""
+        yield from message["body"].splitlines()
+
+
+def _plan(way: Mapping[str, Any]) -> Iterator[str]:
+    retries = way["retries"]
+    then = f"then into the dead letter {way['dead_letter']}" if way["dead_letter"] else "then the source is told"
+    if not retries:
+        yield f"no retries, {then}"
+        return
+    low, high = (sum(r["after_s"][i] for r in retries) for i in (0, 1))
+    yield f"{len(retries)} retries, {low:g} to {high:g} s of waits in all, {then}:"
+    for first, last, (least, most) in _runs(retries):
+        yield f"  retry {first if first == last else f'{first} to {last}'} after {least:g} to {most:g} s"
+
+
+def _runs(retries: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, int, Sequence[float]]]:
+    """Retries with the same waits together."""
+    first = 0
+    for i, retry in enumerate(retries):
+        if i + 1 == len(retries) or retries[i + 1]["after_s"] != retry["after_s"]:
+            yield retries[first]["retry"], retry["retry"], retry["after_s"]
+            first = i + 1
