@@ -14,7 +14,7 @@ from ..config import KafkaConfig
 from .faults import probe
 from .standing import Standing
 
-CHECK_S = 3.0
+CHECK_S = 2.0
 _STUCK = 5  # failed checks of a cluster that can be reached, before another client is made
 _IDLE = 3  # checks of which one is made by a client without partitions
 
