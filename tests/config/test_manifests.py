@@ -158,6 +158,15 @@ def test_a_broker_knows_its_manifest(tmp_path: Path) -> None:
     assert (Path(here.file).name, here.line) == ("any.yaml", 5)
 
 
+def test_a_manifest_that_moved_is_the_same(tmp_path: Path) -> None:
+    """A reload leaves alone what did not change."""
+    text = broker("a", "shop", "{delivery: {retry: 2}}") + trigger("b", "shop")
+    one, two = _load(tmp_path, text), _load(tmp_path, trigger("c") + "\n\n" + text)
+    assert one.brokers["shop.a"] == two.brokers["shop.a"]
+    assert one.triggers["shop.b"] == two.triggers["shop.b"]
+    assert one.triggers["shop.b"] != two.triggers["c"]
+
+
 @pytest.mark.spec("BR-06")
 def test_where_a_triggers_broker_is_said(tmp_path: Path) -> None:
     labels = "{name: b, namespace: shop, labels: {eventing.knative.dev/broker: labelled}}"
