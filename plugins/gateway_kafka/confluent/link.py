@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka import Producer as RdProducer
 
 from ..aio.standing import Standing
-from ..client import Acknowledged, KafkaFault
+from ..client import Acknowledged, Headers, KafkaFault
 from ..config import KafkaProducerConfig
 from .faults import fault_of
 from .options import producer_options, tokens_of
@@ -25,13 +25,17 @@ _FIRST_POLL_S = 0.02
 _AGAIN_S = 1.0
 
 
+Entry = tuple[str, bytes | None, bytes | None, Headers, Acknowledged]
+"""Topic, key, value, headers, whom to tell."""
+
+
 class Link:
     """A librdkafka producer. `produce` is its method, None until it is made. What was acknowledged is in
-    `acknowledged`, with whom to tell and the error; `told` is called on the loop when something is there, when the
+    `acknowledged`, with its error; `told` is called on the loop when something is there, when the
     connection has been tried, and when the client has failed (`failed`)."""
 
     def __init__(self, config: KafkaProducerConfig, standing: Standing, told: Callable[[Link], None]) -> None:
-        self.acknowledged: deque[tuple[Acknowledged, Any]] = deque()
+        self.acknowledged: deque[tuple[Entry, Any]] = deque()
         self.produce: Callable[..., None] | None = None
         self.tried = False
         self.failed = False
@@ -48,11 +52,11 @@ class Link:
         self._thread = threading.Thread(target=self._run, name="tidegate-kafka-producer", daemon=True)
         self._thread.start()
 
-    def acked(self, done: Acknowledged, error: Any, _: Any) -> None:
+    def acked(self, entry: Entry, error: Any, _: Any) -> None:
         """librdkafka's delivery report, on the polling thread."""
-        self.acknowledged.append((done, error))
+        self.acknowledged.append((entry, error))
 
-    def take(self) -> deque[tuple[Acknowledged, Any]]:
+    def take(self) -> deque[tuple[Entry, Any]]:
         """What has been acknowledged. To be called by `told` before anything else."""
         self._woken = False  # before the look: what comes after wakes again
         return self.acknowledged

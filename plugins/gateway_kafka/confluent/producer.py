@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from functools import partial
 from typing import Any
 
@@ -21,14 +22,12 @@ from ..aio.standing import Standing
 from ..client import Acknowledged, Headers, KafkaFault
 from ..config import KafkaProducerConfig
 from .faults import fault_of
-from .link import Link
+from .link import Entry, Link
 
 _log = logging.getLogger("tidegate.kafka")
 _START_S = 5.0  # how long a start waits for the cluster
 _GATHER_S = 0.001  # the most that a record waits here for those before it
 _CLOSE_S = 2.0
-
-Waiting = tuple[str, bytes | None, bytes | None, Headers, Acknowledged]
 
 
 class ConfluentProducer:
@@ -37,7 +36,9 @@ class ConfluentProducer:
     def __init__(self, config: KafkaProducerConfig) -> None:
         self._config = config
         self._standing = Standing("the Kafka producer")
-        self._waiting: list[Waiting] = []
+        self._waiting: list[Entry] = []
+        self._alone: deque[Entry] = deque()  # were refused with others of their batch, one of which was too large
+        self._single: Entry | None = None
         self._turn: asyncio.Handle | None = None
         self._under_way = 0
         self._adaptive = config.linger_ms == 0
@@ -97,6 +98,8 @@ class ConfluentProducer:
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
+        if self._alone or self._single is not None:
+            return
         waiting, self._waiting = self._waiting, []
         link = self._link
         if link is None or (produce := link.produce) is None:
@@ -104,16 +107,17 @@ class ConfluentProducer:
             return
         acked = link.acked
         count = 0
-        for topic, key, value, headers, done in waiting:
+        for entry in waiting:
+            topic, key, value, headers, done = entry
             try:
-                produce(topic, value, key, on_delivery=partial(acked, done), headers=headers)
+                produce(topic, value, key, on_delivery=partial(acked, entry), headers=headers)
                 count += 1
             except Exception as error:
                 self._answer(done, self._not_taken(error))
         link.under_way += count
         self._under_way += count
 
-    def _fail(self, waiting: list[Waiting], fault: KafkaFault) -> None:
+    def _fail(self, waiting: list[Entry], fault: KafkaFault) -> None:
         for entry in waiting:
             self._answer(entry[4], fault)
 
@@ -128,10 +132,26 @@ class ConfluentProducer:
             self._old.discard(link)
             if link is self._link and not self._stopping:
                 self._link = Link(self._config, self._standing, self._told)
-        if self._waiting and not self._under_way:
-            self._write()
+        if not self._under_way:
+            self._single = None
+            if self._alone:
+                self._one_by_one()
+            elif self._waiting:
+                self._write()
         if not self._under_way:
             self._idle.set()
+
+    def _one_by_one(self) -> None:
+        """The cluster refuses a whole batch for one record that is too large: finds out which it is, in order, while
+        all others wait."""
+        waiting, self._waiting = self._waiting, []
+        while self._alone and not self._under_way:
+            entry = self._alone.popleft()
+            rest, self._alone = self._alone, deque()
+            self._waiting = [entry]
+            self._write()
+            self._single, self._alone = entry, rest
+        self._waiting = waiting
 
     def _tell(self, link: Link) -> None:
         acknowledged = link.take()
@@ -140,9 +160,13 @@ class ConfluentProducer:
         self._under_way -= count
         good = self._standing.fault is None
         for _ in range(count):
-            done, error = acknowledged.popleft()
+            entry, error = acknowledged.popleft()
+            done = entry[4]
             if error is not None:
-                self._answer(done, self._fault(error))
+                if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and entry is not self._single:
+                    self._alone.append(entry)
+                else:
+                    self._answer(done, self._fault(error, entry[0]))
                 continue
             if not good:
                 good = True
@@ -155,16 +179,16 @@ class ConfluentProducer:
         except Exception:
             _log.exception("what waited for a record failed")
 
-    def _fault(self, error: Any) -> KafkaFault:
+    def _fault(self, error: Any, topic: str) -> KafkaFault:
         if error.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT):
-            text = f"not acknowledged within {self._config.delivery_timeout_s:g} s"
+            text = f"topic {topic}: not acknowledged within {self._config.delivery_timeout_s:g} s"
             fault = self.fault
             return KafkaFault(
                 f"{text}: {fault}" if fault else text, credentials=fault is not None and fault.credentials
             )
         if error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._FATAL):
             return KafkaFault("the connection was closed before the record was acknowledged")
-        return fault_of(error)
+        return fault_of(error, f"topic {topic}")
 
     def _not_taken(self, error: Exception) -> KafkaFault:
         if isinstance(error, BufferError):
