@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from ..component import Config
 
@@ -55,7 +57,20 @@ def _listed(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
-Answers = Annotated[list[AnswerConfig], BeforeValidator(_listed)]
+class _Short:
+    """Tells the editor schema of short forms, which validators take apart."""
+
+    def __init__(self, *forms: dict[str, Any]) -> None:
+        self._forms = forms
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [handler(schema), *self._forms]}
+
+
+_STATUS: dict[str, Any] = {"type": "integer", "minimum": 200, "maximum": 599}
+_WORD: dict[str, Any] = {"enum": list(_WORDS)}
+Answer = Annotated[AnswerConfig, _Short(_STATUS, _WORD)]
+Answers = Annotated[list[Answer], BeforeValidator(_listed), _Short(_STATUS, _WORD, {"type": "object"})]
 
 
 class MessageConfig(Config):
@@ -128,6 +143,9 @@ class LetterConfig(EventConfig):
         return {"id": value} if isinstance(value, str) else value
 
 
+Letter = Annotated[LetterConfig, _Short({"type": "string"})]
+
+
 class ReplyConfig(EventConfig):
     """A reply that a subscriber's answer held, as the broker took it."""
 
@@ -161,7 +179,7 @@ class DeliveryExpectConfig(Config):
     """The ids of events that the subscriber has, or how many they are."""
     order: list[str] | None = None
     """The same ids in the order in which they were delivered."""
-    dead_lettered: list[LetterConfig] | Unsigned | None = None
+    dead_lettered: list[Letter] | Unsigned | None = None
     """The events in the dead letter, or how many they are."""
     not_matched: list[str] | Unsigned | None = None
     """The events that the filter did not let through."""
