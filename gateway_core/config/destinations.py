@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from urllib.parse import urljoin
 
 from .faults import near
@@ -14,12 +15,21 @@ _OWN = "map a `ref` in `refs` to a sink with all its options instead"
 _UNSUPPORTED = {"CACerts": _OWN, "audience": _OWN}
 
 
-def destination(part: Part, refs: Node | None, namespace: str) -> Node | None:
+@dataclass(frozen=True)
+class Objects:
+    """The objects that a `ref` may name: those of the section `refs`, and brokers of the same config by
+    `namespace/name`, each with its URL."""
+
+    refs: Node | None = None
+    brokers: Mapping[str, str] = field(default_factory=dict)
+
+
+def destination(part: Part, objects: Objects, namespace: str) -> Node | None:
     """The sink that a subscriber or a dead letter sink names; None where it has a fault."""
     part.only(("ref", "uri"), _UNSUPPORTED)
     if part.has("ref"):
         ref = part.part("ref")
-        found = _mapped(ref, part, refs, namespace) if ref else None
+        found = _mapped(ref, part, objects, namespace) if ref else None
         return _beneath(part, found) if found and part.has("uri") else found
     if not part.has("uri"):
         part.fault("uri", "neither `uri` nor `ref` is here", "add `uri: http://HOST/PATH`")
@@ -33,7 +43,7 @@ def destination(part: Part, refs: Node | None, namespace: str) -> Node | None:
     return None if uri is None else part.moved("uri")
 
 
-def _mapped(ref: Part, part: Part, refs: Node | None, namespace: str) -> Node | None:
+def _mapped(ref: Part, part: Part, objects: Objects, namespace: str) -> Node | None:
     ref.only(_REF_KEYS)
     for key in ("kind", "name"):
         if not ref.has(key):
@@ -42,13 +52,18 @@ def _mapped(ref: Part, part: Part, refs: Node | None, namespace: str) -> Node | 
     if kind is None or name is None:
         return None
     namespace = ref.text("namespace") or namespace
+    refs = objects.refs
     table = refs.value if refs is not None else {}
     for key in _names(kind, namespace, name, version):
         if key in table:
             return copy_of(table[key], refs.lines[key] if refs else None)
+    if kind == "Broker" and f"{namespace}/{name}" in objects.brokers:
+        return part.made("ref", objects.brokers[f"{namespace}/{name}"])
     wanted = f"{kind}/{namespace}/{name}"
-    where = f"http://127.0.0.1:8080/{namespace}/{name}" if kind == "Broker" else "http://HOST/PATH"
-    remedy = near(wanted, table) or f"say in `refs` where it is: `refs: {{{wanted}: {where}}}`"
+    remedy = (
+        near(wanted, [*table, *(f"Broker/{b}" for b in objects.brokers)])
+        or f"say in `refs` where it is: `refs: {{{wanted}: http://HOST/PATH}}`"
+    )
     part.fault("ref", f"`{wanted}` is an object in Kubernetes, and `refs` doesn't have it", remedy)
     return None
 

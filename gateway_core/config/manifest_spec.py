@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from . import durations
-from .destinations import destination
+from .destinations import Objects, destination
 from .explain import explain
 from .faults import near
 from .interpolate import Path as Keys
@@ -45,13 +45,18 @@ class Subject:
     top: Part
     namespace: str
     name: str
-    refs: Node | None
+    objects: Objects
 
 
 def section_name(namespace: str, name: str) -> str:
     """What a manifest's broker or trigger is called here: its name in the namespace `default`, else with the namespace
     in front. It depends on nothing else, so that no other file can rename a broker that has events in its log."""
     return name if namespace == "default" else f"{namespace}.{name}"
+
+
+def ingress_path(namespace: str, name: str) -> str:
+    """Where a broker takes events, as in Knative."""
+    return f"/{namespace}/{name}"
 
 
 def broker(subject: Subject) -> Meaning:
@@ -117,7 +122,7 @@ def _broker_of(spec: Part, subject: Subject, meaning: Meaning) -> None:
 
 def _sink(part: Part, key: str, ours: str, subject: Subject, meaning: Meaning) -> None:
     inner = part.part(key)
-    found = destination(inner, subject.refs, subject.namespace) if inner else None
+    found = destination(inner, subject.objects, subject.namespace) if inner else None
     if found is not None:
         meaning.keys[ours] = found
     elif part.has(key) or key == "subscriber":
@@ -178,6 +183,9 @@ def _order(subject: Subject, meaning: Meaning) -> None:
 
 def _ingress(subject: Subject) -> Node:
     file, line = subject.top.node.file, subject.top.node.line
-    options = {"listen": Node(LISTEN, file, line), "path": Node(f"/{subject.namespace}/{subject.name}", file, line)}
+    options = {
+        "listen": Node(LISTEN, file, line),
+        "path": Node(ingress_path(subject.namespace, subject.name), file, line),
+    }
     http = mapping({"http": mapping(options, file, line)}, file, line)
     return Node([http], file, line)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter, ValidationError
 
 from ..errors import Fault
+from .destinations import Objects
 from .explain import NAME_RULE, show
 from .faults import dotted, near
 from .interpolate import Path as Keys
 from .manifest_part import Notes, Part, copy_of
-from .manifest_spec import Meaning, Subject, broker, section_name, trigger
+from .manifest_spec import LISTEN, Meaning, Subject, broker, ingress_path, section_name, trigger
 from .model import GatewayConfig, Manifest, Name
 from .yaml import Node
 
@@ -89,9 +90,9 @@ class Manifests:
 
     def merge(self, root: Node) -> None:
         """Puts what the manifests mean into the sections."""
-        refs = self._refs(root)
+        objects = Objects(self._refs(root), self._brokers(root))
         for kind, part in self._found:
-            entry = self._entry(kind, part, refs)
+            entry = self._entry(kind, part, objects)
             if entry is not None:
                 self._put(root, entry)
 
@@ -108,12 +109,20 @@ class Manifests:
                 self._fault(f"`{key}` names no object", path, node.file, section.lines[key], remedy)
         return section
 
-    def _entry(self, kind: str, part: Part, refs: Node | None) -> _Entry | None:
+    def _brokers(self, root: Node) -> dict[str, str]:
+        """The addresses of the brokers, but for those that our own vocabulary gives another ingress."""
+        found: dict[str, str] = {}
+        own = root.value["brokers"].value if "brokers" in root.value else {}
+        for namespace, name in (_called(part) for kind, part in self._found if kind == "Broker"):
+            said = own.get(section_name(namespace, name or ""))
+            if not (said and isinstance(said.value, dict) and "ingress" in said.value):
+                found[f"{namespace}/{name}"] = f"http://{LISTEN}{ingress_path(namespace, name or '')}"
+        return found
+
+    def _entry(self, kind: str, part: Part, objects: Objects) -> _Entry | None:
         part.only(_TOP)
-        metadata = part.part("metadata")
-        name = metadata.text("name") if metadata else None
-        namespace = (metadata.text("namespace") if metadata else None) or "default"
-        meaning = _READ[kind](Subject(part, namespace, name or "?", refs))
+        metadata, (namespace, name) = part.part("metadata"), _called(part)
+        meaning = _READ[kind](Subject(part, namespace, name or "?", objects))
         if not part.has("metadata") or (metadata and not metadata.has("name")):
             (metadata or part).fault(
                 "name" if metadata else "metadata", "the name is missing", "add `metadata: {name: …}`"
@@ -172,6 +181,14 @@ class Manifests:
 
     def _fault(self, message: str, path: str, file: str, line: int, remedy: str) -> None:
         self.notes.faults.append(Fault(message, path, file, line, remedy))
+
+
+def _called(part: Part) -> tuple[str, str | None]:
+    """A manifest's namespace and name."""
+    metadata = part.part("metadata")
+    if metadata is None:
+        return "default", None
+    return metadata.text("namespace") or "default", metadata.text("name")
 
 
 def _fill(target: Node, defaults: Mapping[str, Node]) -> None:

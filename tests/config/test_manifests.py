@@ -295,6 +295,16 @@ def test_a_ref_may_stand_for_any_sink(tmp_path: Path) -> None:
     assert config.refs["KafkaSink/letters"].name == "queue"
 
 
+def test_a_ref_to_a_broker_of_the_config_needs_no_entry(tmp_path: Path) -> None:
+    ref = "{deadLetterSink: {ref: {apiVersion: eventing.knative.dev/v1, kind: Broker, name: letters}}}"
+    text = trigger("late", "shop", f"delivery: {ref}") + broker("letters", "shop")
+    letters = _load(tmp_path, text, TIDEGATE_LISTEN="127.0.0.1:80").triggers["shop.late"].dead_letter
+    assert letters is not None
+    assert letters.options.url == "http://127.0.0.1:80/shop/letters"  # type: ignore[union-attr]
+    elsewhere = "brokers: {shop.letters: {ingress: [http: {listen: 127.0.0.1:7000}]}}\n"
+    assert "`Broker/shop/letters` is an object in Kubernetes" in _faults(tmp_path, elsewhere + text)[0]
+
+
 @pytest.mark.parametrize(
     ("uri", "found"),
     [("/orders", "http://h:1/orders"), ("orders?a=b", "http://h:1/base/orders?a=b"), ("../x", "http://h:1/x")],
