@@ -60,10 +60,9 @@ def _mapped(ref: Part, part: Part, objects: Objects, namespace: str) -> Node | N
     if kind == "Broker" and f"{namespace}/{name}" in objects.brokers:
         return part.made("ref", objects.brokers[f"{namespace}/{name}"])
     wanted = f"{kind}/{namespace}/{name}"
-    remedy = (
-        near(wanted, [*table, *(f"Broker/{b}" for b in objects.brokers)])
-        or f"say in `refs` where it is: `refs: {{{wanted}: http://HOST/PATH}}`"
-    )
+    alike = [key for key in (*table, *(f"Broker/{b}" for b in objects.brokers)) if f"{kind}/" in key]
+    remedy = near(name, [end for key in alike if (end := key.rpartition("/")[2]) != name])
+    remedy = remedy or f"say in `refs` where it is: `refs: {{{wanted}: http://HOST/PATH}}`"
     part.fault("ref", f"`{wanted}` is an object in Kubernetes, and `refs` doesn't have it", remedy)
     return None
 
