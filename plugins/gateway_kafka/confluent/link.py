@@ -34,7 +34,9 @@ class Link:
     `acknowledged`, with its error; `told` is called on the loop when something is there, when the
     connection has been tried, and when the client has failed (`failed`)."""
 
-    def __init__(self, config: KafkaProducerConfig, standing: Standing, told: Callable[[Link], None]) -> None:
+    def __init__(
+        self, config: KafkaProducerConfig, standing: Standing, told: Callable[[Link], None], linger_ms: float
+    ) -> None:
         self.acknowledged: deque[tuple[Entry, Any]] = deque()
         self.produce: Callable[..., None] | None = None
         self.tried = False
@@ -42,6 +44,7 @@ class Link:
         self.refusal: KafkaFault | None = None
         self.under_way = 0
         self._config = config
+        self._linger_ms = linger_ms
         self._standing = standing
         self._told = told
         self._loop = asyncio.get_running_loop()
@@ -51,6 +54,10 @@ class Link:
         self._woken = False
         self._thread = threading.Thread(target=self._run, name="tidegate-kafka-producer", daemon=True)
         self._thread.start()
+
+    def use(self, used: bool) -> None:
+        """Whether records are written with it at the moment: else another one tells how the cluster is."""
+        self._watch.muted = not used
 
     def acked(self, entry: Entry, error: Any, _: Any) -> None:
         """librdkafka's delivery report, on the polling thread."""
@@ -96,7 +103,9 @@ class Link:
             try:
                 if self._tokens is not None:
                     self._tokens.token_now()  # librdkafka's constructor would wait ten seconds for one
-                client = RdProducer(producer_options(self._config) | self._watch.options())
+                client = RdProducer(
+                    producer_options(self._config) | {"linger.ms": self._linger_ms} | self._watch.options()
+                )
             except (KafkaFault, KafkaException) as error:
                 fault = error if isinstance(error, KafkaFault) else fault_of(error.args[0])
                 if isinstance(error, KafkaException):  # an option that librdkafka does not take: a certificate

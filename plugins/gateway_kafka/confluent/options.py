@@ -41,7 +41,6 @@ def producer_options(config: KafkaProducerConfig) -> dict[str, Any]:
         "enable.idempotence": True,
         "acks": "all",
         "partitioner": "murmur2_random",  # the hash of the Java client; librdkafka's own is another
-        "linger.ms": min(config.linger_ms, timeout_ms - 1),
         "message.timeout.ms": timeout_ms,
         "request.timeout.ms": max(1, round(min(config.request_timeout_s, config.delivery_timeout_s) * 1000)),
         # a batch must not be larger than the cluster allows a record to be

@@ -29,6 +29,7 @@ _REPEATED = {
     "SESSTMOUT",
     "MAXPOLL",
     "COMMITFAIL",
+    "GETPID",
 }
 
 
@@ -38,6 +39,8 @@ class Watch:
     def __init__(self, config: KafkaConfig, standing: Standing, tokens: Tokens | None) -> None:
         self.fatal = False
         """The client can't be used any more."""
+        self.muted = False
+        """Another client to the same cluster is in use, and tells how it is."""
         self.heard: KafkaFault | None = None
         """The last refusal; for a start, which raises it."""
         self._servers = ",".join(config.bootstrap)
@@ -64,7 +67,7 @@ class Watch:
         elif refuses_us(error):
             self._refused(fault_of(error, f"Kafka at {self._servers}"))
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
-            if self._standing.fault is None:
+            if self._standing.fault is None and not self.muted:
                 why = self._reason or "no broker can be reached"
                 self._standing.bad(KafkaFault(f"Kafka at {self._servers}: {why}"))
         elif error.code() in (KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._TIMED_OUT):
@@ -82,6 +85,8 @@ class Watch:
     def look(self, client: Any) -> None:
         """While something is wrong: asks the cluster whether it still is. Waits up to half a second. To be called when
         a poll has found nothing: what librdkafka has still to tell is older than the cluster's answer."""
+        if self.muted:
+            return
         if self._answered:
             self.good()
             return
