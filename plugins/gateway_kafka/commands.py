@@ -27,9 +27,7 @@ app = typer.Typer(help="Show and reset the places of consumer groups.", no_args_
 
 Paths = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="CONFIG", help="Config files or directories. Default: $TIDEGATE_CONFIG, else ./tidegate.yaml."
-    ),
+    typer.Argument(help="Config files or directories. Default: $TIDEGATE_CONFIG, else ./tidegate.yaml."),
 ]
 Bootstrap = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Ask this cluster about --group and --topic, without a config.")

@@ -149,9 +149,9 @@ async def test_show_knows_all_groups_of_a_config(topic: Topic, offsets: Run, tmp
     config.write_text(CONFIG.format(bootstrap=topic.bootstrap, topic=topic.name, group=topic.group))
     found = json.loads((await run(offsets, "show", "--json")).out)["groups"]
     assert [(g["group"], g["owners"], g["missing"]) for g in found] == [
-        (topic.group, ["brokers.default.ingress[0]", "bridges.shared.source"], ["other-" + topic.name]),
-        ("tidegate.default.late", ["triggers.late"], ["tidegate.default"]),
-        ("mine.second.all", ["triggers.all"], []),
+        (topic.group, ["brokers.nowhere.ingress[0]", "bridges.shared.source"], ["other-" + topic.name]),
+        (f"{topic.name}.nowhere.late", ["triggers.late"], ["tidegate.nowhere"]),
+        ("tidegate.second.all", ["triggers.all"], []),
         ("tidegate.own", ["bridges.own.source"], []),
     ]
     narrowed = await run(offsets, "show", "--topic", topic.name, "--group", "tidegate.own")
@@ -162,13 +162,13 @@ async def test_show_knows_all_groups_of_a_config(topic: Topic, offsets: Run, tmp
 
 CONFIG = """\
 brokers:
-  default:
+  nowhere:
     ingress: [{{kafka: {{bootstrap: "{bootstrap}", topic: {topic}, group: {group}}}}}]
-    channel: {{kafka: {{bootstrap: "{bootstrap}"}}}}
+    channel: {{kafka: {{bootstrap: "{bootstrap}", group_prefix: {topic}}}}}
   second:
-    channel: {{kafka: {{bootstrap: "{bootstrap}", topic: {topic}, group_prefix: mine}}}}
+    channel: {{kafka: {{bootstrap: "{bootstrap}", topic: {topic}}}}}
 triggers:
-  late: {{subscriber: stdout}}
+  late: {{broker: nowhere, subscriber: stdout}}
   all: {{broker: second, subscriber: stdout}}
 bridges:
   shared: {{source: {{kafka: {{bootstrap: "{bootstrap}", topic: other-{topic}, group: {group}}}}}, sink: stdout}}
