@@ -47,8 +47,8 @@ def producer_options(config: KafkaProducerConfig) -> dict[str, Any]:
         "message.max.bytes": config.max_record_bytes,
         "batch.size": min(config.batch_bytes, config.max_record_bytes),
         "compression.type": config.compression,
-        # else a topic that was not there for so long is looked for every few minutes only
-        "topic.metadata.propagation.max.ms": 3_600_000,
+        # else a topic that was not there for so long is looked for every few minutes only (twice this overflows inside)
+        "topic.metadata.propagation.max.ms": 1_800_000,
     }
 
 

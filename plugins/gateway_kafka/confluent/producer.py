@@ -35,7 +35,8 @@ _LINGER_MS = 1.0
 
 
 class ConfluentProducer:
-    """`client.Producer` on librdkafka."""
+    """`client.Producer` on librdkafka. Order has one exception: a topic that takes only smaller records than
+    `max_record_bytes`. Its refusal of a batch comes when the next ones may be written already."""
 
     def __init__(self, config: KafkaProducerConfig) -> None:
         self._config = config
