@@ -19,8 +19,7 @@ from ..registry import Registry
 from ..settings import Settings
 from .inputs import messages
 from .model import ScenarioConfig, SendConfig
-from .sinks import ScenarioError
-from .stage import Stage
+from .stage import ScenarioError, Stage
 from .staged import StagedRegistry
 
 LONGEST_S = 86_400.0
@@ -59,6 +58,8 @@ def play(config: GatewayConfig, registry: Registry, scenario: ScenarioConfig, fo
             number += 1
         _run(stage, stage.now_s)
     _run(stage, scenario.run_for_s)
+    if stage.fault:
+        raise ScenarioError(stage.fault)
     return Played(stage, built)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from anyio.abc import TaskGroup
 
-from ..errors import Refused, TidegateError
+from ..errors import Refused
 from ..event import Event, Message
 from ..interfaces import DELIVERED, Judging, Outcome, Previewing, ReaderFeed
 from .inputs import event_text
@@ -17,10 +17,6 @@ from .record import Key
 from .stage import Script, Stage
 
 Done = Callable[[Outcome], None]
-
-
-class ScenarioError(TidegateError):
-    """A scenario asks for what can't be (an answer that this sink's far side can't give)."""
 
 
 class _Idle:
@@ -72,7 +68,8 @@ class ScriptedFarSide(_Idle):
             status = answer.status or (202 if answer.event is None and answer.body is None else 200)
             return self._real.judge(status, headers, body)
         if answer.status is not None and answer.status >= 300:
-            raise ScenarioError(f"{self._place} has no status: write ok, timeout, refused or {{error: …}}")
+            # raised only later: here the delivery would take it for an event that can't be written
+            self._stage.fault = f"{self._place} has no status: write ok, timeout, refused or {{error: …}}"
         return DELIVERED
 
 

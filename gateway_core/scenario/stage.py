@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Refused
+from ..errors import Refused, TidegateError
 from ..event import Event
 from ..filters import clause_of, match_all
 from ..interfaces import Filter
@@ -14,6 +14,10 @@ from .record import Attempt, Key, Passage, Trail, id_of
 
 if TYPE_CHECKING:
     from .channel import MemoryChannel
+
+
+class ScenarioError(TidegateError):
+    """A scenario asks for what can't be (an answer that this sink's far side can't give)."""
 
 
 class Script:
@@ -39,6 +43,7 @@ class Stage:
         self.letters: list[Event] = []  # all dead letters, in order
         self.sources: dict[str, Any] = {}  # by their place in the config
         self.channels: dict[str, MemoryChannel] = {}
+        self.fault = ""  # what the scenario asks for and can't be
         self.current: Attempt | None = None  # the one that is beginning
         self.answering: Passage | None = None  # the one whose answer is being taken
         self._trail_of: dict[int, Trail] = {}  # by the identity of the event, which the trail keeps alive
