@@ -106,7 +106,7 @@ class Flow:
         tasks.start_soon(self._commits)
 
     async def _commits(self) -> None:
-        while True:
+        while not self._closed:
             await anyio.sleep(self._interval_s)
             offsets = {p.name: p.tracker.safe for p in self._partitions.values() if p.tracker.safe != p.said}
             if not offsets:

@@ -18,20 +18,23 @@ class Starts(NamedTuple):
 
 
 async def first_offsets(consumer: Any, partitions: Collection[TopicPartition]) -> Starts:
-    """Asks the cluster. Raises aiokafka's errors."""
+    """Asks the cluster. Raises aiokafka's errors.
+
+    A committed offset behind the end is no reason to go back: after a change of leader the end that is told may lag
+    behind what was read before. If it is really not there, the first fetch says so.
+    """
     found = Starts({}, {}, [])
     if not partitions:
         return found
     order = sorted(partitions)
     committed = await asyncio.gather(*map(consumer.committed, order))
     beginnings = await consumer.beginning_offsets(order)
-    ends = await consumer.end_offsets(order)
     for partition, offset in zip(order, committed, strict=True):
         start = offset
-        if offset is None or not beginnings[partition] <= offset <= ends[partition]:
+        if offset is None or offset < beginnings[partition]:
             start = found.sought[partition] = beginnings[partition]
             if offset is not None:
-                found.gaps.append(gap(partition, offset, beginnings[partition], ends[partition]))
+                found.gaps.append(gap(partition, offset, beginnings[partition], offset))
         found.offsets[partition] = start
     return found
 

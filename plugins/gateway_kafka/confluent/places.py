@@ -4,6 +4,7 @@ no longer there."""
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 from ..client import Partition
 
 _log = logging.getLogger("tidegate.kafka")
+_TRIES, _WAIT_S = 6, 1.0
 
 
 def starts(client: Any, partitions: Sequence[Any], group: str, timeout_s: float) -> dict[Partition, int]:
@@ -26,9 +28,16 @@ def starts(client: Any, partitions: Sequence[Any], group: str, timeout_s: float)
 
 
 def checked(client: Any, name: Partition, offset: int | None, group: str, timeout_s: float) -> int:
-    """The offset, or the partition's beginning where it can't be read; then the log says what is gone."""
+    """The offset, or the partition's beginning where it can't be read; then the log says what is gone.
+
+    After a change of leader the end that is told may lag behind what was read before: it is asked for again before
+    anything is concluded from it."""
     try:
-        beginning, end = client.get_watermark_offsets(TopicPartition(*name), timeout=timeout_s)
+        for _ in range(_TRIES):
+            beginning, end = client.get_watermark_offsets(TopicPartition(*name), timeout=timeout_s)
+            if offset is None or offset <= end:
+                break
+            time.sleep(_WAIT_S)
     except KafkaException:
         return OFFSET_BEGINNING if offset is None else offset
     if offset is None:
