@@ -404,6 +404,8 @@ async def test_a_topic_that_was_made_anew_is_read_from_its_beginning(
     commit(kafka.bootstrap, group, topic, 0, 1000)
     async with member(client, kafka.bootstrap, group, topic) as reading:
         await reading.until(lambda: len(reading.values) == 3)
+        # the first fetch may be what finds out: the member was told 1000 then, and is handed 0
+        reading.wrong = [wrong for wrong in reading.wrong if not wrong.endswith("0 after 1000")]
     [line] = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     assert "1000" in line
     assert "ends at 3" in line
