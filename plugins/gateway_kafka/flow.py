@@ -48,7 +48,7 @@ class Taker(Protocol):
 class Assigned:
     """One partition that is ours. `lane` stands for it in positions."""
 
-    __slots__ = ("end", "events", "lane", "name", "paused", "pumping", "queue", "said", "tracker")
+    __slots__ = ("end", "events", "lane", "name", "paused", "pumping", "queue", "said", "start", "tracker")
 
     def __init__(self, name: Partition, lane: int, start: int) -> None:
         self.name = name
@@ -58,7 +58,7 @@ class Assigned:
         self.events: list[Event] = []  # decoded and begun, waiting for room
         self.paused = False
         self.pumping = False
-        self.said = start  # committed
+        self.start = self.said = start  # `said` is committed, as far as known
         self.end = start
 
     @property
@@ -144,7 +144,8 @@ class Flow:
                 await anyio.sleep(POLL_S)
         for p in leaving:
             self._forget(p)
-        return {p.name: p.tracker.safe for p in leaving if p.tracker.safe != p.said}
+        # once more what may be committed: a commit under way may have come to nothing, which then is no fault
+        return {p.name: p.tracker.safe for p in leaving if p.tracker.safe != p.start}
 
     def lost(self, partitions: Iterable[Partition]) -> None:
         """See `client.Member`."""

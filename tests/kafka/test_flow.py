@@ -43,6 +43,7 @@ class ScriptedConsumer:
         self.paused: set[Partition] = set()
         self.committed: dict[Partition, int] = {}
         self.commits = 0
+        self.rebalancing = False
 
     async def start(self, tasks: TaskGroup) -> None:
         return
@@ -61,7 +62,8 @@ class ScriptedConsumer:
         self.commits += 1
         if self.error is not None:
             raise self.error
-        self.committed.update(offsets)
+        if not self.rebalancing:
+            self.committed.update(offsets)
 
 
 class ScriptedTaker:
@@ -314,6 +316,15 @@ async def test_a_revoked_partition_waits_for_what_is_under_way_and_returns_what_
         assert answer == [{ONE: 3}]
         assert rig.taken() == list(range(6))
         assert len(rig.taken(TWO)) == 6, "the other partition stays"
+
+
+async def test_a_commit_that_came_to_nothing_is_made_when_its_partition_goes() -> None:
+    async with running(Rig()) as rig:
+        rig.consumer.rebalancing = True
+        rig.fetch(0, 6)
+        rig.taker.settle(*rig.taker.held)
+        await until(lambda: rig.consumer.commits)
+        assert await rig.flow.revoked([ONE, TWO]) == {ONE: 6}
 
 
 async def test_a_revoked_partition_waits_no_longer_than_it_may() -> None:

@@ -1,0 +1,159 @@
+"""The Kafka source and what takes its events: an intake that is full, storage that fails, records that are no event."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from confluent_kafka import Producer
+from gateway_java.kafka import KafkaBroker
+
+from gateway_core.errors import Overloaded, Refused, StorageError
+from gateway_core.event import Event
+from gateway_core.interfaces import Accepted, Outcome, Watched
+from gateway_core.testing.suites import Kit, MemoryIntake
+from gateway_core.testing.suites.kit import until
+
+pytestmark = pytest.mark.anyio
+
+
+class Intake(MemoryIntake):
+    """Never stores an event with the id `bad`; tells how often it was asked, and the stages of letters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+        self.taken: list[str] = []
+        self.stages: list[str] = []
+        self.letter_result: BaseException | None = None
+
+    def accept(self, events: Sequence[Event], done: Accepted) -> None:
+        self.asked += 1
+        ids = [str(e.attributes["id"]) for e in events]
+        if self.result is None and "bad" in ids:
+            done(Refused("too large"))
+            return
+        if self.result is None:
+            self.taken += ids
+        super().accept(events, done)
+
+    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted, stage: str = "delivery") -> None:
+        self.stages.append(stage)
+        self.letters.append((event, outcome, dest))
+        done(self.letter_result)
+
+
+class Topic:
+    """A topic of the test's own, read by a source into `intake`."""
+
+    def __init__(self, kafka: KafkaBroker, folder: Path, partitions: int, **options: Any) -> None:
+        self.name = f"source-{uuid.uuid4().hex[:8]}"
+        kafka.create_topic(self.name, partitions)
+        self.intake = Intake()
+        self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "log.connection.close": False})
+        place = {"bootstrap": kafka.bootstrap, "topic": self.name, "group": self.name, "start": "earliest"}
+        self.source = Kit(folder).source("kafka", {**place, "commit_interval_s": 0.05, "drain_s": 0, **options})
+
+    def write(self, *ids: str | None, partition: int = 0) -> None:
+        """Events with these ids; None is no event."""
+        for id in ids:
+            own = {"specversion": "1.0", "source": "/s", "type": "t", "id": id}
+            headers = [(f"ce_{n}", v.encode()) for n, v in own.items() if v] if id else []
+            self._producer.produce(self.name, id or "nonsense", headers=headers, partition=partition)
+        assert self._producer.flush(30) == 0
+
+    @property
+    def lag(self) -> int:
+        assert isinstance(self.source, Watched)
+        return int(self.source.info()["lag"])
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[Intake]:
+        async with anyio.create_task_group() as tasks:
+            await self.source.start(self.intake, tasks)
+            yield self.intake
+            await self.source.stop()
+            tasks.cancel_scope.cancel()
+
+    async def done(self, *taken: str) -> None:
+        await until(lambda: sorted(self.intake.taken) == sorted(taken) and self.lag == 0, f"{taken}")
+
+
+async def test_an_intake_that_is_full_is_asked_now_and_then(kafka: KafkaBroker, tmp_path: Path) -> None:
+    topic = Topic(kafka, tmp_path, 4)
+    for partition in range(4):
+        topic.write(*(f"{partition}-{n}" for n in range(5)), partition=partition)
+    topic.intake.stores, topic.intake.result = False, Overloaded("full")
+    async with topic.read() as intake:
+        await until(lambda: len({e.attributes["id"] for e in intake.events}) == 4, "all partitions to wait")
+        asked, start = intake.asked, anyio.current_time()
+        await anyio.sleep(0.3)
+        assert intake.asked - asked <= 4 * ((anyio.current_time() - start) / 0.02 + 2)
+        intake.result = None
+        await topic.done(*(f"{p}-{n}" for p in range(4) for n in range(5)))
+
+
+async def test_while_storage_fails_nothing_more_is_taken_and_then_all_in_order(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = Topic(kafka, tmp_path, 1, max_poll_records=2)
+    topic.write(*"abcdefgh")
+    topic.intake.result = StorageError("the disk is full")
+    async with topic.read() as intake:
+        await until(lambda: intake.asked == 2, "a second try")
+        assert {e.attributes["id"] for e in intake.events} <= {"a", "b"}
+        intake.result = None
+        await topic.done(*"abcdefgh")
+        assert intake.taken == list("abcdefgh")
+        assert intake.letters == []
+
+
+async def test_what_a_channel_never_takes_goes_to_the_dead_letter_alone(kafka: KafkaBroker, tmp_path: Path) -> None:
+    topic = Topic(kafka, tmp_path, 1)
+    topic.write("a", "b", "bad", "c", "d")
+    async with topic.read() as intake:
+        await topic.done(*"abcd")
+        ((event, outcome, dest),) = intake.letters
+        assert (event.attributes["id"], outcome.reason, dest) == ("bad", "too large", topic.source.address)
+        assert intake.stages == ["delivery"]
+
+
+@pytest.mark.parametrize("stores", [True, False], ids=["broker", "bridge"])
+async def test_a_wrapped_record_keeps_its_turn(kafka: KafkaBroker, tmp_path: Path, stores: bool) -> None:
+    topic = Topic(kafka, tmp_path, 1, not_an_event="wrap")
+    topic.write("a", None, "b", None, "c")
+    topic.intake.stores = stores
+    async with topic.read() as intake:
+        await topic.done("a", "0:1", "b", "0:3", "c")
+        assert intake.taken == ["a", "0:1", "b", "0:3", "c"]
+        wrapped = intake.events[1]
+        assert (wrapped.attributes["type"], wrapped.data) == ("dev.tidegate.kafka.record", b"nonsense")
+        assert wrapped.received_ns > 0
+
+
+async def test_a_record_that_is_no_event_goes_to_the_dead_letter(kafka: KafkaBroker, tmp_path: Path) -> None:
+    topic = Topic(kafka, tmp_path, 1)
+    topic.write("a", None, "b")
+    async with topic.read() as intake:
+        await topic.done("a", "b")
+        assert [e.data for e, _, _ in intake.letters] == [b"nonsense"]
+        assert intake.stages == ["decode"]
+
+
+async def test_where_there_is_no_dead_letter_it_waits_and_the_others_go_on(
+    kafka: KafkaBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = Topic(kafka, tmp_path, 1)
+    topic.write("a", None, "b")
+    topic.intake.letter_result = StorageError("there is no dead letter")
+    async with topic.read() as intake:
+        await until(lambda: intake.taken == ["a", "b"], "the others")
+        await until(lambda: topic.lag == 2, "its place to be kept")
+    assert [r.getMessage() for r in caplog.records if "dead letter" in r.getMessage()] == [
+        "test.source: a record can't be put into the dead letter, and waits: there is no dead letter"
+    ]
