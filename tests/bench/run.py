@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import kafka
 from measure import HERE, cpu_s, measured
 from rich.console import Console
 from rich.table import Table
@@ -37,6 +38,7 @@ TARGETS = {
     "ingress to log to HTTP subscriber": "<= 63 us (0.5x Redpanda Connect)",
     "routing, 10,000 triggers": "<= 2x that of 10",
     "log to Spark table (parquet)": ">= 160k rows/s",
+    **kafka.TARGETS,
 }
 
 
@@ -127,10 +129,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one short round, and no Spark")
     parser.add_argument("--spark-rows", type=int, default=1_000_000)
     parser.add_argument("--json", default="bench.json")
+    parser.add_argument("--only", default="", help="only cases whose name holds this text")
     a = parser.parse_args()
     if a.quick:
         a.rounds, a.seconds, a.spark_rows = 1, 2, 0
-    console = Console()
+    console = Console() if sys.stdout.isatty() else Console(width=150)
     sink, sink_url = bare_server()
     floor, floor_url = bare_server()
     with tempfile.TemporaryDirectory() as scratch:
@@ -146,17 +149,21 @@ def main() -> None:
             "ingress to log to HTTP subscriber": lambda: delivery(to_http, sink_url, a.seconds),
             **{f"routing, {n:,} triggers": (lambda n=n: routing(n)) for n in (1, 10, 100, 10_000)},
         }
+        with_kafka = kafka.Kafka(folder / "kafka", a.seconds, sink_url)
+        cases |= with_kafka.cases()
+        cases = {name: case for name, case in cases.items() if a.only in name}
         runs: dict[str, list[dict[str, Any]]] = {name: [] for name in cases}
         try:
             for number in range(a.rounds):
                 for name, case in cases.items():
                     console.print(f"[dim]round {number + 1}/{a.rounds}: {name}[/dim]", highlight=False)
                     runs[name].append(case())
-            if a.spark_rows:
+            if a.spark_rows and a.only in "log to Spark table (parquet)":
                 runs["log to Spark table (parquet)"] = [spark(a.spark_rows, folder / "spark")]
         finally:
             to_log.close()
             to_http.close()
+            with_kafka.close()
             for process in (sink, floor):
                 process.terminate()
                 process.wait()
