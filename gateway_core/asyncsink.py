@@ -9,7 +9,7 @@ from anyio.abc import TaskGroup
 
 from .errors import Refused
 from .event import Event
-from .outcome import DELIVERED, Outcome
+from .outcome import DELIVERED, Outcome, unwritable
 
 
 class AsyncSink:
@@ -42,7 +42,7 @@ class AsyncSink:
             outcome = Outcome(False, retry=True, reason=f"no answer within {timeout_s:g} s")
         except Refused as e:
             # no code: that is for what the far side answered
-            outcome = Outcome(False, reason=f"the event can't be sent: {e.detail}")
+            outcome = unwritable(e)
         except Exception as e:
             outcome = Outcome(False, retry=True, reason=f"{type(e).__name__}: {e}")
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .errors import Refused
 from .event import Event
 
 
@@ -44,3 +45,9 @@ class Outcome:
 
 
 DELIVERED = Outcome(True)
+
+
+def unwritable(error: Refused | ValueError) -> Outcome:
+    """The event can't be written for a sink: no later attempt can help. A dead letter says `tidegatestage: encode`."""
+    detail = error.detail if isinstance(error, Refused) else str(error)
+    return Outcome(False, reason=f"encode: {detail}")

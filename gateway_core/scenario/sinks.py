@@ -11,6 +11,7 @@ from anyio.abc import TaskGroup
 from ..errors import Refused
 from ..event import Event, Message
 from ..interfaces import DELIVERED, Judging, Outcome, Previewing, ReaderFeed
+from ..outcome import unwritable
 from .inputs import event_text
 from .model import AnswerConfig
 from .record import Key
@@ -47,7 +48,7 @@ class ScriptedFarSide(_Idle):
             try:
                 message: Message | None = self._real.preview(event)
             except Refused as e:
-                done(Outcome(False, reason=f"the event can't be sent: {e.detail}"))
+                done(unwritable(e))
                 return
             if attempt is not None:
                 attempt.message = message

@@ -12,6 +12,7 @@ from gateway_core.errors import Refused, StartError
 from gateway_core.event import Event, Message
 from gateway_core.interfaces import Outcome
 from gateway_core.linewriter import LineWriter, Target
+from gateway_core.outcome import unwritable
 
 
 class LineSink:
@@ -42,6 +43,6 @@ class LineSink:
         try:
             line = eventjson.dump(event)
         except ValueError as e:
-            done(Outcome(False, reason=str(e)))
+            done(unwritable(e))
             return
         self._writer.write(line, timeout_s, done)

@@ -10,6 +10,7 @@ from gateway_core.component import BuildContext
 from gateway_core.errors import Refused
 from gateway_core.event import Event, Message
 from gateway_core.interfaces import DELIVERED, Outcome
+from gateway_core.outcome import unwritable
 
 from . import connect
 from .client import KafkaFault, Producer
@@ -55,7 +56,7 @@ class KafkaSink:
             topic = self._topic if self._topic_of is None else self._topic_of(event)
             key, value, headers = self._write(event)
         except Refused as e:
-            done(Outcome(False, reason=f"encode: {e.detail}"))
+            done(unwritable(e))
             return
 
         def acknowledged(fault: KafkaFault | None) -> None:

@@ -63,6 +63,12 @@ GOOD = {
         answers: {a: [{status: 200, after_s: 3, for_id: slow}]}
         expect: {triggers: {a: {order: [fast, slow]}}}
     """,
+    "no answer takes as long as it may": """
+        events: [{event: {type: x}}]
+        answers: {a: timeout}
+        run_for_s: 29.9
+        expect: {triggers: {a: {waiting: ["1"], attempts: 1}}}
+    """,
     "slower than the time limit is none": """
         events: [{event: {type: x}}]
         answers: {a: [{status: 200, after_s: 31}]}
@@ -265,7 +271,11 @@ def test_what_the_sink_can_not_write_goes_to_the_dead_letter(play: Play) -> None
         brokers: {default: {ingress: [http]}}
         triggers: {a: {subscriber: {kafka: {topic: "out-{region}"}}}}
     """
-    result = play("events: [{event: {}}]\nexpect: {triggers: {a: {dead_lettered: ['1'], attempts: 1}}}", config)
+    result = play(
+        "events: [{event: {}}]\nexpect: {triggers: {a: "
+        "{dead_lettered: [{attributes: {tidegatestage: encode}}], attempts: 1}}}",
+        config,
+    )
     assert result.passed, failure_text(result)
     assert "region" in "".join(result.ways[0])
 
