@@ -158,6 +158,7 @@ class Driver:
             batch=progress.batchId,
             rows=progress.numInputRows,
             rows_per_s=round(progress.processedRowsPerSecond, 1) if progress.numInputRows else 0.0,
+            batch_s=progress.batchDuration / 1000,
             ends=decode(progress.sources[0].endOffset),
         )
 

@@ -46,6 +46,7 @@ class SparkSink:
             "batch": None,
             "rows": 0,
             "rows_per_s": 0.0,
+            "batch_s": None,
             "restarts": 0,
         }
         self.address = self._table if "://" in self._table else Path(self._table).as_uri()
@@ -81,7 +82,8 @@ class SparkSink:
 
     def state(self) -> dict[str, Any]:
         """See `ReadingSink`. `rows` and `restarts` count since the gateway's start; `rows_per_s` is the speed of the
-        last batch; `batch` its number; `pid` is the process that runs Spark."""
+        last batch with rows, `batch_s` how long it took in seconds; `batch` is the number of the last one; `pid` is
+        the process that runs Spark."""
         pid = self._supervisor.pid if self._supervisor else None
         return {**self._facts, "lag": self._lag(), "offsets": dict(self._committed), "pid": pid}
 
@@ -130,12 +132,12 @@ class SparkSink:
                 self._said = ""
                 self._facts["state"] = "starting"
 
-    def _on_progress(self, batch: int, rows: int, rows_per_s: float, ends: Mapping[str, int]) -> None:
+    def _on_progress(self, batch: int, rows: int, rows_per_s: float, batch_s: float, ends: Mapping[str, int]) -> None:
         assert self._feed is not None
         assert self._supervisor is not None
         self._facts.update(batch=batch, rows=self._facts["rows"] + rows, error=None)
         if rows:
-            self._facts["rows_per_s"] = rows_per_s
+            self._facts.update(rows_per_s=rows_per_s, batch_s=batch_s)
         if dict(ends) != self._committed:
             self._supervisor.good()
             self._committed = dict(ends)

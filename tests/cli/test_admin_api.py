@@ -57,14 +57,14 @@ async def test_probes_say_what_they_are_told() -> None:
 
 async def test_what_it_doesnt_know_is_a_problem() -> None:
     async with serving(Admin(dict)) as client:
-        missing, wrong = await client.get("/metrics"), await client.post("/status")
+        missing, wrong = await client.get("/elsewhere"), await client.post("/status")
         head = await client.head("/status")
     assert missing.headers["content-type"] == wrong.headers["content-type"] == "application/problem+json"
     assert missing.json() == {
         "type": "about:blank",
         "title": "Not Found",
         "status": 404,
-        "detail": "there is nothing at /metrics",
+        "detail": "there is nothing at /elsewhere",
     }
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, HEAD")
     assert (head.status_code, head.content) == (200, b"")
