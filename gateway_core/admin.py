@@ -1,4 +1,4 @@
-"""The admin API: status and health over HTTP, on an address of its own, served by Hypercorn in the running loop."""
+"""The admin API: status, metrics and health over HTTP, at an address of its own, by Hypercorn in the running loop."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from anyio.abc import TaskGroup
 
+from . import metrics
 from .asgi import AsgiServer, Receive, Scope, Send, listening, respond
 from .errors import StartError
 
@@ -28,10 +29,11 @@ def _yes() -> bool:
 
 
 class Admin:
-    """`GET /status`, `/health/live`, `/health/ready` and `/health/startup`; anything else is a problem (RFC 9457).
+    """`GET /status`, `/metrics`, `/health/live`, `/health/ready` and `/health/startup`; anything else is a problem
+    (RFC 9457).
 
     `status` gives the status document, or an awaitable of it. `ready`, `live` and `started` answer the probes: 200
-    where true, else 503.
+    where true, else 503. Without `with_metrics` there are none.
     """
 
     def __init__(
@@ -40,9 +42,12 @@ class Admin:
         ready: Callable[[], bool] = _yes,
         live: Callable[[], bool] = _yes,
         started: Callable[[], bool] = _yes,
+        *,
+        with_metrics: bool = True,
     ) -> None:
         self._status = status
         self._probes = {"/health/ready": ready, "/health/live": live, "/health/startup": started}
+        self._with_metrics = with_metrics
         self._server: AsgiServer | None = None
 
     async def start(self, address: str, tasks: TaskGroup) -> str:
@@ -71,8 +76,10 @@ class Admin:
 
     async def _answer(self, method: str, path: str) -> tuple[int, bytes, bytes, list[tuple[bytes, bytes]]]:
         probe = self._probes.get(path)
-        if probe is None and path != "/status":
+        if probe is None and path not in ("/status", "/metrics"):
             return 404, _problem(404, f"there is nothing at {path}"), _PROBLEM, []
+        if path == "/metrics" and not self._with_metrics:
+            return 404, _problem(404, "metrics are off by a setting of the gateway (TIDEGATE_METRICS)"), _PROBLEM, []
         if method not in ("GET", "HEAD"):
             return 405, _problem(405, f"{path} knows GET only"), _PROBLEM, [(b"allow", b"GET, HEAD")]
         try:
@@ -82,6 +89,8 @@ class Admin:
                 return 200 if good else 503, msgspec.json.encode({word: good}), _JSON, [(b"cache-control", b"no-store")]
             status = self._status()
             document = await status if isawaitable(status) else status
+            if path == "/metrics":
+                return 200, metrics.render(document).encode(), metrics.CONTENT_TYPE, []
             return 200, msgspec.json.encode(document, enc_hook=str), _JSON, [(b"cache-control", b"no-store")]
         except Exception:
             log.exception("%s %s failed", method, path)

@@ -12,6 +12,7 @@ from .delivery.burials import Letters
 from .event import Event
 from .intake import Counted, Inlet
 from .interfaces import Accepted, Channel, Filter, Observer, ReaderFeed, ReadingSink, Sink, Source
+from .meter import Accept, Meter, with_meter
 
 
 class Broker(Counted):
@@ -27,15 +28,19 @@ class Broker(Counted):
         dead_letter: Sink,
         letters: Letters,
         observers: tuple[Observer, ...],
+        meter: Meter | None = None,
     ) -> None:
-        super().__init__(name, observers)
+        super().__init__(name, with_meter(observers, meter))
+        self.meter = meter
         self.channel_name = channel_name
         self.channel = channel
         self.inlets: list[Inlet] = []
         self.taking = False
         self.bury_in(dead_letter, letters)
-        # without observers nothing stands between a source and the channel
-        self.accept = self._observed if observers else channel.append
+        # without observers and metrics nothing stands between a source and the channel
+        self.accept: Accept = self._observed if observers else channel.append
+        if meter is not None:
+            self.accept = meter.around(self.accept)
 
     @property
     def sources(self) -> list[Source]:
@@ -82,6 +87,7 @@ class Trigger:
         dead_letter: Sink,
         from_start: bool,
         sinks: list[Sink],
+        meter: Meter | None = None,
     ) -> None:
         self.name = name
         self.broker = broker
@@ -90,6 +96,7 @@ class Trigger:
         self.dead_letter = dead_letter
         self.from_start = from_start
         self.sinks = sinks  # to start and stop with it
+        self.meter = meter
 
     def attach(self) -> None:
         """Takes its place in the broker's channel."""
@@ -125,6 +132,7 @@ class Trigger:
             "paused": s.paused,
             "last_error": s.last_error,
             "reader": None,
+            **(self.meter.of_deliveries() if self.meter else {}),
         }
 
 

@@ -18,6 +18,7 @@ from .delivery.burials import Letters
 from .delivery.lanes import LaneOf
 from .intake import Door, Inlet
 from .interfaces import Filter, Observer, ReadingSink, Sink
+from .meter import Meter, with_meter
 from .registry import Registry
 from .settings import Settings
 
@@ -31,6 +32,7 @@ class Bridged:
     inlet: Inlet
     dead_letter: Sink | None
     sinks: list[Sink]
+    meter: Meter | None = None
 
 
 @dataclass(slots=True)
@@ -54,6 +56,8 @@ class Builder:
         self._clock = clock
         self._registry = registry
         self._budget = Budget()
+        self._metrics = settings.metrics
+        self._meters: dict[str, Meter | None] = {}  # of brokers
         self._built = Built()
         self._context = BuildContext(
             owner="",
@@ -88,18 +92,22 @@ class Builder:
     def _make(self, ref: ComponentRef, owner: str, **changes: Any) -> Any:
         return self._registry.build(ref, replace(self._context, owner=owner, **changes))
 
+    def _meter(self) -> Meter | None:
+        return Meter(self._clock) if self._metrics else None
+
     def broker(self, name: str) -> Broker:
         """One broker of the config."""
         config, owner = self._config.brokers[name], f"brokers.{name}"
         channel = self._make(config.channel, f"{owner}.channel", broker=name)
-        broker = Broker(name, config.channel.name, channel, *self.letters(name), self._built.observers)
+        meter = self._meters[name] = self._meter()
+        broker = Broker(name, config.channel.name, channel, *self.letters(name), self._built.observers, meter)
         broker.inlets = [self.inlet(broker, i) for i in range(len(config.ingress))]
         return broker
 
     def letters(self, name: str) -> tuple[Sink, Letters]:
         """A broker's dead letter."""
         sink = self._make(self._config.brokers[name].dead_letter, f"brokers.{name}.dead_letter", broker=name)
-        return sink, Letters(name, sink, self._clock, self._built.observers)
+        return sink, Letters(name, sink, self._clock, with_meter(self._built.observers, self._meters[name]))
 
     def inlet(self, broker: Broker, number: int) -> Inlet:
         """One of a broker's ways in."""
@@ -132,6 +140,7 @@ class Builder:
             sinks.append(dead_letter)
         policy = effective_delivery(self._config.brokers[broker.name].delivery, config.delivery)
         policy = _with_window(policy, sink)
+        meter = self._meter()
         subscription = Subscription(
             name,
             sink,
@@ -140,10 +149,10 @@ class Builder:
             dead_letter=dead_letter,
             publish=broker.accept,
             budget=self._budget,
-            observers=self._built.observers,
+            observers=with_meter(self._built.observers, meter),
             lane_of=self._lane_of(policy, owner, **names),
         )
-        return Trigger(name, broker, wanted, subscription, dead_letter, from_start, sinks)
+        return Trigger(name, broker, wanted, subscription, dead_letter, from_start, sinks, meter)
 
     def _lane_of(self, policy: DeliveryConfig, owner: str, **changes: Any) -> LaneOf | None:
         if policy.order == "unordered":
@@ -165,11 +174,13 @@ class Builder:
         if "delivery" in config.model_fields_set:  # else it is the default, which holds for sources that can't wait
             policy = effective_delivery(policy, config.delivery)
         wanted = self._filter(config, owner) if config.filters else None
-        bridge = Bridge(name, wanted, self._built.observers)
+        meter = self._meter()
+        observers = with_meter(self._built.observers, meter)
+        bridge = Bridge(name, wanted, observers)
         dead_letter = None
         if config.dead_letter is not None:
             dead_letter = self._make(config.dead_letter, f"{owner}.dead_letter", broker=name)
-            bridge.letters = Letters(name, dead_letter, self._clock, self._built.observers)
+            bridge.letters = Letters(name, dead_letter, self._clock, observers)
         sink = self._make(config.sink, f"{owner}.sink", broker=name)
         policy = _with_window(policy, sink)
         bridge.subscription = Subscription(
@@ -180,12 +191,13 @@ class Builder:
             dead_letter=dead_letter,
             give_back=None if pulls else bridge.give_back,
             budget=self._budget,
-            observers=self._built.observers,
+            observers=observers,
             lane_of=self._lane_of(policy, owner, broker=name),
         )
         bridge.subscription.feed = bridge
         sinks = [sink] if dead_letter is None else [sink, dead_letter]
-        return Bridged(name, bridge, inlet or Inlet(config.source, source, Door(bridge)), dead_letter, sinks)
+        inlet = inlet or Inlet(config.source, source, Door(bridge))
+        return Bridged(name, bridge, inlet, dead_letter, sinks, meter)
 
 
 def _with_window(policy: DeliveryConfig, sink: Sink) -> DeliveryConfig:

@@ -20,6 +20,7 @@ from .clock import Clock, SystemClock
 from .config.model import GatewayConfig
 from .errors import StartError
 from .parts import Parts, quietly
+from .process import process_status
 from .registry import Registry
 from .reload import Reload
 from .settings import Settings
@@ -47,7 +48,7 @@ class Gateway:
         self._worker = worker
         self._others = others
         self._started_at = time.monotonic()
-        self._ready = False
+        self._started = self._ready = False
         self._announced = False
         self._config = config
         self._builder = Builder(config, settings, registry, clock or SystemClock(), worker)
@@ -55,7 +56,11 @@ class Gateway:
         self._reloading = anyio.Lock()
         self._generation = 1
         self.config_error: str | None = None
-        self._admin = Admin(self.status, lambda: self.ready) if worker == 0 and settings.admin != "off" else None
+        self._admin = (
+            Admin(self.status, lambda: self.ready, started=lambda: self._started, with_metrics=settings.metrics)
+            if worker == 0 and settings.admin != "off"
+            else None
+        )
         self.admin_url: str | None = None
 
     # -- life -------------------------------------------------------------------------------------------------------
@@ -83,10 +88,11 @@ class Gateway:
 
     async def _start(self, tasks: TaskGroup) -> None:
         self._parts = Parts(self._built, tasks, self._worker, self._settings.drain_timeout_s)
-        await self._parts.start()
-        self._ready = True
+        # the admin API answers first: a start may take long (a channel that waits for Kafka)
         if self._admin is not None:
             self.admin_url = await self._admin.start(self._settings.admin, tasks)
+        await self._parts.start()
+        self._started = self._ready = True
         if self._worker == 0:
             self._write_address_file()
 
@@ -138,6 +144,7 @@ class Gateway:
                 *(orphan_status(name, t) for name, t in built.orphans.items() if name not in built.triggers),
             ],
             "bridges": [bridge_status(b, self._ready) for b in built.bridges.values()],
+            "processes": [process_status(self._worker)] if self._settings.metrics else [],
         }
         return merge(mine, self._others())
 

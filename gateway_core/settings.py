@@ -17,7 +17,9 @@ class Settings(BaseSettings):
     data_dir: Path = Path("tidegate-data")
     """Where events, positions and dead letters are kept."""
     admin: str = "127.0.0.1:9080"
-    """Address of the admin API (status, health); "off" for none. Port 0 takes a free one."""
+    """Address of the admin API (status, health, metrics); "off" for none. Port 0 takes a free one."""
+    metrics: bool = True
+    """Measure durations, and serve metrics in Prometheus's text format at `/metrics` of the admin API."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What is logged to standard error."""
     log_format: Literal["auto", "text", "json"] = "auto"

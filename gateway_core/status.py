@@ -31,6 +31,7 @@ def broker_status(broker: Broker) -> dict[str, Any]:
         "unrouted": info.get("unrouted", 0),
         "failed": broker.failed,
         "dead_lettered": broker.letters.buried,
+        **(broker.meter.of_broker() if broker.meter else {}),
     }
 
 
@@ -73,12 +74,19 @@ def bridge_status(bridged: Bridged, running: bool) -> dict[str, Any]:
         "sink": s.sink.address,
         "dead_letter": bridged.dead_letter.address if bridged.dead_letter else None,
         "accepted": bridge.accepted,
+        "unwanted": bridge.unwanted,
         "delivered": s.delivered,
+        "attempts": s.attempts,
+        "retried": s.retried,
         "refused": bridge.refused,
         "failed": bridge.failed,
         "dead_lettered": s.dead_lettered + (bridge.letters.buried if bridge.letters else 0),
         "in_flight": s.in_flight,
+        "waiting": s.held - s.in_flight,
+        "lag": bridge.lag(),
+        "paused": s.paused,
         "last_error": s.last_error,
+        **(bridged.meter.of_deliveries() if bridged.meter else {}),
     }
 
 
@@ -86,6 +94,7 @@ def merge(mine: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, Any]:
     """One document for all workers: counts are added, conditions must hold for each, the first reason is shown."""
     for other in others:
         mine["ready"] = mine["ready"] and other["ready"]
+        mine["processes"] += other["processes"]
         for section in ("brokers", "triggers", "bridges"):
             theirs = {entry["name"]: entry for entry in other[section]}
             for entry in mine[section]:
@@ -103,8 +112,10 @@ def _add(entry: dict[str, Any], other: dict[str, Any]) -> None:
             entry[key] = value
         elif key == "ready" or key == "writable":
             entry[key] = entry[key] and value
+        elif key == "buckets":
+            entry[key] = [mine + theirs for mine, theirs in zip(entry[key], value, strict=True)]
         elif key == "sources":
-            for mine, theirs in zip(entry[key], value, strict=True):
+            for mine, theirs in zip(entry[key], value, strict=False):  # amid a reload
                 _add(mine, theirs)
         elif key in ("paused", "reason", "error", "last_error"):
             entry[key] = entry[key] or value

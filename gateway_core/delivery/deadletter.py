@@ -26,6 +26,9 @@ FACTS = (
 )
 """The attributes that a dead letter adds to its event."""
 
+STAGES = ("delivery", "decode", "encode")
+"""What `tidegatestage` may be: where an event came to its end."""
+
 DATA_BYTES = 1024
 
 

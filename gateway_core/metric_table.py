@@ -1,0 +1,273 @@
+"""The table of all metrics: what each is called, and where the status document has it.
+
+`docs/reference/metrics.md` is written from it. Names follow Prometheus's rules (base units, `_total`), and say what
+OpenTelemetry's semantic conventions for messaging call the same. A label's values come from the config and the code
+alone, never from events, so their number is bounded.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Entry = Mapping[str, Any]
+"""A part of the status document."""
+Found = Iterator[tuple[tuple[str, ...], Entry]]
+"""Entries of one kind, each with the values of its labels."""
+Value = float | Mapping[str, float] | Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A kind of thing that has metrics: its labels, and all of its kind in a status document."""
+
+    about: str
+    labels: tuple[str, ...]
+    found: Callable[[Entry], Found]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric. `source` takes its value from an entry of the status document, by key or with a function: a number;
+    None where there is none now; for a histogram `Histogram.status()`; with `by`, a label more, numbers by that label's
+    value. `otel` is its name in OpenTelemetry's semantic conventions."""
+
+    part: Part
+    name: str
+    type: Literal["counter", "gauge", "histogram"]
+    source: str | Callable[[Entry], Value]
+    help: str
+    by: str = ""
+    otel: str = ""
+
+    def read(self, entry: Entry) -> Value:
+        """Its value in this entry."""
+        if isinstance(self.source, str):
+            value: Value = entry.get(self.source)
+            return value
+        return self.source(entry)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of its labels."""
+        return (*self.part.labels, self.by) if self.by else self.part.labels
+
+
+# -- where things are in the status document -----------------------------------------------------------------------
+
+
+def _gateway(status: Entry) -> Found:
+    yield (), status
+
+
+def _build(status: Entry) -> Found:
+    yield (status["version"], platform.python_version()), status
+
+
+def _brokers(status: Entry) -> Found:
+    return (((broker["name"],), broker) for broker in status["brokers"])
+
+
+def _channels(status: Entry) -> Found:
+    return (((broker["name"],), broker["channel"]) for broker in status["brokers"])
+
+
+def _groups(status: Entry) -> Found:
+    for broker in status["brokers"]:
+        for group, info in broker["channel"].get("groups", {}).items():
+            yield (broker["name"], group), info
+
+
+def _sources(status: Entry) -> Found:
+    for broker in status["brokers"]:
+        yield from (((broker["name"], "", info["address"]), info) for info in broker["sources"])
+    for bridge in status["bridges"]:
+        yield from ((("", bridge["name"], info["address"]), info) for info in bridge["sources"])
+
+
+def _triggers(status: Entry) -> Found:
+    return (((trigger["name"], trigger["broker"]), trigger) for trigger in status["triggers"])
+
+
+def _readers(status: Entry) -> Found:
+    return ((labels, trigger["reader"]) for labels, trigger in _triggers(status) if trigger["reader"] is not None)
+
+
+def _bridges(status: Entry) -> Found:
+    return (((bridge["name"],), bridge) for bridge in status["bridges"])
+
+
+def _processes(status: Entry) -> Found:
+    return (((str(process["worker"]),), process) for process in status["processes"])
+
+
+BUILD = Part("Build", ("version", "python"), _build)
+GATEWAY = Part("Gateway", (), _gateway)
+BROKER = Part("Brokers", ("broker",), _brokers)
+CHANNEL = Part("Channels of brokers", ("broker",), _channels)
+GROUP = Part("Consumer groups of triggers, where the channel is Kafka", ("broker", "group"), _groups)
+SOURCE = Part("Sources that fetch their events (Kafka)", ("broker", "bridge", "source"), _sources)
+TRIGGER = Part("Triggers", ("trigger", "broker"), _triggers)
+READER = Part("Triggers whose subscriber reads by itself (Spark)", ("trigger", "broker"), _readers)
+BRIDGE = Part("Bridges", ("bridge",), _bridges)
+PROCESS = Part("Processes", ("worker",), _processes)
+PARTS = (BUILD, GATEWAY, BROKER, CHANNEL, GROUP, SOURCE, TRIGGER, READER, BRIDGE, PROCESS)
+
+
+# -- the table -----------------------------------------------------------------------------------------------------
+
+CONSUMED = "messaging.client.consumed.messages"
+SENT = "messaging.client.sent.messages"
+OPERATION = "messaging.client.operation.duration"
+PROCESSED = "messaging.process.duration"
+
+
+def _true(key: str) -> Callable[[Entry], Value]:
+    return lambda entry: int(bool(entry[key]))
+
+
+def _gauge(part: Part, name: str, source: str | Callable[[Entry], Value], help: str) -> Metric:
+    return Metric(part, name, "gauge", source, help)
+
+
+def _counter(part: Part, name: str, source: str, help: str, *, by: str = "", otel: str = "") -> Metric:
+    return Metric(part, name, "counter", source, help, by, otel)
+
+
+def _histogram(part: Part, name: str, source: str, help: str, *, otel: str) -> Metric:
+    return Metric(part, name, "histogram", source, help, otel=otel)
+
+
+_STAGES = "by the stage at which they came to their end (delivery, decode, encode)."
+_WAITING = "Events in memory that wait for an attempt, a retry or the dead letter."
+
+METRICS = (
+    _gauge(BUILD, "tidegate_build_info", lambda _: 1, "Always 1; its labels say what runs."),
+    _gauge(GATEWAY, "tidegate_ready", _true("ready"), "1 while every broker of every worker is ready."),
+    _gauge(GATEWAY, "tidegate_workers", lambda s: len(s["processes"]), "Worker processes that run."),
+    _gauge(GATEWAY, "tidegate_config_generation", lambda s: s["config"]["generation"], "1, and 1 more by each reload."),
+    _gauge(
+        *(GATEWAY, "tidegate_config_last_reload_successful", lambda s: int(not s["config"]["error"])),
+        "0 while the config that was read last has faults, and the one before it runs.",
+    ),
+    # -- brokers
+    _gauge(BROKER, "tidegate_broker_ready", _true("ready"), "1 while the broker takes events."),
+    _counter(
+        *(BROKER, "tidegate_broker_events_accepted_total", "accepted"),
+        "Events brought into the channel, replies included.",
+        otel=CONSUMED,
+    ),
+    _counter(
+        *(BROKER, "tidegate_broker_events_refused_total", "refused"),
+        "Inputs that were malformed (HTTP: answered with 4xx).",
+    ),
+    _counter(
+        *(BROKER, "tidegate_broker_events_not_stored_total", "not_stored"),
+        "Events that the channel could not take; who sent them was told (HTTP: by 5xx).",
+    ),
+    _counter(BROKER, "tidegate_broker_events_unrouted_total", "unrouted", "Events that no trigger wanted."),
+    _counter(
+        *(BROKER, "tidegate_broker_attempts_failed_total", "failed"),
+        "Failed attempts of sources that deliver by themselves, because their sender waits for the answer (Fn).",
+    ),
+    _counter(
+        *(BROKER, "tidegate_broker_events_dead_lettered_total", "letters"),
+        "What sources put into the broker's dead letter, " + _STAGES,
+        by="stage",
+    ),
+    _histogram(
+        *(BROKER, "tidegate_broker_accept_duration_seconds", "accept"),
+        "From taking an event, or events that came together, until they are in stable storage.",
+        otel=OPERATION,
+    ),
+    _gauge(CHANNEL, "tidegate_channel_writable", _true("writable"), "1 while events can be written."),
+    _gauge(CHANNEL, "tidegate_channel_events", "events", "Events that the log holds."),
+    _gauge(CHANNEL, "tidegate_channel_size_bytes", "bytes", "Size of the log's files."),
+    _gauge(CHANNEL, "tidegate_channel_waiting_bytes", "waiting_bytes", "Size of the events that wait to be written."),
+    _gauge(GROUP, "tidegate_group_lag_events", "lag", "Records that the group has not dealt with."),
+    _gauge(GROUP, "tidegate_group_failing", _true("error"), "1 while the group's consumer reports an error."),
+    _gauge(SOURCE, "tidegate_source_lag_events", "lag", "Records that the source has not dealt with."),
+    _gauge(SOURCE, "tidegate_source_failing", _true("error"), "1 while the source reports an error."),
+    # -- triggers
+    _gauge(TRIGGER, "tidegate_trigger_ready", _true("ready"), "1 while events can be delivered to the subscriber."),
+    _gauge(
+        *(TRIGGER, "tidegate_trigger_paused", _true("paused")),
+        "1 while nothing is sent because the dead letter can't be written.",
+    ),
+    _counter(TRIGGER, "tidegate_trigger_events_delivered_total", "delivered", "Events that the subscriber took."),
+    _counter(TRIGGER, "tidegate_trigger_attempts_total", "attempts", "Attempts to deliver an event.", otel=SENT),
+    _counter(TRIGGER, "tidegate_trigger_retries_total", "retried", "Attempts that failed and are made again."),
+    _counter(
+        *(TRIGGER, "tidegate_trigger_events_dead_lettered_total", "letters"),
+        "Events that went to the dead letter, " + _STAGES,
+        by="stage",
+    ),
+    _gauge(TRIGGER, "tidegate_trigger_events_in_flight", "in_flight", "Attempts under way."),
+    _gauge(TRIGGER, "tidegate_trigger_events_waiting", "waiting", _WAITING),
+    _gauge(TRIGGER, "tidegate_trigger_lag_events", "lag", "Events in the channel that the trigger has not dealt with."),
+    _histogram(
+        *(TRIGGER, "tidegate_trigger_attempt_duration_seconds", "attempt"),
+        "How long an attempt took.",
+        otel=OPERATION,
+    ),
+    _histogram(
+        *(TRIGGER, "tidegate_trigger_delivery_duration_seconds", "delivery"),
+        "From an event's arrival (channel kafka: from its being read) until the subscriber took it.",
+        otel=PROCESSED,
+    ),
+    _gauge(READER, "tidegate_reader_running", lambda r: int(r["state"] == "running"), "1 while the reader runs."),
+    _counter(READER, "tidegate_reader_rows_total", "rows", "Rows that it has written."),
+    _counter(READER, "tidegate_reader_restarts_total", "restarts", "How often it died and was started again."),
+    _gauge(READER, "tidegate_reader_batch_duration_seconds", "batch_s", "How long its last batch with rows took."),
+    _gauge(READER, "tidegate_reader_lag_events", "lag", "Events in the channel that it has not dealt with."),
+    # -- bridges
+    _gauge(BRIDGE, "tidegate_bridge_ready", _true("ready"), "1 while events go over the bridge."),
+    _gauge(
+        *(BRIDGE, "tidegate_bridge_paused", _true("paused")),
+        "1 while nothing is sent because the dead letter can't be written.",
+    ),
+    _counter(
+        *(BRIDGE, "tidegate_bridge_events_accepted_total", "accepted"),
+        "Events that the source may forget: they are delivered, unwanted or in the dead letter.",
+        otel=CONSUMED,
+    ),
+    _counter(
+        *(BRIDGE, "tidegate_bridge_events_refused_total", "refused"),
+        "Inputs that were malformed (HTTP: answered with 4xx).",
+    ),
+    _counter(BRIDGE, "tidegate_bridge_events_unwanted_total", "unwanted", "Events that the filters left out."),
+    _counter(
+        *(BRIDGE, "tidegate_bridge_events_failed_total", "failed"),
+        "Events that were given back to the source, because the sink did not take them.",
+    ),
+    _counter(BRIDGE, "tidegate_bridge_events_delivered_total", "delivered", "Events that the sink took."),
+    _counter(BRIDGE, "tidegate_bridge_attempts_total", "attempts", "Attempts to deliver an event.", otel=SENT),
+    _counter(BRIDGE, "tidegate_bridge_retries_total", "retried", "Attempts that failed and are made again."),
+    _counter(
+        *(BRIDGE, "tidegate_bridge_events_dead_lettered_total", "letters"),
+        "Events that went to the dead letter, " + _STAGES,
+        by="stage",
+    ),
+    _gauge(BRIDGE, "tidegate_bridge_events_in_flight", "in_flight", "Attempts under way."),
+    _gauge(BRIDGE, "tidegate_bridge_events_waiting", "waiting", _WAITING),
+    _histogram(
+        *(BRIDGE, "tidegate_bridge_attempt_duration_seconds", "attempt"),
+        "How long an attempt took.",
+        otel=OPERATION,
+    ),
+    _histogram(
+        *(BRIDGE, "tidegate_bridge_delivery_duration_seconds", "delivery"),
+        "From an event's arrival at the gateway until the sink took it.",
+        otel=PROCESSED,
+    ),
+    # -- the usual ones of Prometheus's clients
+    _counter(PROCESS, "process_cpu_seconds_total", "cpu_s", "CPU time, user and system."),
+    _gauge(PROCESS, "process_resident_memory_bytes", "resident_bytes", "Resident memory."),
+    _gauge(PROCESS, "process_virtual_memory_bytes", "virtual_bytes", "Virtual memory."),
+    _gauge(PROCESS, "process_open_fds", "open_fds", "Open file descriptors."),
+    _gauge(PROCESS, "process_max_fds", "max_fds", "Most file descriptors that may be open."),
+    _gauge(PROCESS, "process_start_time_seconds", "started_s", "When the process began, in Unix time."),
+)
+"""All metrics, in the order of the text."""
