@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ...event import Event, text_of
+from ...filters import clause_of
 from ...interfaces import Filter
 from ..vectors import VECTORS, texts
 from .kit import Kit, Suite
@@ -65,6 +66,10 @@ class FilterSuite(Suite):
         for event in [*self.matching, *ODD]:
             if filter.matches(event):
                 assert _hints_hold(filter, event), event.attributes
+
+    def test_its_explanation_says_what_it_does(self, filter: Filter) -> None:
+        for event in [*self.matching, *self.others, *ODD]:
+            assert clause_of(filter, event).matched is filter.matches(event), event.attributes
 
     def test_it_changes_nothing_and_decides_the_same_again(self, filter: Filter) -> None:
         for event in [*self.matching, *self.others, *ODD]:
