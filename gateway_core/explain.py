@@ -11,7 +11,7 @@ from typing import Any
 
 from . import eventjson
 from .broker import ReadingTrigger, Trigger
-from .build import Built
+from .build import Bridged, Built
 from .delivery import Subscription
 from .delivery.plan import retry_plan
 from .errors import Refused
@@ -36,11 +36,7 @@ def explain(built: Built, event: Event, broker: str | None = None, trigger: str 
             for n, c in built.orphans.items()
             if broker in (None, c.broker) and trigger in (None, n)
         ),
-        *(
-            _bridge(b.bridge, b.dead_letter, event)
-            for n, b in built.bridges.items()
-            if broker in (None, n) and not trigger
-        ),
+        *(_bridge(b, event) for n, b in built.bridges.items() if broker in (None, n) and not trigger),
     ]
     return {"event": _head(event), "wanted": sum(e["matched"] for e in entries), "ways": entries}
 
@@ -68,9 +64,13 @@ def _orphan(name: str, broker: str) -> dict[str, Any]:
     return {**_way("trigger", name, broker, Clause(f"there is no broker {broker!r}", False)), "sink": ""}
 
 
-def _bridge(bridge: Any, dead_letter: Any, event: Event) -> dict[str, Any]:
+def _bridge(bridged: Bridged, event: Event) -> dict[str, Any]:
+    bridge, letters = bridged.bridge, bridged.dead_letter
     entry = _way("bridge", bridge.name, "", clause_of(bridge.filter or match_all(), event))
-    return {**entry, **_delivery(bridge.subscription, dead_letter.address if dead_letter else None, event)}
+    made = {**entry, **_delivery(bridge.subscription, letters.address if letters else None, event)}
+    if letters is None and getattr(bridged.inlet.source, "pulls", False):
+        made["endless"] = True  # its source can wait: there are more retries after those
+    return made
 
 
 def _way(kind: str, name: str, broker: str, clause: Clause) -> dict[str, Any]:

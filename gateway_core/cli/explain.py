@@ -135,7 +135,9 @@ def _body(message: Mapping[str, Any]) -> Iterator[str]:
 
 def _plan(way: Mapping[str, Any]) -> Iterator[str]:
     retries = way["retries"]
-    then = f"then into the dead letter {way['dead_letter']}" if way["dead_letter"] else "then the source is told"
+    then = f"then into the dead letter {way['dead_letter']}" if way["dead_letter"] else "then the sender is told"
+    if way.get("endless"):
+        then = "then again until the sink takes it"
     if not retries:
         yield f"no retries, {then}"
         return

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway_core import explain as explaining
+from gateway_core.build import Builder
 from gateway_core.cli import main
 from gateway_core.component import BuildContext, FilterRef
 from gateway_core.config.load import load
@@ -26,6 +27,7 @@ from gateway_core.interfaces import Clause, Filter, Outcome
 from gateway_core.registry import Registry
 from gateway_core.scenario.play import staged
 from gateway_core.scenario.stage import Stage
+from gateway_core.settings import Settings
 from gateway_core.testing import FakeClock, MemoryFeed, ScriptedSink
 
 QUICK = settings(max_examples=80, deadline=None)
@@ -101,6 +103,22 @@ def test_a_record_has_its_topic_and_the_key_that_the_channel_gave_it(tmp_path: P
     (way,) = explain(config, tmp_path, event(subject="s1"))["ways"]
     assert (way["message"]["topic"], way["message"]["key"], way["lane"]) == ("t-order", "s1", "key s1")
     assert ["ce_type", "order"] in way["message"]["headers"]
+
+
+def test_a_bridge_that_waits_for_its_sink_says_so(tmp_path: Path) -> None:
+    config = "bridges: {in: {source: {kafka: {topic: t}}, sink: 'http://127.0.0.1:1/'}}"
+    (way,) = explain(config, tmp_path, event())["ways"]
+    assert (way["endless"], way["dead_letter"], len(way["retries"])) == (True, None, 10)
+
+
+def test_the_parts_of_a_real_gateway_say_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "tidegate.yaml"
+    file.write_text(CONFIG)
+    registry, data = Registry.installed(), Path("tidegate-data")
+    config = load([file], registry, {"TOKEN": "s3cret"})
+    real = Builder(config, Settings(data_dir=data), registry, FakeClock()).build()
+    wanted = event(subject="eu/1")
+    assert explaining.explain(real, wanted) == explaining.explain(staged(config, registry, Stage()), wanted)
 
 
 def test_what_a_sink_can_not_write_is_a_fault(tmp_path: Path) -> None:
