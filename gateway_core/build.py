@@ -16,11 +16,12 @@ from .config.model import BridgeConfig, DeliveryConfig, GatewayConfig, TriggerCo
 from .delivery import Budget, Subscription, lanes
 from .delivery.burials import Letters
 from .delivery.lanes import LaneOf
-from .intake import Door, Inlet
+from .intake import Inlet
 from .interfaces import Filter, Observer, ReadingSink, Sink
 from .meter import Meter, with_meter
 from .registry import Registry
 from .settings import Settings
+from .spans import Tracing
 
 
 @dataclass(slots=True)
@@ -59,6 +60,7 @@ class Builder:
         self._metrics = settings.metrics
         self._meters: dict[str, Meter | None] = {}  # of brokers
         self._built = Built()
+        self._tracing = Tracing(None)
         self._context = BuildContext(
             owner="",
             data_dir=settings.data_dir.absolute(),
@@ -72,6 +74,8 @@ class Builder:
         """Raises `StartError` where a component can't be built, naming its place in the config."""
         built = self._built
         built.observers = tuple(self._make(ref, f"observers[{i}]") for i, ref in enumerate(self._config.observers))
+        self._tracing = Tracing(next((o.tracer for o in built.observers if o.tracer is not None), None))
+        self._context = replace(self._context, traces=self._tracing.on)
         for name in self._config.brokers:
             built.brokers[name] = self.broker(name)
         for name, trigger in self._config.triggers.items():
@@ -107,13 +111,14 @@ class Builder:
     def letters(self, name: str) -> tuple[Sink, Letters]:
         """A broker's dead letter."""
         sink = self._make(self._config.brokers[name].dead_letter, f"brokers.{name}.dead_letter", broker=name)
-        return sink, Letters(name, sink, self._clock, with_meter(self._built.observers, self._meters[name]))
+        traced = self._tracing.dead_letter(sink, name, name)
+        return sink, Letters(name, traced, self._clock, with_meter(self._built.observers, self._meters[name]))
 
     def inlet(self, broker: Broker, number: int) -> Inlet:
         """One of a broker's ways in."""
         ref = self._config.brokers[broker.name].ingress[number]
         source = self._make(ref, f"brokers.{broker.name}.ingress[{number}]", broker=broker.name)
-        return Inlet(ref, source, Door(broker))
+        return Inlet(ref, source, self._tracing.door(broker, broker.name, ref.name, source))
 
     def _filter(self, config: TriggerConfig | BridgeConfig, owner: str) -> Filter:
         if config.filters:
@@ -146,11 +151,12 @@ class Builder:
             sink,
             policy,
             self._clock,
-            dead_letter=dead_letter,
-            publish=broker.accept,
+            dead_letter=self._tracing.dead_letter(dead_letter, name, broker.name),
+            publish=self._tracing.replies(broker.name, broker.accept),
             budget=self._budget,
             observers=with_meter(self._built.observers, meter),
             lane_of=self._lane_of(policy, owner, **names),
+            send=self._tracing.send(sink, name, broker.name),
         )
         return Trigger(name, broker, wanted, subscription, dead_letter, from_start, sinks, meter)
 
@@ -180,7 +186,8 @@ class Builder:
         dead_letter = None
         if config.dead_letter is not None:
             dead_letter = self._make(config.dead_letter, f"{owner}.dead_letter", broker=name)
-            bridge.letters = Letters(name, dead_letter, self._clock, observers)
+            traced = self._tracing.dead_letter(dead_letter, name, name)
+            bridge.letters = Letters(name, traced, self._clock, observers)
         sink = self._make(config.sink, f"{owner}.sink", broker=name)
         policy = _with_window(policy, sink)
         bridge.subscription = Subscription(
@@ -188,15 +195,17 @@ class Builder:
             sink,
             policy,
             self._clock,
-            dead_letter=dead_letter,
+            dead_letter=self._tracing.dead_letter(dead_letter, name, name) if dead_letter else None,
             give_back=None if pulls else bridge.give_back,
             budget=self._budget,
             observers=observers,
             lane_of=self._lane_of(policy, owner, broker=name),
+            send=self._tracing.send(sink, name, name),
         )
         bridge.subscription.feed = bridge
         sinks = [sink] if dead_letter is None else [sink, dead_letter]
-        inlet = inlet or Inlet(config.source, source, Door(bridge))
+        door = self._tracing.door(bridge, name, config.source.name, source)
+        inlet = inlet or Inlet(config.source, source, door)
         return Bridged(name, bridge, inlet, dead_letter, sinks, meter)
 
 

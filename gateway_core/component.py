@@ -190,6 +190,8 @@ class BuildContext:
     `binding`     for codecs: the transport they serve.
     `wants_reply` for sinks: True where a reply event will be processed (a trigger's subscriber).
     `broker`      the broker (or bridge) that the component belongs to.
+    `traces`      True where the gateway traces: sources and channels then set `Event.trace` from what their transport
+                  carries (`gateway_core.tracing`).
     """
 
     owner: str
@@ -202,6 +204,7 @@ class BuildContext:
     wants_reply: bool = False
     broker: str = ""
     trigger: str = ""
+    traces: bool = False
 
     def build(self, ref: ComponentRef, part: str = "", **changes: Any) -> Any:
         """Builds a nested component (a sink's codec, a filter's operands) with this context, or one with `changes`."""

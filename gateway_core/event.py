@@ -27,11 +27,12 @@ class Event:
     `received_ns` Unix time in nanoseconds at which a source took the event; 0 where no source set it.
     `position`    where the channel keeps the event, see `PARTITION_BITS`; set by the channel. A source that reads from
                   partitions sets it before, others leave it 0.
+    `trace`       the trace context that travels beside the event, see `gateway_core.tracing`; None without tracing.
 
     Equality compares attributes, data and key: the event, not where it is.
     """
 
-    __slots__ = ("attributes", "data", "json_data", "key", "position", "received_ns")
+    __slots__ = ("attributes", "data", "json_data", "key", "position", "received_ns", "trace")
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Event:
         key: bytes | None = None,
         received_ns: int = 0,
         position: int = 0,
+        trace: str | None = None,
     ) -> None:
         self.attributes = attributes
         self.data = data
@@ -48,6 +50,7 @@ class Event:
         self.key = key
         self.received_ns = received_ns
         self.position = position
+        self.trace = trace
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Event):
@@ -61,10 +64,13 @@ class Event:
         return f"<Event {self.attributes.get('type')!r} id={self.attributes.get('id')!r} {size}>"
 
     def with_attributes(self, **changes: AttributeValue) -> Event:
-        """A copy of this event with these attributes set over its own (used for dead letters and tracing)."""
-        return Event(
-            {**self.attributes, **changes}, self.data, self.json_data, self.key, self.received_ns, self.position
-        )
+        """A copy of this event with these attributes set over its own (used for dead letters)."""
+        attributes = {**self.attributes, **changes}
+        return Event(attributes, self.data, self.json_data, self.key, self.received_ns, self.position, self.trace)
+
+    def with_trace(self, trace: str | None) -> Event:
+        """A copy of this event with another trace context beside it."""
+        return Event(self.attributes, self.data, self.json_data, self.key, self.received_ns, self.position, trace)
 
 
 def text_of(value: AttributeValue) -> str:

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .component import SourceRef
 from .errors import Refused
 from .event import Event
 from .interfaces import Intake, Observer, Outcome, Source
+from .tracing import Accept, Origin, Tracer, traced_intake, traced_refusal
 
 
 class Door:
-    """What a source holds as its intake: it leads to a broker or bridge, which a reload may exchange for another."""
+    """What a source holds as its intake: it leads to a broker or bridge, which a reload may exchange for another. With
+    a `tracer`, spans begin here."""
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: Intake, tracer: Tracer | None = None, origin: Origin | None = None) -> None:
+        self._tracer = tracer
+        self._origin = origin
         self.lead_to(intake)
 
     def lead_to(self, intake: Intake) -> None:
         """From now on everything goes to this intake. What was accepted before is answered by the other."""
         self.stores = intake.stores
         # its own attributes, so that a call costs no step more
-        self.accept = intake.accept
-        self.refuse = intake.refuse
+        self.accept: Accept = intake.accept
+        self.refuse: Callable[[Refused], None] = intake.refuse
         self.attempted = intake.attempted
         self.undeliverable = intake.undeliverable
         self.withdraw = intake.withdraw
+        if self._tracer is not None and self._origin is not None:
+            self.accept = traced_intake(self._tracer, self._origin, intake.accept)
+            self.refuse = traced_refusal(self._tracer, self._origin, intake.refuse)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from anyio.abc import TaskGroup
 
@@ -20,8 +20,15 @@ from .event import Event, Message
 from .outcome import DELIVERED as DELIVERED
 from .outcome import Outcome as Outcome
 
+if TYPE_CHECKING:
+    from .tracing import Tracer
+
 Accepted = Callable[[BaseException | None], None]
 """Called with None once the events are safe, else with the error (`Overloaded`, `StorageError`)."""
+
+
+Send = Callable[[Event, float, Callable[[Outcome], None]], None]
+"""`Sink.send`."""
 
 
 class Intake(Protocol):
@@ -55,7 +62,9 @@ class Source(Protocol):
     """A way in. `address` is what a sender needs (a URL); known after `start`.
 
     A source that fetches its events, and can keep those that are not accepted, sets `pulls` to True: nobody waits for
-    its answer, so a bridge from it retries for as long as it takes. A source may also be `Watched`."""
+    its answer, so a bridge from it retries for as long as it takes. A source may also be `Watched`. It may have
+    `take_over(old, intake, tasks)`, a `start` that takes the address of another source of its kind, which is stopped by
+    that; it returns False where it can't."""
 
     address: str
 
@@ -267,7 +276,10 @@ class Channel(Protocol):
 
 class Observer:
     """Told of what happens to events. Derive and override; everything here does nothing. Calls are on the hot path of
-    those who configure an observer, and must be quick and not raise."""
+    those who configure an observer, and must be quick and not raise. One that traces has a `tracer`; a gateway uses the
+    first."""
+
+    tracer: Tracer | None = None
 
     def accepted(self, broker: str, events: Sequence[Event]) -> None:
         """Events are in stable storage."""

@@ -60,7 +60,7 @@ def with_facts(
 def without_facts(event: Event) -> Event:
     """The event as it was before it became a dead letter (what a replay sends)."""
     attributes = {k: v for k, v in event.attributes.items() if k not in FACTS}
-    return Event(attributes, event.data, event.json_data, event.key, event.received_ns, event.position)
+    return Event(attributes, event.data, event.json_data, event.key, event.received_ns, event.position, event.trace)
 
 
 def _one_line(text: str) -> str:

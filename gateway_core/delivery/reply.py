@@ -20,7 +20,7 @@ def as_published(reply: Event, event: Event, now_ns: int) -> Event | None:
     attributes = {**reply.attributes, TTL: left}
     if "traceparent" not in attributes:
         attributes.update({name: event.attributes[name] for name in TRACING if name in event.attributes})
-    return Event(attributes, reply.data, reply.json_data, reply.key, now_ns)
+    return Event(attributes, reply.data, reply.json_data, reply.key, now_ns, trace=reply.trace)
 
 
 def remaining(event: Event) -> int:

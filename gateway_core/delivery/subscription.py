@@ -15,7 +15,7 @@ from collections.abc import Callable
 from ..clock import Clock, Timer
 from ..config.model import DeliveryConfig
 from ..event import Event
-from ..interfaces import Accepted, Feed, Observer, Outcome, Sink
+from ..interfaces import Accepted, Feed, Observer, Outcome, Send, Sink
 from . import backoff
 from .attempt import NO_FEED, Delivery
 from .burials import Burials
@@ -39,7 +39,7 @@ class Subscription:
     Without a `dead_letter`, failures go to `give_back(position, outcome)` instead (bridges); without both, an event is
     tried until it is delivered. `lane_of` says which events must wait for each other, None where none must.
     `publish` takes a reply event to the broker's channel; None where replies aren't wanted. `draw` gives the random
-    numbers in [0, 1) that waits are drawn with; it may be set at any time.
+    numbers in [0, 1) that waits are drawn with; it may be set at any time. `send` stands before the sink's own.
     """
 
     def __init__(
@@ -56,12 +56,13 @@ class Subscription:
         observers: tuple[Observer, ...] = (),
         draw: Callable[[], float] = random.random,
         lane_of: LaneOf | None = None,
+        send: Send | None = None,
     ) -> None:
         self.name = name
         self.sink = sink
         self.policy = policy
         self.feed: Feed = NO_FEED
-        self._send = sink.send
+        self._send = send or sink.send
         self._timeout_s = policy.timeout_s
         self._clock = clock
         self._give_back = give_back

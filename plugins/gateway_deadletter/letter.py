@@ -1,4 +1,4 @@
-"""One letter as one line: `{"id", "event", "key_base64", "received"}`.
+"""One letter as one line: `{"id", "event", "key_base64", "received", "trace"}`.
 
 `event` is a structured CloudEvent with the facts among its attributes; `gateway_core.eventjson` says how it keeps every
 byte. `id` is a time in nanoseconds and a random tail, both in hexadecimal: it stays when other letters are removed.
@@ -22,6 +22,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
     id: str | None = None
     key_base64: str | None = None
     received: str | None = None
+    trace: str | None = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -37,6 +38,8 @@ def write(event: Event, now_ns: int) -> bytes:
         body["key_base64"] = msgspec.to_builtins(event.key)
     if event.received_ns:
         body["received"] = _rfc3339(event.received_ns)
+    if event.trace is not None:
+        body["trace"] = event.trace
     body["event"] = msgspec.Raw(eventjson.dump(bare))
     return _encode(body)
 
@@ -50,6 +53,7 @@ def read(line: bytes) -> tuple[str, Event]:
             event.key = msgspec.convert(body.key_base64, bytes)
         if body.received is not None:
             event.received_ns = _unix_ns(body.received)
+        event.trace = body.trace
     except msgspec.MsgspecError as e:
         raise ValueError(f"not a dead letter: {e}") from e
     return body.id or _digest(line), event

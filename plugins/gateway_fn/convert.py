@@ -48,7 +48,7 @@ def converted(event: Event, version: str) -> Event:
 
 
 def _with(event: Event, attributes: dict[str, Any]) -> Event:
-    return Event(attributes, event.data, event.json_data, event.key, event.received_ns, event.position)
+    return Event(attributes, event.data, event.json_data, event.key, event.received_ns, event.position, event.trace)
 
 
 def _shared(attributes: dict[str, Any]) -> dict[str, Any]:

@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 from anyio.abc import TaskGroup
 
+from gateway_core import tracing
 from gateway_core.component import BuildContext
 from gateway_core.errors import Refused
 from gateway_core.event import Event, Message
 from gateway_core.interfaces import Codec, Outcome
+from gateway_core.outcome import unwritable
 
 from .config import HttpSinkConfig
 from .connection import Exchange
@@ -49,9 +51,12 @@ class NativeSink:
 
     def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
         try:
-            data = self._write(self._encode(event))
+            message = self._encode(event)
+            if event.trace is not None:
+                message.headers = [*message.headers, *tracing.headers(event.trace)]
+            data = self._write(message)
         except Refused as e:
-            self._loop.call_soon(done, Outcome(False, reason=f"the event can't be sent: {e.detail}"))
+            self._loop.call_soon(done, unwritable(e))
             return
         exchange = Exchange(data, self._now() + timeout_s, timeout_s, done)
         if self._held is not None:

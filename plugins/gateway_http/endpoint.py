@@ -7,6 +7,7 @@ from collections.abc import Callable
 from gateway_core.errors import Refused
 from gateway_core.event import Message
 from gateway_core.interfaces import Accepted, Codec, Intake
+from gateway_core.tracing import of_headers
 
 from . import responses
 from .responses import Response
@@ -15,21 +16,32 @@ from .responses import Response
 class Endpoint:
     """One ingress: it reads events from requests and hands them to the intake."""
 
-    __slots__ = ("_decode", "_intake", "_now_ns", "owner", "path", "target")
+    __slots__ = ("_decode", "_intake", "_now_ns", "_traces", "owner", "path", "target")
 
-    def __init__(self, path: str, codec: Codec, now_ns: Callable[[], int], intake: Intake, owner: str = "") -> None:
+    def __init__(
+        self,
+        path: str,
+        codec: Codec,
+        now_ns: Callable[[], int],
+        intake: Intake,
+        owner: str = "",
+        traces: bool = False,
+    ) -> None:
         self.path = path
         self.target = path.encode()
         self.owner = owner
         self._decode = codec.decode
         self._now_ns = now_ns
         self._intake = intake
+        self._traces = traces
 
     def take(self, message: Message, done: Accepted) -> None:
         """Calls `done` with None when the message's events are safe, else with the error to answer with."""
         try:
             events = self._decode(message)
         except Refused as e:
+            if self._traces:
+                e.trace = of_headers(message.headers)
             self._intake.refuse(e)
             done(e)
             return
@@ -42,6 +54,9 @@ class Endpoint:
         now = self._now_ns()
         for event in events:
             event.received_ns = now
+        if self._traces and (trace := of_headers(message.headers)):
+            for event in events:
+                event.trace = trace
         try:
             self._intake.accept(events, done)
         except Exception as e:

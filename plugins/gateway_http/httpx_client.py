@@ -7,10 +7,12 @@ import importlib.util
 import httpx
 from anyio.abc import TaskGroup
 
+from gateway_core import tracing
 from gateway_core.component import BuildContext
 from gateway_core.errors import Refused
 from gateway_core.event import Event, Message
 from gateway_core.interfaces import AsyncSink, Codec, Outcome
+from gateway_core.outcome import unwritable
 
 from .config import HttpSinkConfig
 from .outcome import Judge, unanswered
@@ -53,9 +55,11 @@ class HttpxSink(AsyncSink):
         assert self._client is not None, "send before start"
         try:
             message = self._codec.encode(event)
+            if event.trace is not None:
+                message.headers = [*message.headers, *tracing.headers(event.trace)]
             header_lines(message)
         except Refused as e:
-            return Outcome(False, reason=f"the event can't be sent: {e.detail}")
+            return unwritable(e)
         if not self._probed:
             self._probed = True
             await self._probe(self._client)

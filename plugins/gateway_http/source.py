@@ -53,7 +53,8 @@ class HttpSource:
 
     def _new_endpoint(self, intake: Intake) -> Endpoint:
         context = self._context
-        return Endpoint(self._options.path, self._codec, context.clock.now_ns, intake, context.owner)
+        now_ns = context.clock.now_ns
+        return Endpoint(self._options.path, self._codec, now_ns, intake, context.owner, context.traces)
 
     def _url(self, port: int) -> str:
         options = self._options

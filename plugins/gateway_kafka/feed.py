@@ -79,6 +79,7 @@ class KafkaFeed:
             self.flow.settle(position)
             return
         event = wrap(record, partition, received_ns=self._now())
+        event.trace = error.trace
         event.position = position
         self._reject(event, Outcome(False, reason=error.detail))
 

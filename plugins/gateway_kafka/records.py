@@ -9,6 +9,8 @@ from gateway_core.component import KAFKA, BuildContext, CodecRef, KeyMapperRef
 from gateway_core.errors import Refused
 from gateway_core.event import Event, Message
 from gateway_core.interfaces import Codec, KeyMapper
+from gateway_core.tracing import headers as trace_headers
+from gateway_core.tracing import of_headers
 
 from .client import Headers, Record
 
@@ -36,12 +38,15 @@ def reader(ref: CodecRef, context: BuildContext) -> Callable[[Record], Event]:
     decode = codec.decode
     names = Names(str.encode)
     now = context.clock.now_ns
+    traces = context.traces
 
     def read(record: Record) -> Event:
         headers = [(names[name], value) for name, value in record.headers if value is not None]
         try:
             events = decode(Message(headers, record.value, record.key))
-        except Refused:
+        except Refused as e:
+            if traces:
+                e.trace = of_headers(headers)
             raise
         except Exception as e:  # a codec's mistake must not stop the records behind
             raise Refused(f"the codec failed: {type(e).__name__}: {e}") from e
@@ -49,6 +54,8 @@ def reader(ref: CodecRef, context: BuildContext) -> Callable[[Record], Event]:
             raise Refused(f"a record holds one event, this one {len(events)}")
         event = events[0]
         event.received_ns = now()
+        if traces:
+            event.trace = of_headers(headers)
         return event
 
     return read
@@ -63,6 +70,8 @@ def writer(ref: CodecRef, key: KeyMapperRef, context: BuildContext) -> Callable[
 
     def write(event: Event) -> Written:
         message = encode(event)
+        if event.trace is not None:
+            message.headers = [*message.headers, *trace_headers(event.trace)]
         return mapper(event), message.body, [(names[name], value) for name, value in message.headers]
 
     return write

@@ -156,6 +156,7 @@ class KafkaSource:
             self._flow.settle(position)
             return None
         event = wrap(record, partition, self._options.wrap_type, self._clock.now_ns())
+        event.trace = error.trace
         if what == "wrap":
             return event
         event.position = position

@@ -27,7 +27,7 @@ from .feed import LogFeed
 from .feeder import Feeder
 from .folder import LogFolder
 from .places import Changes, Place
-from .reader import SHARD_BITS, position_of
+from .reader import SHARD_BITS, TRACE, position_of
 from .readers import LogReaderFeed
 from .retention import Retention
 from .shard import Shard, file_bytes
@@ -145,7 +145,8 @@ class LogChannel:
         size = 0
         try:
             for event in events:
-                text = _encode(event.attributes).decode()
+                trace = event.trace
+                text = _encode(event.attributes if trace is None else {**event.attributes, TRACE: trace}).decode()
                 attributes.append(text)
                 data = event.data
                 size += 64 + len(text) + (len(data) if data else 0)

@@ -7,8 +7,10 @@ mode. Each gateway worker writes one shard. What a file holds (format 1, `PRAGMA
       sequence    INTEGER PRIMARY KEY,  -- 1, 2, 3, … without gaps; old rows are deleted from the front
       received_ns INTEGER NOT NULL,     -- Unix time in nanoseconds at which the gateway took the event
       flags       INTEGER NOT NULL,     -- bit 0: `data` is a JSON value although no `datacontenttype` says so
+                                        -- bit 1: `attributes` has a member `:trace`, which is none of them
       key         BLOB,                 -- the record key, where the transport had one
-      attributes  TEXT NOT NULL,        -- a JSON object: every context attribute by its wire name
+      attributes  TEXT NOT NULL,        -- a JSON object: every context attribute by its wire name; of an event that was
+                                        -- traced also `:trace`, its trace context: `traceparent[ tracestate]`
       data        BLOB                  -- the payload's bytes as they came; NULL where the event has no data
     )
     feeds (name TEXT PRIMARY KEY, place INTEGER, pending TEXT)  -- where each subscription is (see `places.py`)
@@ -37,6 +39,8 @@ SHARD_BITS = 48
 _SEQUENCES = (1 << SHARD_BITS) - 1
 _FILE = re.compile(r"shard-(\d{3,})\.db")
 _COLUMNS = "sequence, received_ns, flags, key, attributes, data"
+JSON_DATA, TRACED = 1, 2
+TRACE = ":trace"
 _decode = msgspec.json.Decoder(dict).decode
 
 
@@ -74,8 +78,10 @@ def shards_in(folder: Path) -> list[int]:
 
 def to_event(shard: int, row: tuple[int, int, int, bytes | None, str, bytes | None]) -> Event:
     """The event that a row holds. Raises `msgspec.DecodeError` where the attributes are no JSON object."""
-    sequence, received_ns, flags, key, attributes, data = row
-    return Event(_decode(attributes), data, flags & 1 == 1, key, received_ns, shard << SHARD_BITS | sequence)
+    sequence, received_ns, flags, key, text, data = row
+    attributes = _decode(text)
+    trace = attributes.pop(TRACE, None) if flags & TRACED else None
+    return Event(attributes, data, flags & 1 == 1, key, received_ns, shard << SHARD_BITS | sequence, trace)
 
 
 class LogReader:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gateway_core.errors import StartError
+from gateway_core.event import Event
 
 from . import places
 from .places import Changes, Place
-from .reader import bounds_of, shard_file
+from .reader import JSON_DATA, TRACED, bounds_of, shard_file
 from .schema import open_shard
 
 COLUMNS = 6
@@ -179,10 +180,14 @@ def sequence_rows(first: int, units: Sequence[Any]) -> list[Any]:
             rows += (
                 sequence,
                 event.received_ns or unit.received_ns,
-                1 if event.json_data else 0,
+                (JSON_DATA if event.json_data else 0) if event.trace is None else _traced_flags(event),
                 event.key,
                 attributes,
                 event.data,
             )
             sequence += 1
     return rows
+
+
+def _traced_flags(event: Event) -> int:
+    return TRACED | JSON_DATA if event.json_data else TRACED

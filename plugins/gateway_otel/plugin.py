@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
 
 from gateway_core.component import BuildContext, Component
 from gateway_core.hookspecs import hookimpl
+from gateway_core.interfaces import Observer
+from gateway_core.tracing import Tracer
 
 from .config import OtelConfig
 
-if TYPE_CHECKING:
+log = logging.getLogger("tidegate.otel")
+
+
+def build(config: OtelConfig, context: BuildContext) -> Observer:
+    """An observer that records through the process's meter provider and tracer provider."""
+    from opentelemetry.metrics import NoOpMeterProvider, get_meter_provider
+
     from .observer import OtelObserver
 
+    observer = OtelObserver(get_meter_provider() if config.metrics else NoOpMeterProvider())
+    if config.traces:
+        observer.tracer = _tracer(context.owner)
+    return observer
 
-def build(config: OtelConfig, context: BuildContext) -> OtelObserver:
-    """An observer that records through the process's meter provider."""
-    from opentelemetry.metrics import get_meter_provider
 
-    from .observer import OtelObserver
+def _tracer(owner: str) -> Tracer | None:
+    from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, get_tracer_provider
 
-    return OtelObserver(get_meter_provider())
+    provider = get_tracer_provider()
+    if isinstance(provider, ProxyTracerProvider | NoOpTracerProvider):
+        log.warning(
+            "%s: nothing is traced, because no OpenTelemetry SDK is set up: run "
+            "`opentelemetry-instrument tidegate run …` with opentelemetry-distro and opentelemetry-exporter-otlp "
+            "installed, or set `traces: false`",
+            owner,
+        )
+        return None
+    from .tracer import OtelTracer
+
+    return OtelTracer(provider)
 
 
 @hookimpl
@@ -27,7 +48,7 @@ def gateway_observers() -> list[Component]:
     return [
         Component(
             "otel",
-            "Records metrics of events and deliveries through OpenTelemetry.",
+            "Records metrics and traces of events and deliveries through OpenTelemetry.",
             OtelConfig,
             build,
             extra="otel",
