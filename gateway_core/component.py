@@ -190,6 +190,8 @@ class BuildContext:
     `binding`     for codecs: the transport they serve.
     `wants_reply` for sinks: True where a reply event will be processed (a trigger's subscriber).
     `broker`      the broker (or bridge) that the component belongs to.
+    `offline`     True where the component is built to be asked only (`tidegate test`, `explain`): it is never started,
+                  and needs no files such as certificates.
     `traces`      True where the gateway traces: sources and channels then set `Event.trace` from what their transport
                   carries (`gateway_core.tracing`).
     """
@@ -205,6 +207,7 @@ class BuildContext:
     broker: str = ""
     trigger: str = ""
     traces: bool = False
+    offline: bool = False
 
     def build(self, ref: ComponentRef, part: str = "", **changes: Any) -> Any:
         """Builds a nested component (a sink's codec, a filter's operands) with this context, or one with `changes`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ..component import BuildContext, ComponentRef
@@ -26,6 +27,7 @@ class StagedRegistry(Registry):
         self._replaced = 0
 
     def build(self, ref: ComponentRef, context: BuildContext) -> Any:
+        context = replace(context, offline=True)
         if ref.kind in ("sink", "dead_letter"):
             return self._sink(ref, context)
         real = super().build(ref, context)

@@ -28,7 +28,7 @@ class NativeSink:
     def __init__(self, options: HttpSinkConfig, context: BuildContext) -> None:
         codec: Codec = context.build(options.codec, "codec")
         target = Target(options, context.wants_reply)
-        tls = client_context(options.tls, context.owner) if target.tls else None
+        tls = client_context(options.tls, context.owner) if target.tls and not context.offline else None
         judge = Judge(codec, context.wants_reply, target.address, lambda: context.clock.now_ns() / 1e9)
         self.address = target.address
         self.judge = judge.settle

@@ -27,7 +27,7 @@ class HttpxSink(AsyncSink):
         self._options = options
         self._codec: Codec = context.build(options.codec, "codec")
         self._target = Target(options, context.wants_reply)
-        self._tls = client_context(options.tls, context.owner) if self._target.tls else None
+        self._tls = client_context(options.tls, context.owner) if self._target.tls and not context.offline else None
         self._judge = Judge(
             self._codec, context.wants_reply, self._target.address, lambda: context.clock.now_ns() / 1e9
         )

@@ -22,7 +22,7 @@ class HttpSource:
         self._context = context
         self._codec: Codec = context.build(options.codec, "codec")
         self.read = self._codec.decode
-        self._tls = server_context(options.tls, context.owner) if options.tls else None
+        self._tls = server_context(options.tls, context.owner) if options.tls and not context.offline else None
         self._listener: Listener | None = None
         self._endpoint: Endpoint | None = None
         self.address = ""

@@ -285,6 +285,17 @@ def test_a_sink_without_a_status_can_not_answer_one(play: Play) -> None:
     assert "triggers.a.subscriber (kafka) has no status" in result.error
 
 
+def test_certificates_need_not_be_there(play: Play) -> None:
+    config = """
+        brokers: {default: {ingress: [http: {tls: {cert_file: none.pem, key_file: none.pem}}]}}
+        triggers:
+          a: {subscriber: {http: {url: "https://127.0.0.1:1/", tls: {ca_file: none.pem}}}}
+          b: {subscriber: {http: {url: "https://127.0.0.1:1/", client: httpx, tls: {ca_file: none.pem}}}}
+    """
+    result = play("events: [{event: {}}]\nexpect: {triggers: {a: {delivered: 1}, b: {delivered: 1}}}", config)
+    assert result.passed, failure_text(result)
+
+
 def test_the_command_leaves_no_trace_and_asks_no_observer(play: Play, tmp_path: Path) -> None:
     config = """
         brokers: {default: {ingress: [http], dead_letter: {deadletter: {path: letters.jsonl}}}}
