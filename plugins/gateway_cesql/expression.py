@@ -95,4 +95,3 @@ def _unknown(call: Call) -> tuple[str, int, str]:
     near = difflib.get_close_matches(call.name, NAMES, 1)
     remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
     return f"unknown function {call.name}", call.position, remedy
-
