@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from .places import locate
 from .report import Report
 from .resolve import Resolver
 from .sources import Sources, gather
+from .yaml import Node
 
 _SECTIONS: dict[str, type[BaseModel]] = {
     "brokers": BrokerConfig,
@@ -50,12 +51,13 @@ class _Refs(RootModel[dict[str, SinkRef]]):
 
 @dataclass(frozen=True)
 class Loaded:
-    """A config, what is odd about it, and the files it was read from."""
+    """A config, what is odd about it, and where it was read from."""
 
     config: GatewayConfig
     warnings: list[Fault]
     files: list[str]
     tests_at: dict[str, tuple[str, int]] = field(default_factory=dict)  # scenario -> file and line
+    triggers_at: dict[str, tuple[str, int]] = field(default_factory=dict)
 
 
 def load(paths: Sequence[Path], registry: Registry, env: Mapping[str, str] | None = None) -> GatewayConfig:
@@ -75,10 +77,17 @@ def load_with_warnings(
     return loaded.config, loaded.warnings
 
 
-def load_all(paths: Sequence[Path], registry: Registry, env: Mapping[str, str] | None = None) -> Loaded:
-    """Like `load`, with warnings and the list of files."""
+def load_all(
+    paths: Sequence[Path],
+    registry: Registry,
+    env: Mapping[str, str] | None = None,
+    documents: Sequence[Node] = (),
+    without: Collection[Path] = (),
+) -> Loaded:
+    """Like `load`, with warnings and the list of files. `documents` come on top of the files, and the files `without`
+    are left out: what the config would be with them, and without those."""
     env = os.environ if env is None else env
-    sources = gather(paths, env)
+    sources = gather(paths, env, documents, without)
     return _Loading(sources, registry, env).run()
 
 
@@ -114,8 +123,11 @@ class _Loading:
         if faults:
             raise ConfigError(faults)
         warnings = in_order([*self._sources.warnings, *self._report.warnings(self._secrets)])
-        tests_at = {name: locate(self._sources.root, ("tests", name)) for name in self._valid["tests"]}
-        return Loaded(GatewayConfig(**self._valid), warnings, self._sources.files, tests_at)
+        tests_at, triggers_at = (
+            {name: locate(self._sources.root, (section, name)) for name in self._valid[section]}
+            for section in ("tests", "triggers")
+        )
+        return Loaded(GatewayConfig(**self._valid), warnings, self._sources.files, tests_at, triggers_at)
 
     def _plain(self, sections: list[str], secrets: Secrets | None) -> dict[str, Any]:
         interpolator = Interpolator(self._env, secrets, self._report.fault)

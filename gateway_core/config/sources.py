@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import Fault
@@ -21,14 +21,14 @@ SUFFIXES = (".yaml", ".yml")
 class Sources:
     """The merged config: `root` holds all sections, `files` those that were read, in order."""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
+    def __init__(self, env: Mapping[str, str], without: Collection[Path] = ()) -> None:
         self.root = Node({}, "", 0)
         self.files: list[str] = []
         self.faults: list[Fault] = []
         self.warnings: list[Fault] = []
         self.manifests = Manifests(env)
         self._env = env
-        self._seen: set[Path] = set()
+        self._seen: set[Path] = {path.resolve() for path in without}
 
     def add(self, path: Path, at: Fault | None = None, chain: tuple[Path, ...] = ()) -> None:
         """Reads a file, or a directory's `*.yaml` and `*.yml`. `at` is the place of the include that names it."""
@@ -61,14 +61,18 @@ class Sources:
         self.files.append(str(file))
         reading = read(data, str(file))
         self.faults += reading.faults
+        self.take(reading.documents)
         for document in reading.documents:
+            if "include" in document.value:
+                self._include(document.value["include"], file, (*chain, identity))
+
+    def take(self, documents: Sequence[Node]) -> None:
+        """Takes documents that were read; what they include is not looked at."""
+        for document in documents:
             if is_manifest(document):
                 self.manifests.add(document)
             else:
                 self._merge(document)
-        for document in reading.documents:
-            if "include" in document.value:
-                self._include(document.value["include"], file, (*chain, identity))
 
     def _merge(self, document: Node) -> None:
         for key, node in document.value.items():
@@ -136,11 +140,14 @@ class Sources:
         self.faults.append(Fault(message, dotted(path), node.file, line, "rename or remove one of them"))
 
 
-def gather(paths: Sequence[Path], env: Mapping[str, str]) -> Sources:
-    """Reads all that the paths name."""
-    sources = Sources(env)
+def gather(
+    paths: Sequence[Path], env: Mapping[str, str], documents: Sequence[Node] = (), without: Collection[Path] = ()
+) -> Sources:
+    """Reads all that the paths name, but for the files `without`; `documents` come on top."""
+    sources = Sources(env, without)
     for path in paths:
         sources.add(Path(path))
+    sources.take(documents)
     if sources.files:
         sources.root.file = sources.files[0]
     sources.manifests.merge(sources.root)
