@@ -36,6 +36,12 @@ class LogFormat(StrEnum):
     json = "json"
 
 
+class Reload(StrEnum):
+    watch = "watch"
+    signal = "signal"
+    off = "off"
+
+
 class Mode(StrEnum):
     binary = "binary"
     structured = "structured"
@@ -80,6 +86,10 @@ def run(
     workers: Annotated[
         int | None, typer.Option(help="Processes that share the ingress addresses. [TIDEGATE_WORKERS]")
     ] = None,
+    metrics: Annotated[
+        bool | None, typer.Option("--metrics/--no-metrics", help="Measure, and serve metrics. [TIDEGATE_METRICS]")
+    ] = None,
+    reload: Annotated[Reload | None, typer.Option(help="When the config is read again. [TIDEGATE_RELOAD]")] = None,
     drain_timeout_s: Annotated[
         float | None, typer.Option(help="How long a stop waits for deliveries. [TIDEGATE_DRAIN_TIMEOUT_S]")
     ] = None,
@@ -96,6 +106,8 @@ def run(
         "log_level": log_level.value if log_level else ctx.obj["log_level"],
         "log_format": log_format.value if log_format else None,
         "workers": workers,
+        "metrics": metrics,
+        "reload": reload.value if reload else None,
         "drain_timeout_s": drain_timeout_s,
     }
     raise typer.Exit(run_gateway(paths, flags))
