@@ -55,8 +55,9 @@ class Producer(Protocol):
     """Writes records: idempotent, acknowledged by all in-sync replicas. Records of one key (and those without, of one
     partition) keep the order in which `send` was called. A key's partition is that of Kafka's Java client (murmur2)."""
 
-    fault: KafkaFault | None
-    """What is wrong at the moment; None while records can be written."""
+    @property
+    def fault(self) -> KafkaFault | None:
+        """What is wrong at the moment; None while records can be written."""
 
     async def start(self, tasks: TaskGroup) -> None:
         """Begins to connect, and returns once connected or after a few seconds: a cluster that is away is no error, it
@@ -94,8 +95,9 @@ class Consumer(Protocol):
     partition without committed offset, or whose committed offset is no longer there, is read from its beginning, the
     latter with an error in the log that names the offsets that are gone."""
 
-    fault: KafkaFault | None
-    """What is wrong at the moment; None while it can read."""
+    @property
+    def fault(self) -> KafkaFault | None:
+        """What is wrong at the moment; None while it can read."""
 
     async def start(self, tasks: TaskGroup) -> None:
         """As `Producer.start`. It joins the group in the background."""

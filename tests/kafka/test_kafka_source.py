@@ -63,7 +63,7 @@ class Topic:
         """Events with these ids; None is no event."""
         for id in ids:
             own = {"specversion": "1.0", "source": "/s", "type": "t", "id": id}
-            headers = [(f"ce_{n}", v.encode()) for n, v in own.items() if v] if id else []
+            headers: dict[str, str | bytes | None] = {f"ce_{n}": v for n, v in own.items()} if id else {}
             self._producer.produce(self.name, id or "nonsense", headers=headers, partition=partition)
         assert self._producer.flush(30) == 0
 

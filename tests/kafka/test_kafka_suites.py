@@ -123,13 +123,13 @@ class TestKafkaSink(Clients, SinkSuite):
 
 class TestKafkaSource(Clients, SourceSuite):
     pulls = True
-    kit: KafkaKit
+    its: KafkaKit
     source: Watched
     intake: MemoryIntake
 
     def build(self, kit: Kit) -> Source:
         assert isinstance(kit, KafkaKit)
-        self.kit = kit
+        self.its = kit
         kit.broker.create_topic(kit.topic, 1)
         kit.producer = Producer({"bootstrap.servers": kit.broker.bootstrap, "linger.ms": 0})
         more = {"group": kit.topic, "start": "earliest", "not_an_event": "drop", **QUICKLY}
@@ -157,19 +157,20 @@ class TestKafkaSource(Clients, SourceSuite):
         return await anyio.to_thread.run_sync(self._passes, self._write(message))
 
     def _write(self, message: Message) -> int:
-        assert self.kit.producer is not None
-        offsets: list[int] = []
-        headers = [(name.decode(), value) for name, value in message.headers]
-        self.kit.producer.produce(
-            self.kit.topic, message.body, headers=headers, on_delivery=lambda e, r: offsets.append(r.offset())
+        assert self.its.producer is not None
+        offsets: list[int | None] = []
+        headers: list[tuple[str, str | bytes | None]] = [(name.decode(), value) for name, value in message.headers]
+        self.its.producer.produce(
+            self.its.topic, message.body, headers=headers, on_delivery=lambda e, r: offsets.append(r.offset())
         )
-        self.kit.producer.flush(PATIENCE_S)
+        self.its.producer.flush(PATIENCE_S)
+        assert offsets[0] is not None
         return offsets[0]
 
     def _passes(self, offset: int) -> bool:
         start = time.monotonic()
         while True:
-            (place,) = self.kit.consumer.committed([TopicPartition(self.kit.topic, 0)], timeout=PATIENCE_S)
+            (place,) = self.its.consumer.committed([TopicPartition(self.its.topic, 0)], timeout=PATIENCE_S)
             if place.offset > offset:
                 return True
             waited = time.monotonic() - start
