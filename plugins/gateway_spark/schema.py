@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -20,16 +21,20 @@ Row = tuple[int, int, int, bytes | None, str, bytes | None]
 DDL = """
     specversion string, id string, source string, type string, subject string, time timestamp,
     datacontenttype string, dataschema string, extensions map<string,string>,
-    data binary, data_text string, key binary, shard int, position bigint, received timestamp
+    data binary, data_text string, key binary, shard int, position bigint, received timestamp, trace_id string
 """
 """All columns, in order. `time` is null where it can't be parsed; `extensions` holds every other attribute as text;
 `data` is null where the event has no data and empty where its data is; `data_text` is the data where it is JSON in
-valid UTF-8, else null; (`shard`, `position`) is the event's place in the log, and unique."""
+valid UTF-8, else null; (`shard`, `position`) is the event's place in the log, and unique; `trace_id` is that of the
+trace which the gateway continued with this event, else that of its attribute `traceparent`, else null."""
 
 NAMED = ("specversion", "id", "source", "type", "subject", "datacontenttype", "dataschema")
 JSON_DATA = 1  # the log's flag: the data is JSON although `datacontenttype` does not say so
+TRACED = 2  # the log's flag: the attributes have one more member, which is none of them: the trace context
+TRACE = ":trace"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TRACE_ID = re.compile("(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 _decode_all = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
@@ -88,6 +93,7 @@ class Batches:
         import pyarrow as pa
 
         positions, received, flags, keys, _, data = zip(*rows, strict=True)
+        traces = _traces(dicts, flags)
         named = {name: _texts([d.pop(name, None) for d in dicts]) for name in NAMED}
         times = [d.pop("time", None) for d in dicts]
         payload = pa.array(data, pa.binary())
@@ -102,6 +108,8 @@ class Batches:
         }
         if "extensions" in self._wants:
             columns["extensions"] = _extensions(dicts)
+        if "trace_id" in self._wants:
+            columns["trace_id"] = _trace_ids(dicts, traces)
         if "data_text" in self._wants:
             columns["data_text"] = _json_texts(payload, _json_mask(named["datacontenttype"], flags))
         return columns
@@ -110,6 +118,30 @@ class Batches:
 def decode(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """The attributes of each row. One parse for all of them: it is the largest part of the work."""
     return _decode_all("[" + ",".join([row[4] for row in rows]) + "]")
+
+
+def _traces(dicts: Sequence[dict[str, Any]], flags: Sequence[int]) -> dict[int, str]:
+    """Takes the trace contexts out of the attributes; by the number of the row."""
+    if max(flags) < TRACED:
+        return {}
+    return {n: dicts[n].pop(TRACE, "") for n, flag in enumerate(flags) if flag & TRACED}
+
+
+def _trace_ids(dicts: Sequence[dict[str, Any]], traces: dict[int, str]) -> pa.Array:
+    import pyarrow as pa
+
+    found = [trace_id(d.get("traceparent")) for d in dicts]
+    for n, text in traces.items():
+        found[n] = trace_id(text) or found[n]
+    return pa.array(found, pa.string())
+
+
+def trace_id(text: Any) -> str | None:
+    """The trace id of a `traceparent` (W3C Trace Context section 3.2), None where it is none."""
+    if not isinstance(text, str):
+        return None
+    match = _TRACE_ID.match(text)
+    return match[1] if match else None
 
 
 def _texts(values: list[Any]) -> pa.Array:

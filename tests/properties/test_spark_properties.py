@@ -83,6 +83,7 @@ def test_offsets_as_text_are_read_back_and_other_text_is_refused_by_name(wanted:
     assert "endingOffsets" in fault
 
 
+TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 ATTRIBUTES = st.dictionaries(
     st.sampled_from([*NAMED, "ext", "flag", "n"]), TEXT | st.booleans() | st.integers(-9, 9), max_size=5
@@ -91,7 +92,7 @@ ROWS = st.lists(
     st.tuples(
         st.integers(1, 99),
         st.integers(0, 2**60),
-        st.integers(0, 1),
+        st.integers(0, 3),
         st.none() | st.binary(max_size=3),
         st.tuples(ATTRIBUTES, st.none() | st.sampled_from(["application/json", "a/b+json; x=y", "text/plain"])),
         st.none() | st.binary(max_size=4) | TEXT.map(str.encode),
@@ -109,21 +110,46 @@ def test_a_batch_has_each_rows_values_in_its_columns(drawn: list[Any], shard: in
     texts, binaries = [*NAMED, "data_text"], ["data", "key"]
     fields = [(n, pa.string()) for n in texts] + [(n, pa.binary()) for n in binaries]
     more = [("extensions", pa.map_(pa.string(), pa.string())), ("shard", pa.int32()), ("position", pa.int64())]
-    schema = pa.schema([*fields, *more, ("received", pa.timestamp("us", "UTC"))])
+    schema = pa.schema([*fields, *more, ("received", pa.timestamp("us", "UTC")), ("trace_id", pa.string())])
     wanted = [a | ({"datacontenttype": t} if t else {}) for *_, (a, t), _ in drawn]
-    rows = [(p, r, f, k, json.dumps(w), d) for (p, r, f, k, _, d), w in zip(drawn, wanted, strict=True)]
-    assert decode(rows) == wanted
+    stored = [
+        w | ({":trace": f"00-{TRACE_ID}-{'2' * 16}-01"} if row[2] & 2 else {})
+        for row, w in zip(drawn, wanted, strict=True)
+    ]
+    rows = [(p, r, f, k, json.dumps(w), d) for (p, r, f, k, _, d), w in zip(drawn, stored, strict=True)]
+    assert decode(rows) == stored
     made = Batches(schema, shard).build(rows).to_pylist()
     for row, attributes, got in zip(rows, wanted, made, strict=True):
         plain = {n: text_of(v) for n, v in attributes.items()}
         assert {n: got[n] for n in NAMED} == {n: plain.get(n) for n in NAMED}
         assert dict(got["extensions"]) == {n: v for n, v in plain.items() if n not in NAMED}
         assert (got["position"], got["shard"], got["key"], got["data"]) == (row[0], shard, row[3], row[5])
-        textual = row[5] is not None and (row[2] == 1 or is_json(plain.get("datacontenttype")))
+        textual = row[5] is not None and (row[2] & 1 == 1 or is_json(plain.get("datacontenttype")))
         assert (got["data_text"] is not None) == (textual and _is_utf8(row[5]))
         assert got["data_text"] is None or got["data_text"].encode() == row[5]
         since = timedelta(microseconds=row[1] // 1000)
         assert got["received"] == (EPOCH + since if row[1] else None)
+        assert got["trace_id"] == (TRACE_ID if row[2] & 2 else None)
+
+
+@pytest.mark.parametrize(
+    ("traceparent", "found"),
+    [
+        (f"00-{'1a' * 16}-{'2' * 16}-01", "1a" * 16),
+        (f"cc-{'1a' * 16}-{'2' * 16}-01-more", "1a" * 16),
+        (f"ff-{'1a' * 16}-{'2' * 16}-01", None),
+        (f"00-{'0' * 32}-{'2' * 16}-01", None),
+        (f"00-{'1A' * 16}-{'2' * 16}-01", None),
+        ("", None),
+        (7, None),
+    ],
+)
+def test_the_trace_id_is_that_of_the_attribute_where_the_gateway_did_not_trace(traceparent: Any, found: Any) -> None:
+    import pyarrow as pa
+
+    row = (1, 0, 0, None, json.dumps({"id": "1", "traceparent": traceparent}), None)
+    batch = Batches(pa.schema([("trace_id", pa.string())]), 0).build([row])
+    assert batch.to_pylist() == [{"trace_id": found}]
 
 
 def _is_utf8(data: bytes | None) -> bool:

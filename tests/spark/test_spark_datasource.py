@@ -55,6 +55,7 @@ def test_every_column_has_its_value_and_type(spark: Any, log: Any, event: Callab
         "shard": 0,
         "position": 1,
         "received": datetime.datetime(2023, 11, 14, 22, 13, 20, 123456, utc).astimezone().replace(tzinfo=None),
+        "trace_id": None,
     }
 
 
