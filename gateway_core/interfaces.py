@@ -271,7 +271,15 @@ class Channel(Protocol):
 
     def info(self) -> dict[str, Any]:
         """For status: `writable` (bool), `events`, `bytes`, `first`, `next`, `unrouted` (events that no subscription
-        wanted, since the start) and whatever else helps."""
+        wanted, since the start), `failed` (events that could not be stored) and whatever else helps."""
+
+
+@runtime_checkable
+class Joined(Protocol):
+    """A channel in which a subscription that is attached while it is open gets its place a moment later."""
+
+    async def joined(self, name: str) -> None:
+        """Waits until it has, or for as long as a reload may take. What is appended then is not missed."""
 
 
 class Observer:

@@ -5,7 +5,6 @@ Any number of gateways with the same config share the work: Kafka gives each gro
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,8 +23,6 @@ from .config import KafkaChannelConfig
 from .feed import KafkaFeed
 from .records import preview, writer
 
-log = logging.getLogger("tidegate.kafka")
-
 START_S = 30.0
 JOIN_S = 20.0
 
@@ -39,7 +36,8 @@ class KafkaChannel:
         self._context = context
         self._topic = options.topic_of(context.broker)
         self._write = writer(options.codec, options.key, context)
-        self._feeds: dict[str, tuple[KafkaFeed, bool]] = {}
+        self._feeds: dict[str, KafkaFeed] = {}
+        self._gone: dict[str, KafkaFeed] = {}  # detached; they may still be leaving
         self._tasks: TaskGroup
         self._producer: Producer
         self._started = self._taking = False
@@ -69,18 +67,20 @@ class KafkaChannel:
         feeds = list(self._feeds.values())
         try:
             async with Admin(self._options) as admin:
-                for feed, from_start in feeds:
-                    await self._join(admin, feed, from_start)
+                for feed in feeds:
+                    await feed.join(admin, self._tasks)
             with anyio.move_on_after(JOIN_S):
-                for feed, _ in feeds:
+                for feed in feeds:
                     await feed.flow.joined.wait()
         except KafkaFault as e:
             raise connect.start_error(self._context.owner, self._options, e) from e
         self._taking = True
 
-    async def _join(self, admin: Admin, feed: KafkaFeed, from_start: bool) -> None:
-        await admin.prepare(feed.group, [self._topic], "earliest" if from_start else "latest")
-        await feed.flow.start(self._tasks)
+    async def joined(self, name: str) -> None:
+        """See `interfaces.Joined`: waits until a subscription that came later has joined its group, but not for a
+        cluster that is away."""
+        with anyio.move_on_after(JOIN_S):
+            await self._feeds[name].flow.joined.wait()
 
     async def stop(self) -> None:
         """Finishes appends, commits all places, leaves the groups."""
@@ -88,8 +88,10 @@ class KafkaChannel:
             return
         self._taking = False
         async with anyio.create_task_group() as stopping:
-            for feed, _ in self._feeds.values():
-                stopping.start_soon(feed.flow.consumer.stop)
+            for feed in self._feeds.values():
+                stopping.start_soon(feed.leave)
+            for feed in self._gone.values():
+                stopping.start_soon(feed.left.wait)
         await self._producer.stop()
 
     # -- appends ----------------------------------------------------------------------------------------------------
@@ -127,21 +129,11 @@ class KafkaChannel:
     ) -> KafkaFeed:
         """Adds a subscription: the consumer group `PREFIX.BROKER.NAME`."""
         group = self._options.group_of(self._context.broker, name)
-        feed = KafkaFeed(group, self._topic, filter, offer, reject, withdraw, self._options, self._context)
-        self._feeds[name] = feed, from_start
+        feed = KafkaFeed(group, self._topic, filter, offer, reject, withdraw, self._options, self._context, from_start)
+        self._feeds[name] = feed
         if self._taking:
-            self._tasks.start_soon(self._join_later, feed, from_start)
+            self._tasks.start_soon(feed.join_later, self._tasks, self._gone.get(name))
         return feed
-
-    async def _join_later(self, feed: KafkaFeed, from_start: bool) -> None:
-        while True:
-            try:
-                async with Admin(self._options) as admin:
-                    await self._join(admin, feed, from_start)
-                return
-            except KafkaFault as e:
-                log.error("group %s can't be joined, and will be: %s", feed.group, e)
-                await anyio.sleep(1.0)
 
     def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> ReaderFeed:
         """Raises `StartError`: a sink that reads by itself reads the topic, not this channel."""
@@ -152,15 +144,19 @@ class KafkaChannel:
 
     def detach(self, name: str) -> None:
         """Leaves the group; its place is kept by the cluster."""
-        feed, _ = self._feeds.pop(name)
-        feed.close()
-        self._tasks.start_soon(feed.flow.consumer.stop)
+        feed = self._gone[name] = self._feeds.pop(name)
+        self._tasks.start_soon(self._leave, name, feed)
+
+    async def _leave(self, name: str, feed: KafkaFeed) -> None:
+        await feed.leave()
+        if self._gone.get(name) is feed:
+            del self._gone[name]
 
     # -- looking in -------------------------------------------------------------------------------------------------
 
     def info(self) -> dict[str, Any]:
         """For status. `groups` has each trigger's group with its lag, in the partitions that this gateway has."""
-        groups = {feed.group: feed.flow.info() for feed, _ in self._feeds.values()}
+        groups = {feed.group: feed.flow.info() for feed in self._feeds.values()}
         fault = self._producer.fault if self._taking else KafkaFault("not open")
         return {
             "writable": fault is None,

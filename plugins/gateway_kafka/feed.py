@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
+from typing import Literal
+
+import anyio
+from anyio.abc import TaskGroup
 
 from gateway_core.component import BuildContext
 from gateway_core.errors import Refused
@@ -10,17 +15,21 @@ from gateway_core.event import Event
 from gateway_core.interfaces import Filter, Outcome
 
 from . import connect
-from .client import Partition, Record
+from .admin import Admin
+from .client import KafkaFault, Partition, Record
 from .config import KafkaChannelConfig
 from .flow import Flow
 from .foreign import wrap
 from .records import reader
 
+log = logging.getLogger("tidegate.kafka")
+
 CHUNK = 64
+RETRY_S = 1.0
 
 
 class KafkaFeed:
-    """Offers the topic's events to a subscription."""
+    """Offers the topic's events to a subscription. `left` is set once it has left the group, or will never join."""
 
     def __init__(
         self,
@@ -32,8 +41,17 @@ class KafkaFeed:
         withdraw: Callable[[int], Sequence[int]] | None,
         options: KafkaChannelConfig,
         context: BuildContext,
+        from_start: bool,
     ) -> None:
         self.group = group
+        self.left = anyio.Event()
+        self._topic = topic
+        self._options = options
+        self._start: Literal["earliest", "latest"] = "earliest" if from_start else "latest"
+        self._after: KafkaFeed | None = None
+        self._joining = anyio.CancelScope()
+        self._leaving = False
+        self._turn = anyio.Lock()
         self._matches = filter.matches
         self._now = context.clock.now_ns
         self._offer = offer
@@ -60,7 +78,44 @@ class KafkaFeed:
         self.ack = self.flow.settle
         self.resume = self.flow.resume
         self.lag = self.flow.lag
-        self.close = self.flow.close
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    async def join(self, admin: Admin, tasks: TaskGroup) -> None:
+        """Says where the group begins, where it is new, and joins it. Raises `KafkaFault`."""
+        async with self._turn:
+            if self._leaving:
+                return
+            with anyio.CancelScope() as self._joining:
+                await admin.prepare(self.group, [self._topic], self._start)
+                await self.flow.start(tasks)
+
+    async def join_later(self, tasks: TaskGroup, after: KafkaFeed | None) -> None:
+        """Joins once the feed that had its place has left, as soon as Kafka lets it."""
+        self._after = after
+        if after is not None:
+            await after.left.wait()
+            self._after = None
+        while not self._leaving:
+            try:
+                async with Admin(self._options) as admin:
+                    await self.join(admin, tasks)
+                return
+            except KafkaFault as e:
+                log.error("group %s can't be joined, and will be: %s", self.group, e)
+                await anyio.sleep(RETRY_S)
+
+    async def leave(self) -> None:
+        """Hands out nothing more, commits, and leaves the group; joins it no more."""
+        self._leaving = True
+        self._joining.cancel()
+        try:
+            async with self._turn:
+                await self.flow.stop()
+            if self._after is not None:
+                await self._after.left.wait()
+        finally:
+            self.left.set()
 
     # -- what the flow hands over -----------------------------------------------------------------------------------
 

@@ -105,6 +105,11 @@ class Flow:
         await self.consumer.start(tasks)
         tasks.start_soon(self._commits)
 
+    async def stop(self) -> None:
+        """Hands out nothing more, waits a moment for what is under way, commits, and leaves the group."""
+        self._closed = True
+        await self.consumer.stop()
+
     async def _commits(self) -> None:
         while not self._closed:
             await anyio.sleep(self._interval_s)
@@ -179,10 +184,6 @@ class Flow:
         """The partition goes back (its topic was made anew, or cut off): what it held before is no longer there."""
         self._drop(p)
         p.tracker = Tracker(offset)
-
-    def close(self) -> None:
-        """Hands out nothing more. What is under way may still be settled, until the consumer stops."""
-        self._closed = True
 
     # -- to the taker -----------------------------------------------------------------------------------------------
 

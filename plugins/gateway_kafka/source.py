@@ -17,7 +17,7 @@ from gateway_core.interfaces import Intake, Outcome
 
 from . import connect
 from .admin import Admin
-from .client import KafkaFault, Partition, Record
+from .client import Consumer, KafkaFault, Partition, Record
 from .config import KafkaSourceConfig
 from .flow import Flow
 from .foreign import wrap
@@ -58,6 +58,9 @@ class KafkaSource:
         )
         self._intake: Intake
         self._started = False
+        self._beginning = anyio.CancelScope()
+        self._ended = False
+        self._turn = anyio.Lock()
         self._waiting_for: KafkaFault | None = None
         self._letter_fails = False
         self._wake: Timer | None = None
@@ -88,6 +91,21 @@ class KafkaSource:
             tasks.start_soon(self._keep_trying, tasks)
 
     async def _begin(self, tasks: TaskGroup) -> None:
+        async with self._turn:
+            if self._ended:
+                return
+            with anyio.CancelScope() as self._beginning:
+                await self._prepare()
+                self._flow.consumer = self._consumer()
+                self._started = True
+                try:
+                    await self._flow.start(tasks)
+                except KafkaFault:
+                    self._started = False
+                    raise
+                self._waiting_for = None
+
+    async def _prepare(self) -> None:
         o = self._options
         try:
             with anyio.fail_after(CONNECT_S):
@@ -95,7 +113,10 @@ class KafkaSource:
                     await admin.prepare(self._group, o.topics, o.start)
         except TimeoutError as e:
             raise KafkaFault(f"no answer within {CONNECT_S:g} s") from e
-        self._flow.consumer = connect.consumer(
+
+    def _consumer(self) -> Consumer:
+        o = self._options
+        return connect.consumer(
             o,
             group=self._group,
             topics=o.topics,
@@ -104,9 +125,6 @@ class KafkaSource:
             session_timeout_s=o.session_timeout_s,
             clock=self._clock,
         )
-        await self._flow.start(tasks)
-        self._started = True
-        self._waiting_for = None
 
     async def _keep_trying(self, tasks: TaskGroup) -> None:
         while not self._started:
@@ -117,11 +135,16 @@ class KafkaSource:
                 if str(e) != str(self._waiting_for):
                     log.error("%s: Kafka at %s: %s", self._owner, self.address, e)
                 self._waiting_for = e
+            if self._ended:
+                return
         log.info("%s reads from %s", self._owner, self.address)
 
     async def stop(self) -> None:
-        if self._started:
-            await self._flow.consumer.stop()
+        self._ended = True
+        self._beginning.cancel()
+        async with self._turn:
+            if self._started:
+                await self._flow.stop()
 
     # -- what the flow hands over -----------------------------------------------------------------------------------
 

@@ -420,7 +420,7 @@ async def test_a_partition_that_was_made_anew_is_read_from_where_it_goes_on() ->
 async def test_after_close_nothing_is_handed_out_and_all_can_be_settled() -> None:
     async with running(Rig(room=2)) as rig:
         rig.fetch(0, 4)
-        rig.flow.close()
+        await rig.flow.stop()
         rig.taker.settle(*rig.taker.held)
         rig.flow.resume()
         rig.fetch(0, 4, TWO)
