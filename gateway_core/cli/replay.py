@@ -11,6 +11,7 @@ import typer
 
 from .. import eventjson
 from ..delivery.deadletter import without_facts
+from ..tracing import headers as trace_headers
 from . import FAULT, OK, common
 from .dlq import Letter, Query, Store, Stores
 from .post import STRUCTURED, binary, check_url, client, post
@@ -100,6 +101,8 @@ async def _replay_all(letters: list[Letter], targets: dict[str, str], plan: Repl
                     headers, body = STRUCTURED, eventjson.structured(event)
                 else:
                     headers, body = binary(event)
+                if event.trace is not None:
+                    headers = {**headers, **{n.decode(): v.decode() for n, v in trace_headers(event.trace)}}
                 answer = await post(to, targets[letter.broker], headers, body, plan.retry)
                 if not answer.accepted:
                     count.refused += 1
