@@ -12,7 +12,7 @@ from .delivery.burials import Letters
 from .event import Event
 from .intake import Counted, Inlet
 from .interfaces import Accepted, Channel, Filter, Observer, ReaderFeed, ReadingSink, Sink, Source
-from .meter import Accept, Meter, with_meter
+from .meter import Accept, Meter
 
 
 class Broker(Counted):
@@ -30,7 +30,7 @@ class Broker(Counted):
         observers: tuple[Observer, ...],
         meter: Meter | None = None,
     ) -> None:
-        super().__init__(name, with_meter(observers, meter))
+        super().__init__(name, observers)
         self.meter = meter
         self.channel_name = channel_name
         self.channel = channel
@@ -40,7 +40,7 @@ class Broker(Counted):
         # without observers and metrics nothing stands between a source and the channel
         self.accept: Accept = self._observed if observers else channel.append
         if meter is not None:
-            self.accept = meter.around(self.accept)
+            self.accept = meter.accepting(self.accept)
 
     @property
     def sources(self) -> list[Source]:
@@ -132,6 +132,7 @@ class Trigger:
             "paused": s.paused,
             "last_error": s.last_error,
             "reader": None,
+            "letters": dict(s.letters),
             **(self.meter.of_deliveries() if self.meter else {}),
         }
 

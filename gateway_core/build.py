@@ -17,8 +17,8 @@ from .delivery import Budget, Subscription, lanes
 from .delivery.burials import Letters
 from .delivery.lanes import LaneOf
 from .intake import Inlet
-from .interfaces import Filter, Observer, ReadingSink, Sink
-from .meter import Meter, with_meter
+from .interfaces import Filter, Observer, ReadingSink, Send, Sink
+from .meter import Meter
 from .registry import Registry
 from .settings import Settings
 from .spans import Tracing
@@ -58,7 +58,6 @@ class Builder:
         self._registry = registry
         self._budget = Budget()
         self._metrics = settings.metrics
-        self._meters: dict[str, Meter | None] = {}  # of brokers
         self._built = Built()
         self._tracing = Tracing(None)
         self._context = BuildContext(
@@ -103,8 +102,7 @@ class Builder:
         """One broker of the config."""
         config, owner = self._config.brokers[name], f"brokers.{name}"
         channel = self._make(config.channel, f"{owner}.channel", broker=name)
-        meter = self._meters[name] = self._meter()
-        broker = Broker(name, config.channel.name, channel, *self.letters(name), self._built.observers, meter)
+        broker = Broker(name, config.channel.name, channel, *self.letters(name), self._built.observers, self._meter())
         broker.inlets = [self.inlet(broker, i) for i in range(len(config.ingress))]
         return broker
 
@@ -112,7 +110,7 @@ class Builder:
         """A broker's dead letter."""
         sink = self._make(self._config.brokers[name].dead_letter, f"brokers.{name}.dead_letter", broker=name)
         traced = self._tracing.dead_letter(sink, name, name)
-        return sink, Letters(name, traced, self._clock, with_meter(self._built.observers, self._meters[name]))
+        return sink, Letters(name, traced, self._clock, self._built.observers)
 
     def inlet(self, broker: Broker, number: int) -> Inlet:
         """One of a broker's ways in."""
@@ -154,9 +152,9 @@ class Builder:
             dead_letter=self._tracing.dead_letter(dead_letter, name, broker.name),
             publish=self._tracing.replies(broker.name, broker.accept),
             budget=self._budget,
-            observers=with_meter(self._built.observers, meter),
+            observers=self._built.observers,
             lane_of=self._lane_of(policy, owner, **names),
-            send=self._tracing.send(sink, name, broker.name),
+            send=_timed(self._tracing.send(sink, name, broker.name), meter),
         )
         return Trigger(name, broker, wanted, subscription, dead_letter, from_start, sinks, meter)
 
@@ -181,13 +179,12 @@ class Builder:
             policy = effective_delivery(policy, config.delivery)
         wanted = self._filter(config, owner) if config.filters else None
         meter = self._meter()
-        observers = with_meter(self._built.observers, meter)
-        bridge = Bridge(name, wanted, observers)
+        bridge = Bridge(name, wanted, self._built.observers)
         dead_letter = None
         if config.dead_letter is not None:
             dead_letter = self._make(config.dead_letter, f"{owner}.dead_letter", broker=name)
             traced = self._tracing.dead_letter(dead_letter, name, name)
-            bridge.letters = Letters(name, traced, self._clock, observers)
+            bridge.letters = Letters(name, traced, self._clock, self._built.observers)
         sink = self._make(config.sink, f"{owner}.sink", broker=name)
         policy = _with_window(policy, sink)
         bridge.subscription = Subscription(
@@ -198,15 +195,19 @@ class Builder:
             dead_letter=self._tracing.dead_letter(dead_letter, name, name) if dead_letter else None,
             give_back=None if pulls else bridge.give_back,
             budget=self._budget,
-            observers=observers,
+            observers=self._built.observers,
             lane_of=self._lane_of(policy, owner, broker=name),
-            send=self._tracing.send(sink, name, name),
+            send=_timed(self._tracing.send(sink, name, name), meter),
         )
         bridge.subscription.feed = bridge
         sinks = [sink] if dead_letter is None else [sink, dead_letter]
         door = self._tracing.door(bridge, name, config.source.name, source)
         inlet = inlet or Inlet(config.source, source, door)
         return Bridged(name, bridge, inlet, dead_letter, sinks, meter)
+
+
+def _timed(send: Send, meter: Meter | None) -> Send:
+    return send if meter is None else meter.sending(send)
 
 
 def _with_window(policy: DeliveryConfig, sink: Sink) -> DeliveryConfig:

@@ -1,4 +1,4 @@
-"""What metrics need and nobody else counts: how long things take, and how far dead letters came."""
+"""Durations for metrics, measured on the way of every event at a cost that does not matter."""
 
 from __future__ import annotations
 
@@ -8,67 +8,94 @@ from time import monotonic
 from typing import Any
 
 from .clock import Clock
-from .delivery.deadletter import STAGES
 from .event import Event
 from .histogram import Histogram
-from .interfaces import Accepted, Observer, Outcome
+from .interfaces import Accepted, Outcome, Send
 
 Accept = Callable[[Sequence[Event], Accepted], None]
 
+BUSY_PER_S = 500
+ONE_OF = 8
+"""Where more than `BUSY_PER_S` events come in a second, one of so many is timed, else each."""
 
-def with_meter(observers: tuple[Observer, ...], meter: Meter | None) -> tuple[Observer, ...]:
-    """All who are told."""
-    return observers if meter is None else (*observers, meter)
+
+class Pace:
+    """Says which event is timed next."""
+
+    __slots__ = ("_before", "_step")
+
+    def __init__(self) -> None:
+        self._before = 0.0
+        self._step = 1
+
+    def step(self, now: float) -> int:
+        """One is being timed: the next is the so-manieth from here."""
+        busy = (now - self._before) * BUSY_PER_S < self._step
+        self._before = now
+        self._step = ONE_OF if busy else 1
+        return self._step
 
 
-class Meter(Observer):
-    """Told of what happens to the events of one broker, trigger or bridge. Made only where metrics are on."""
+class Meter:
+    """The durations of one broker, trigger or bridge. Made only where metrics are on.
+
+    What is not timed costs one more call. A timed one needs a partial, which is cheaper than a closure.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self.accept = Histogram()
         self.attempt = Histogram()
         self.delivery = Histogram()
-        self.not_stored = 0
-        self.letters = dict.fromkeys(STAGES, 0)
         self._now_ns = clock.now_ns
 
-    def around(self, accept: Accept) -> Accept:
+    def accepting(self, accept: Accept) -> Accept:
         """The same `Intake.accept`, timed from the call to its `done`. Events that came together are one."""
-        observe = self.accept.observe
-
-        def answered(began: float, count: int, done: Accepted, error: BaseException | None) -> None:
-            if error is None:
-                observe(monotonic() - began)
-            else:
-                self.not_stored += count
-            done(error)
+        pace, left = Pace(), 1
 
         def timed(events: Sequence[Event], done: Accepted) -> None:
-            # a partial costs less than a closure, and this is done for every event
-            accept(events, partial(answered, monotonic(), len(events), done))
+            nonlocal left
+            left -= 1
+            if left:
+                accept(events, done)
+                return
+            began = monotonic()
+            left = pace.step(began)
+            accept(events, partial(self._accepted, began, done))
 
         return timed
 
-    def attempted(self, trigger: str, event: Event, outcome: Outcome, seconds: float) -> None:
-        """See `Observer`."""
-        self.attempt.observe(seconds)
+    def _accepted(self, began: float, done: Accepted, error: BaseException | None) -> None:
+        if error is None:
+            self.accept.observe(monotonic() - began)
+        done(error)
+
+    def sending(self, send: Send) -> Send:
+        """The same `Sink.send`, timed from the call to the outcome, and from the event's arrival until it is there."""
+        pace, left = Pace(), 1
+
+        def timed(event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
+            nonlocal left
+            left -= 1
+            if left:
+                send(event, timeout_s, done)
+                return
+            began = monotonic()
+            left = pace.step(began)
+            send(event, timeout_s, partial(self._answered, event, began, done))
+
+        return timed
+
+    def _answered(self, event: Event, began: float, done: Callable[[Outcome], None], outcome: Outcome) -> None:
+        self.attempt.observe(monotonic() - began)
         if outcome.delivered and event.received_ns:
             # the machine's clock may have been set back since
             self.delivery.observe(max(0.0, (self._now_ns() - event.received_ns) / 1e9))
+        done(outcome)
 
-    def dead_lettered(self, trigger: str, event: Event) -> None:
-        """See `Observer`."""
-        stage = event.attributes["tidegatestage"]
-        self.letters[stage] = self.letters.get(stage, 0) + 1
-
-    def of_broker(self) -> dict[str, Any]:
+    def of_accepts(self) -> dict[str, Any]:
         """For the status of a broker."""
-        return {"letters": dict(self.letters), "not_stored": self.not_stored, "accept": self.accept.status()}
+        return {"accept": self.accept.status()}
 
     def of_deliveries(self) -> dict[str, Any]:
         """For the status of a trigger or bridge."""
-        return {
-            "letters": dict(self.letters),
-            "attempt": self.attempt.status(),
-            "delivery": self.delivery.status(),
-        }
+        return {"attempt": self.attempt.status(), "delivery": self.delivery.status()}

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .meter import BUSY_PER_S, ONE_OF
+
 Entry = Mapping[str, Any]
 """A part of the status document."""
 Found = Iterator[tuple[tuple[str, ...], Entry]]
@@ -141,6 +143,7 @@ def _histogram(part: Part, name: str, source: str, help: str, *, otel: str) -> M
 
 
 _STAGES = "by the stage at which they came to their end (delivery, decode, encode)."
+_SAMPLED = f" Above {BUSY_PER_S} a second one of {ONE_OF} is timed."
 _WAITING = "Events in memory that wait for an attempt, a retry or the dead letter."
 
 METRICS = (
@@ -163,10 +166,6 @@ METRICS = (
         *(BROKER, "tidegate_broker_events_refused_total", "refused"),
         "Inputs that were malformed (HTTP: answered with 4xx).",
     ),
-    _counter(
-        *(BROKER, "tidegate_broker_events_not_stored_total", "not_stored"),
-        "Events that the channel could not take; who sent them was told (HTTP: by 5xx).",
-    ),
     _counter(BROKER, "tidegate_broker_events_unrouted_total", "unrouted", "Events that no trigger wanted."),
     _counter(
         *(BROKER, "tidegate_broker_attempts_failed_total", "failed"),
@@ -179,10 +178,14 @@ METRICS = (
     ),
     _histogram(
         *(BROKER, "tidegate_broker_accept_duration_seconds", "accept"),
-        "From taking an event, or events that came together, until they are in stable storage.",
+        "From taking an event, or events that came together, until they are in stable storage." + _SAMPLED,
         otel=OPERATION,
     ),
     _gauge(CHANNEL, "tidegate_channel_writable", _true("writable"), "1 while events can be written."),
+    _counter(
+        *(CHANNEL, "tidegate_channel_events_failed_total", "failed"),
+        "Events that could not be stored; who sent them was told (HTTP: by 503).",
+    ),
     _gauge(CHANNEL, "tidegate_channel_events", "events", "Events that the log holds."),
     _gauge(CHANNEL, "tidegate_channel_size_bytes", "bytes", "Size of the log's files."),
     _gauge(CHANNEL, "tidegate_channel_waiting_bytes", "waiting_bytes", "Size of the events that wait to be written."),
@@ -209,12 +212,12 @@ METRICS = (
     _gauge(TRIGGER, "tidegate_trigger_lag_events", "lag", "Events in the channel that the trigger has not dealt with."),
     _histogram(
         *(TRIGGER, "tidegate_trigger_attempt_duration_seconds", "attempt"),
-        "How long an attempt took.",
+        "How long an attempt took." + _SAMPLED,
         otel=OPERATION,
     ),
     _histogram(
         *(TRIGGER, "tidegate_trigger_delivery_duration_seconds", "delivery"),
-        "From an event's arrival (channel kafka: from its being read) until the subscriber took it.",
+        "From an event's arrival (channel kafka: from its being read) until the subscriber took it." + _SAMPLED,
         otel=PROCESSED,
     ),
     _gauge(READER, "tidegate_reader_running", lambda r: int(r["state"] == "running"), "1 while the reader runs."),
@@ -254,12 +257,12 @@ METRICS = (
     _gauge(BRIDGE, "tidegate_bridge_events_waiting", "waiting", _WAITING),
     _histogram(
         *(BRIDGE, "tidegate_bridge_attempt_duration_seconds", "attempt"),
-        "How long an attempt took.",
+        "How long an attempt took." + _SAMPLED,
         otel=OPERATION,
     ),
     _histogram(
         *(BRIDGE, "tidegate_bridge_delivery_duration_seconds", "delivery"),
-        "From an event's arrival at the gateway until the sink took it.",
+        "From an event's arrival at the gateway until the sink took it." + _SAMPLED,
         otel=PROCESSED,
     ),
     # -- the usual ones of Prometheus's clients

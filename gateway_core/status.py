@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .broker import Broker
@@ -31,7 +31,8 @@ def broker_status(broker: Broker) -> dict[str, Any]:
         "unrouted": info.get("unrouted", 0),
         "failed": broker.failed,
         "dead_lettered": broker.letters.buried,
-        **(broker.meter.of_broker() if broker.meter else {}),
+        "letters": dict(broker.letters.stages),
+        **(broker.meter.of_accepts() if broker.meter else {}),
     }
 
 
@@ -86,8 +87,13 @@ def bridge_status(bridged: Bridged, running: bool) -> dict[str, Any]:
         "lag": bridge.lag(),
         "paused": s.paused,
         "last_error": s.last_error,
+        "letters": _added(s.letters, bridge.letters.stages if bridge.letters else {}),
         **(bridged.meter.of_deliveries() if bridged.meter else {}),
     }
+
+
+def _added(some: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    return {stage: some.get(stage, 0) + more.get(stage, 0) for stage in {**some, **more}}
 
 
 def merge(mine: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, Any]:

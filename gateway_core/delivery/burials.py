@@ -12,7 +12,7 @@ from ..event import Event
 from ..interfaces import Accepted, Observer, Outcome, Sink
 from . import backoff
 from .attempt import Delivery
-from .deadletter import with_facts
+from .deadletter import STAGES, with_facts
 from .lanes import of_partition
 
 log = logging.getLogger("tidegate.delivery")
@@ -87,6 +87,7 @@ class Burials:
         buried: Callable[[Delivery], None],
     ) -> None:
         self.stuck = 0
+        self.stages = dict.fromkeys(STAGES, 0)  # letters that are safe, by the stage at which events came to their end
         self._name = name
         self._sink = sink
         self._clock = clock
@@ -122,6 +123,7 @@ class Burials:
         if burial.tries > 1:
             self.stuck -= 1
         facts = burial.letter.attributes
+        self.stages[facts["tidegatestage"]] += 1
         log.warning(
             "trigger %s: event %s from %s is in the dead letter (attempts: %d): %s",
             *(self._name, facts.get("id"), facts.get("source"), delivery.attempts, facts["tidegatereason"]),
@@ -155,6 +157,7 @@ class Letters:
 
     def __init__(self, owner: str, sink: Sink, clock: Clock, observers: tuple[Observer, ...] = ()) -> None:
         self.buried = 0
+        self.stages = dict.fromkeys(STAGES, 0)
         self._owner = owner
         self._sink = sink
         self._clock = clock
@@ -165,6 +168,7 @@ class Letters:
 
         def buried(burial: Burial) -> None:
             self.buried += 1
+            self.stages[stage] += 1
             for observer in self._observers:
                 observer.dead_lettered(self._owner, burial.letter)
             done(None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ..clock import Clock, Timer
 from ..config.model import DeliveryConfig
@@ -72,6 +72,7 @@ class Subscription:
             if dead_letter
             else None
         )
+        self.letters: Mapping[str, int] = self._burials.stages if self._burials else {}
         self._publish = publish
         self._budget = budget or Budget()
         self._observers = observers

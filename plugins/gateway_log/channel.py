@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 
 from gateway_core.clock import Timer
 from gateway_core.component import BuildContext
-from gateway_core.errors import Overloaded, StorageError
+from gateway_core.errors import Overloaded, StorageError, TidegateError
 from gateway_core.event import Event
 from gateway_core.interfaces import Accepted, Filter, Outcome
 
@@ -47,7 +47,7 @@ class LogChannel:
     """One worker's part of a broker's log."""
 
     def __init__(self, config: LogConfig, context: BuildContext) -> None:
-        self.appended = 0
+        self.appended = self.failed = 0
         self._config = config
         self._context = context
         self._clock = context.clock
@@ -139,7 +139,7 @@ class LogChannel:
     def append(self, events: Sequence[Event], done: Accepted) -> None:
         """Brings events into stable storage; `done(None)` follows when all of them are there."""
         if not self._taking or self._writer is None:
-            self._loop.call_soon(done, Overloaded("the log is not open"))
+            self._refuse(events, done, Overloaded("the log is not open"))
             return
         attributes: list[str] = []
         size = 0
@@ -151,13 +151,17 @@ class LogChannel:
                 data = event.data
                 size += 64 + len(text) + (len(data) if data else 0)
         except Exception as e:  # a value that no codec should let through must not fail others
-            self._loop.call_soon(done, StorageError(f"the attributes of an event can't be stored: {e}"))
+            self._refuse(events, done, StorageError(f"the attributes of an event can't be stored: {e}"))
             return
         if self._queued and self._queued + size > self._config.max_queue_bytes:
-            self._loop.call_soon(done, Overloaded("the disk is behind: too many events wait to be written"))
+            self._refuse(events, done, Overloaded("the disk is behind: too many events wait to be written"))
             return
         self._queued += size
         self._writer.append(Unit(events, attributes, size, self._clock.now_ns(), done))
+
+    def _refuse(self, events: Sequence[Event], done: Accepted, error: TidegateError) -> None:
+        self.failed += len(events)
+        self._loop.call_soon(done, error)
 
     def _committed(self, commit: Commit) -> None:
         """A commit was tried: answers those who wait, then feeds."""
@@ -177,6 +181,8 @@ class LogChannel:
                     position += 1
                 events += unit.events
             self.appended += len(events)
+        else:
+            self.failed += sum(len(unit.events) for unit in commit.units)
         for unit in commit.units:
             try:
                 unit.done(commit.error)
@@ -283,4 +289,5 @@ class LogChannel:
             "unrouted": self._feeder.unrouted,
             "shards": shards,
             "waiting_bytes": self._queued,
+            "failed": self.failed,
         }
