@@ -13,12 +13,14 @@ from .interfaces import Accepted, Filter, Observer, Outcome
 
 
 class _Group:
-    """Events that came together: acknowledged together, when the last is settled."""
+    """Events that came together: acknowledged together, when the last is settled. `position` is where the source has
+    the first of them; a source that has positions hands its events over one by one."""
 
-    __slots__ = ("done", "left", "outcome")
+    __slots__ = ("done", "left", "outcome", "position")
 
-    def __init__(self, left: int, done: Accepted) -> None:
+    def __init__(self, left: int, position: int, done: Accepted) -> None:
         self.left = left
+        self.position = position
         self.done = done
         self.outcome: Outcome | None = None
 
@@ -51,7 +53,7 @@ class Bridge(Counted):
         if not self.subscription.room(len(events)):
             done(Overloaded(f"bridge {self.name!r} has as many events under way as it may hold"))
             return
-        group = _Group(len(events), done)
+        group = _Group(len(events), events[0].position, done)
         for event in events:
             self._last += 1
             # the source's partition stays, for `order: partition` and `withdraw`
@@ -67,11 +69,8 @@ class Bridge(Counted):
             self.letters.bury(event, outcome, dest, done, stage)
 
     def withdraw(self, partition: int) -> Sequence[int]:
-        """See `Intake.withdraw`."""
-        dropped = self.subscription.withdraw(partition)
-        for position in dropped:
-            del self._groups[position]
-        return dropped
+        """See `Intake.withdraw`. The positions are the source's."""
+        return [self._groups.pop(position).position for position in self.subscription.withdraw(partition)]
 
     # -- the subscription's feed ------------------------------------------------------------------------------------
 

@@ -1,0 +1,55 @@
+"""A bridge from Kafka that ends while its sink refuses everything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Producer
+from gateway_java.kafka import KafkaBroker
+
+from gateway_core.testing import GatewayProcess, Received, Subscriber
+
+# the places are committed at the stop only, which would take a minute if it waited for what is not under way
+CONFIG = """
+bridges:
+  out:
+    source:
+      kafka:
+        {bootstrap: "BOOTSTRAP", topic: TOPIC, group: TOPIC, start: earliest, client: CLIENT, drain_s: 60,
+         commit_interval_s: 3600}
+    sink: URL
+    delivery: {backoff_delay_s: 300, backoff_max_s: 300}
+"""
+TAKEN, ALL = 30, 40
+
+
+def write(kafka: KafkaBroker, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log.connection.close": False})
+    for number in range(ALL):
+        own = {"specversion": "1.0", "source": "/s", "type": "t", "id": str(number)}
+        producer.produce(topic, b"", headers=[(f"ce_{n}", v.encode()) for n, v in own.items()], partition=number % 2)
+    assert producer.flush(30) == 0
+
+
+@pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+def test_what_waits_for_its_retry_holds_up_no_stop(client: str, tmp_path: Path, kafka: KafkaBroker) -> None:
+    topic = f"stop-{uuid4().hex[:8]}"
+    kafka.create_topic(topic, 2)
+    write(kafka, topic)
+    refusing = True
+
+    def answer(received: Received) -> int:
+        return 503 if refusing and int(received.headers["ce-id"]) >= TAKEN else 202
+
+    config = CONFIG.replace("BOOTSTRAP", kafka.bootstrap).replace("TOPIC", topic).replace("CLIENT", client)
+    with Subscriber(decide=answer) as s, GatewayProcess(config.replace("URL", s.url), tmp_path) as gateway:
+        gateway.wait_until(lambda: len(s.requests) == ALL, 30, "an attempt for each event")
+        assert gateway.stop() == 0
+        refusing = False
+        s.requests.clear()
+        gateway.start()
+        gateway.wait_until(lambda: len(s.requests) >= ALL - TAKEN, 30, "the others")
+        assert sorted(int(r.headers["ce-id"]) for r in s.requests) == list(range(TAKEN, ALL))
+        assert gateway.stop() == 0
