@@ -1,27 +1,21 @@
-"""The admin API: status, metrics and health over HTTP, at an address of its own, by Hypercorn in the running loop."""
+"""The admin API's server: requests to routes, at an address of its own, by Hypercorn in the running loop."""
 
 from __future__ import annotations
 
-import ipaddress
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
 from inspect import isawaitable
-from typing import Any
 
-import msgspec
 from anyio.abc import TaskGroup
 
-from . import metrics
-from .asgi import AsgiServer, Receive, Scope, Send, listening, respond
+from .api.guard import MAX_BODY, Guard, check_body, is_loopback
+from .api.http import Answer, Problem, Request
+from .api.routes import Route, Router
+from .api.table import Status, described, watching_routes
+from .asgi import AsgiServer, Left, Receive, Scope, Send, listening, read_body, respond
 from .errors import StartError
 
 log = logging.getLogger("tidegate.admin")
-
-Status = Callable[[], dict[str, Any] | Awaitable[dict[str, Any]]]
-
-_JSON = b"application/json"
-_PROBLEM = b"application/problem+json"
-_TITLES = {404: "Not Found", 405: "Method Not Allowed", 500: "Internal Server Error"}
 
 
 def _yes() -> bool:
@@ -29,11 +23,10 @@ def _yes() -> bool:
 
 
 class Admin:
-    """`GET /status`, `/metrics`, `/health/live`, `/health/ready` and `/health/startup`; anything else is a problem
-    (RFC 9457).
+    """Status, metrics, health, an OpenAPI document, and `more` routes; anything else is a problem (RFC 9457).
 
     `status` gives the status document, or an awaitable of it. `ready`, `live` and `started` answer the probes: 200
-    where true, else 503. Without `with_metrics` there are none.
+    where true, else 503. Without `with_metrics` there are none. With a `token` all but the probes need it.
     """
 
     def __init__(
@@ -44,10 +37,13 @@ class Admin:
         started: Callable[[], bool] = _yes,
         *,
         with_metrics: bool = True,
+        more: Sequence[Route] = (),
+        token: str = "",
     ) -> None:
-        self._status = status
-        self._probes = {"/health/ready": ready, "/health/live": live, "/health/startup": started}
-        self._with_metrics = with_metrics
+        probes = {"ready": ready, "live": live, "startup": started}
+        self._router = Router(described([*watching_routes(status, probes, with_metrics), *more]))
+        self._token = token
+        self._guard: Guard
         self._server: AsgiServer | None = None
 
     async def start(self, address: str, tasks: TaskGroup) -> str:
@@ -59,8 +55,9 @@ class Admin:
         except OSError as e:
             raise StartError(f"admin: can't listen on {address}: {e.strerror or e}") from e
         host, port = sock.getsockname()[:2]
-        if not ipaddress.ip_address(host).is_loopback:
-            log.warning("the admin API has no authentication and listens on %s", address)
+        if not is_loopback(host) and not self._token:
+            log.warning("the admin API listens on %s, and anyone may call it: set TIDEGATE_ADMIN_TOKEN", address)
+        self._guard = Guard(host, self._token)
         self._server = AsgiServer(self._app)
         self._server.start([sock], tasks, graceful_s=1.0)
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -71,31 +68,30 @@ class Admin:
             await self._server.stop()
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status, body, kind, headers = await self._answer(scope["method"], scope["path"])
-        await respond(send, status, [(b"content-type", kind), *headers], body, head=scope["method"] == "HEAD")
-
-    async def _answer(self, method: str, path: str) -> tuple[int, bytes, bytes, list[tuple[bytes, bytes]]]:
-        probe = self._probes.get(path)
-        if probe is None and path not in ("/status", "/metrics"):
-            return 404, _problem(404, f"there is nothing at {path}"), _PROBLEM, []
-        if path == "/metrics" and not self._with_metrics:
-            return 404, _problem(404, "metrics are off by a setting of the gateway (TIDEGATE_METRICS)"), _PROBLEM, []
-        if method not in ("GET", "HEAD"):
-            return 405, _problem(405, f"{path} knows GET only"), _PROBLEM, [(b"allow", b"GET, HEAD")]
         try:
-            if probe is not None:
-                good = probe()
-                word = path.rpartition("/")[2]
-                return 200 if good else 503, msgspec.json.encode({word: good}), _JSON, [(b"cache-control", b"no-store")]
-            status = self._status()
-            document = await status if isawaitable(status) else status
-            if path == "/metrics":
-                return 200, metrics.render(document).encode(), metrics.CONTENT_TYPE, []
-            return 200, msgspec.json.encode(document, enc_hook=str), _JSON, [(b"cache-control", b"no-store")]
+            answer = await self._answer(scope, receive)
+        except Problem as problem:
+            answer = problem.answer()
+        except Left:
+            raise
         except Exception:
-            log.exception("%s %s failed", method, path)
-            return 500, _problem(500, "see the log"), _PROBLEM, []
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            answer = Problem(500, "see the log").answer()
+        headers = [(b"content-type", answer.media.encode())] if answer.status != 204 else []
+        headers += [(name.encode(), value.encode()) for name, value in answer.headers.items()]
+        await respond(send, answer.status, headers, answer.encoded(), head=scope["method"] == "HEAD")
 
-
-def _problem(status: int, detail: str) -> bytes:
-    return msgspec.json.encode({"type": "about:blank", "title": _TITLES[status], "status": status, "detail": detail})
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+        path = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        asked = Request(scope["method"], path, {}, headers)
+        route, params = self._router.find(asked.method, path)
+        self._guard.check(asked, open=route.open)
+        body = await read_body(receive, MAX_BODY)
+        if body is None:
+            raise Problem(413, f"the body is longer than {MAX_BODY // 1024} KiB")
+        request = Request(asked.method, path, params, headers, body)
+        if request.method not in ("GET", "HEAD"):
+            check_body(request)
+        found = route.handler(request)
+        return await found if isawaitable(found) else found

@@ -12,8 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from .errors import StartError
+from .settings import Settings
 
 _PAUSED = "paused.json"
+
+
+def applied_dir(settings: Settings) -> Path:
+    """Where what was changed at run time is kept."""
+    return settings.data_dir / "applied"
 
 
 class Applied:

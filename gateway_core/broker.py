@@ -7,6 +7,7 @@ from typing import Any
 
 from anyio.abc import TaskGroup
 
+from .condition import Condition
 from .delivery import Subscription
 from .delivery.burials import Letters
 from .event import Event
@@ -66,13 +67,13 @@ class Broker(Counted):
         """See `Intake.withdraw`: what was accepted is stored by now or soon."""
         return ()
 
-    def condition(self, info: Mapping[str, Any]) -> tuple[bool, str]:
+    def condition(self, info: Mapping[str, Any]) -> Condition:
         """Ready and, where not, why (Knative Broker specification: Ready while the ingress takes events)."""
         if not self.taking:
-            return False, "the ingress is not open"
+            return Condition(False, "the ingress is not open", "IngressClosed")
         if not info.get("writable", True):
-            return False, "the channel can't be written"
-        return True, ""
+            return Condition(False, "the channel can't be written", "ChannelNotWritable")
+        return Condition(True, "", "IngressOpen")
 
 
 class Trigger:
@@ -105,22 +106,23 @@ class Trigger:
             self.name, self.filter, s.offer, from_start=self.from_start, reject=s.reject, withdraw=s.withdraw
         )
 
-    def condition(self) -> tuple[bool, str]:
+    def condition(self) -> Condition:
         """Ready and, where not, why (Knative Broker specification: Ready while events can be delivered)."""
         s = self.subscription
         if not self.broker.taking:
-            return False, f"broker {self.broker.name!r} is not ready"
+            return Condition(False, f"broker {self.broker.name!r} is not ready", "BrokerNotReady")
+        if s.suspended:
+            return Condition(False, "paused by an operator", "Paused")
         if s.paused:
-            return False, s.last_error or "paused"
+            return Condition(False, s.last_error or "paused", "DeadLetterFails")
         if s.failing:
-            return False, f"the subscriber fails: {s.last_error}"
-        return True, ""
+            return Condition(False, f"the subscriber fails: {s.last_error}", "SubscriberFails")
+        return Condition(True, "", "Delivering")
 
     def status(self) -> dict[str, Any]:
         s = self.subscription
-        ready, reason = self.condition()
         return {
-            **_head(self, ready, reason, s.sink.address),
+            **_head(self, self.condition(), s.sink.address),
             "dead_letter": self.dead_letter.address,
             "delivered": s.delivered,
             "attempts": s.attempts,
@@ -129,7 +131,7 @@ class Trigger:
             "in_flight": s.in_flight,
             "waiting": s.held - s.in_flight,
             "lag": s.feed.lag(),
-            "paused": s.paused,
+            "paused": s.paused or s.suspended,
             "last_error": s.last_error,
             "reader": None,
             "letters": dict(s.letters),
@@ -165,19 +167,20 @@ class ReadingTrigger:
     async def start(self, tasks: TaskGroup) -> None:
         await self.sink.start_reading(self._feed, tasks)
 
-    def condition(self) -> tuple[bool, str]:
+    def condition(self) -> Condition:
         """Ready and, where not, why."""
         state = self.sink.state()
-        if state["state"] == "running" and self.broker.taking:
-            return True, ""
-        return False, state.get("error") or f"the reader is {state['state']}"
+        if not self.broker.taking:
+            return Condition(False, f"broker {self.broker.name!r} is not ready", "BrokerNotReady")
+        if state["state"] == "running":
+            return Condition(True, "", "Delivering")
+        return Condition(False, state.get("error") or f"the reader is {state['state']}", "ReaderNotRunning")
 
     def status(self) -> dict[str, Any]:
-        ready, reason = self.condition()
         state = self.sink.state()
         idle = dict.fromkeys(("delivered", "attempts", "retried", "dead_lettered", "in_flight", "waiting"), 0)
         return {
-            **_head(self, ready, reason, self.sink.address),
+            **_head(self, self.condition(), self.sink.address),
             "dead_letter": None,
             **idle,
             "delivered": state.get("rows", 0),
@@ -200,11 +203,12 @@ class FilteredFeed:
         self.ends = feed.ends
 
 
-def _head(trigger: Trigger | ReadingTrigger, ready: bool, reason: str, subscriber: str) -> dict[str, Any]:
+def _head(trigger: Trigger | ReadingTrigger, condition: Condition, subscriber: str) -> dict[str, Any]:
     return {
         "name": trigger.name,
         "broker": trigger.broker.name,
-        "ready": ready,
-        "reason": reason,
+        "ready": condition.ready,
+        "reason": condition.message,
+        "condition": condition.reason,
         "subscriber": subscriber,
     }

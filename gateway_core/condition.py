@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 
 class Condition(NamedTuple):
-    """`ready` is None where it can't be told yet. `message` is for people, empty where all is well; `reason` is one word
-    for programs (Kubernetes' convention for conditions)."""
+    """`ready` is None where it can't be told yet. `message` is for people, empty where all is well; `reason` is one
+    word for programs (Kubernetes' convention for conditions)."""
 
     ready: bool | None
     message: str

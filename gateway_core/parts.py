@@ -6,7 +6,7 @@ What an event reaches later starts earlier: channels, sinks, triggers, sources. 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 
 import anyio
 from anyio.abc import TaskGroup
@@ -16,19 +16,23 @@ from .build import Bridged, Built
 from .delivery import Subscription
 from .delivery.attempt import NO_FEED
 from .intake import Inlet
-from .interfaces import Sink, Source
+from .interfaces import Joined, Sink, Source
 
 log = logging.getLogger("tidegate")
 
 
 class Parts:
-    """What runs in one worker. `drain_s` bounds how long a stop waits for deliveries."""
+    """What runs in one worker. `drain_s` bounds how long a stop waits for deliveries; triggers that are `paused` begin
+    without attempts."""
 
-    def __init__(self, built: Built, tasks: TaskGroup, worker: int, drain_s: float) -> None:
+    def __init__(
+        self, built: Built, tasks: TaskGroup, worker: int, drain_s: float, paused: Collection[str] = ()
+    ) -> None:
         self.built = built
         self.tasks = tasks
         self._first = worker == 0
         self._drain_s = drain_s
+        self._paused = paused
 
     # -- all of them ------------------------------------------------------------------------------------------------
 
@@ -111,7 +115,12 @@ class Parts:
         """Makes the trigger's sinks ready and takes its place in the channel."""
         if isinstance(trigger, Trigger):
             await self.start_sinks(trigger.sinks)
+            if trigger.name in self._paused:
+                trigger.subscription.suspend()
         trigger.attach()
+        channel = trigger.broker.channel
+        if trigger.broker.taking and isinstance(channel, Joined):
+            await channel.joined(trigger.name)
 
     async def begin_reading(self, trigger: Trigger | ReadingTrigger) -> None:
         """A sink that reads by itself runs in the first worker only."""

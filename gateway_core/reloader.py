@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import anyio
 from anyio import to_thread
 
+from .applied import Applied, applied_dir
 from .config.load import Loaded, load_all
-from .errors import ConfigError, StartError
+from .config.yaml import Node
+from .errors import ConfigError, Fault, StartError
 from .registry import Registry
 from .runtime import Gateway
 from .settings import Settings
@@ -19,15 +22,8 @@ from .settings import Settings
 log = logging.getLogger("tidegate.reload")
 
 LOOK_EVERY_S = 0.5
-APPLIED = "applied"
-"""Folder in the data directory with what was applied while the gateway ran."""
 
 Signature = tuple[tuple[str, int, int, int], ...]
-
-
-def applied_dir(settings: Settings) -> Path:
-    """Where triggers that were created at run time are kept."""
-    return settings.data_dir / APPLIED
 
 
 def all_paths(paths: Sequence[Path], settings: Settings) -> list[Path]:
@@ -47,42 +43,60 @@ class Reloader:
         registry: Registry,
         then: Callable[[], None] = lambda: None,
         *,
-        files: Sequence[str] = (),
+        loaded: Loaded | None = None,
         since_ns: int = 0,
     ) -> None:
-        """`files` were read for the config that the gateway runs, at `since_ns` (Unix time) or later."""
+        """`loaded` is the config that the gateway runs, read at `since_ns` (Unix time) or later."""
         self._gateway = gateway
         self._paths = paths
         self._settings = settings
         self._registry = registry
         self._then = then
-        self._files = list(files)
+        self._files = list(loaded.files) if loaded else []
         self._since_ns = since_ns
+        self.loaded = loaded  # what was used last
+        self.lock = anyio.Lock()  # from reading the files to using them; who changes them holds it, too
 
-    async def reload(self) -> list[str]:
+    async def reload(self) -> list[Fault]:
         """One reload; returns the faults, none where the gateway now runs what the files say. A config at fault changes
         nothing."""
-        loaded: Loaded | None = None
+        async with self.lock:
+            return await self.reload_locked()
+
+    async def reload_locked(self) -> list[Fault]:
+        """`reload`, for who holds the lock."""
+        began_ns = time.time_ns()
         try:
-            loaded = await to_thread.run_sync(self._load)
+            loaded = await self.load()
+            self._files = loaded.files
+            self._gateway.pause(Applied(applied_dir(self._settings)).paused())
             changes, failed = await self._gateway.reload(loaded.config)
         except ConfigError as e:
-            faults = [str(fault) for fault in e.faults]
+            faults = e.faults
             log.error("the config has faults, and the one before stays in force:\n%s", e)
         except StartError as e:
-            faults = [str(e)]
+            faults = [Fault(str(e))]
             log.error("the config can't be used, and the one before stays in force: %s", e)
         else:
-            faults = list(failed)
-            log.log(logging.INFO if changes else logging.DEBUG, "config reloaded: %s", changes or "nothing changed")
-            self._then()
-        if loaded is not None:
-            self._files = loaded.files
-        self._gateway.config_error = "\n".join(faults) or None
+            return self.took(loaded, changes, failed, began_ns)
+        self._gateway.config_error = "\n".join(map(str, faults))
+        self._gateway.config_read_ns = began_ns
         return faults
 
-    def _load(self) -> Loaded:
-        return load_all(all_paths(self._paths, self._settings), self._registry)
+    def took(self, loaded: Loaded, changes: str, failed: Mapping[str, str], began_ns: int) -> list[Fault]:
+        """The gateway now runs this config, but for what failed to start; it was read at `began_ns` or later."""
+        log.log(logging.INFO if changes else logging.DEBUG, "config reloaded: %s", changes or "nothing changed")
+        self.loaded = loaded
+        self._files = loaded.files
+        self._gateway.config_error = "\n".join(failed.values()) or None
+        self._gateway.config_read_ns = began_ns
+        self._then()
+        return [Fault(reason) for reason in failed.values()]
+
+    async def load(self, documents: Sequence[Node] = (), without: Collection[Path] = ()) -> Loaded:
+        """Reads the files, with documents on top and some files left out (`load_all`). Raises `ConfigError`."""
+        paths = all_paths(self._paths, self._settings)
+        return await to_thread.run_sync(load_all, paths, self._registry, None, documents, without)
 
     async def watch(self) -> None:
         """Looks at the files again and again. A change counts once they have been still for one look: an editor may

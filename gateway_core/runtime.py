@@ -6,25 +6,34 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
+from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from . import __version__
 from .admin import Admin
+from .api.conditions import Conditions
+from .api.table import control_routes
+from .applied import Applied, applied_dir
+from .broker import Trigger
 from .build import Builder, Built
 from .clock import Clock, SystemClock
 from .config.model import GatewayConfig
 from .errors import StartError
+from .generations import Generations
 from .parts import Parts, quietly
 from .process import process_status
 from .registry import Registry
 from .reload import Reload
 from .settings import Settings
 from .status import bridge_status, broker_status, merge, orphan_status
+
+if TYPE_CHECKING:
+    from .control import Control
 
 log = logging.getLogger("tidegate")
 
@@ -46,22 +55,36 @@ class Gateway:
     ) -> None:
         self._settings = settings
         self._worker = worker
-        self._others = others
+        self.others = others
         self._started_at = time.monotonic()
-        self._started = self._ready = False
+        self.started = self._ready = False
         self._announced = False
         self._config = config
-        self._builder = Builder(config, settings, registry, clock or SystemClock(), worker)
-        self._built: Built = self._builder.build()
+        clock = clock or SystemClock()
+        self._builder = Builder(config, settings, registry, clock, worker)
+        self.built: Built = self._builder.build()
+        self._paused = Applied(applied_dir(settings)).paused()
         self._reloading = anyio.Lock()
         self._generation = 1
         self.config_error: str | None = None
-        self._admin = (
-            Admin(self.status, lambda: self.ready, started=lambda: self._started, with_metrics=settings.metrics)
-            if worker == 0 and settings.admin != "off"
-            else None
-        )
+        self.config_read_ns = 0
+        self.failed: dict[str, str] = {}
+        self.generations = Generations(config)
+        self.conditions = Conditions(self, clock)
+        self.control: Control | None = None
+        self._admin = self._make_admin() if worker == 0 and settings.admin != "off" else None
         self.admin_url: str | None = None
+
+    def _make_admin(self) -> Admin:
+        token = self._settings.admin_token
+        return Admin(
+            self.status,
+            lambda: self.ready,
+            started=lambda: self.started,
+            with_metrics=self._settings.metrics,
+            more=control_routes(self),
+            token=token.get_secret_value() if token else "",
+        )
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -87,12 +110,15 @@ class Gateway:
             raise fault
 
     async def _start(self, tasks: TaskGroup) -> None:
-        self._parts = Parts(self._built, tasks, self._worker, self._settings.drain_timeout_s)
+        self._parts = Parts(self.built, tasks, self._worker, self._settings.drain_timeout_s, self._paused)
         # the admin API answers first: a start may take long (a channel that waits for Kafka)
         if self._admin is not None:
             self.admin_url = await self._admin.start(self._settings.admin, tasks)
+            tasks.start_soon(self.conditions.watch)
         await self._parts.start()
-        self._started = self._ready = True
+        self.started = self._ready = True
+        self.generations.reach(self._config, self._config)
+        self.conditions.observe()
         if self._worker == 0:
             self._write_address_file()
 
@@ -105,31 +131,63 @@ class Gateway:
             with suppress(OSError):
                 self._address_file.unlink()
 
-    async def reload(self, config: GatewayConfig) -> tuple[str, list[str]]:
+    async def reload(
+        self, config: GatewayConfig, commit: Callable[[], None] | None = None
+    ) -> tuple[str, dict[str, str]]:
         """Brings the running gateway to another config: only what changed is started anew. Returns what was done, and
-        what could not be started (everything else runs; the next reload tries it again). Raises `ConfigError` or
-        `StartError` where nothing was done."""
+        what could not be started, by its place (everything else runs; the next reload tries it again). Raises
+        `ConfigError` or `StartError` where nothing was done.
+
+        `commit` is called, in a thread, once the config has been found possible and before anything is touched: it
+        makes the config the one that a restart would find. What it raises comes through.
+        """
         async with self._reloading:
+            if commit is None:
+                self.generations.want(config)
             step = Reload(self._parts, self._builder, self._config, config)
-            if step.changes:
-                with anyio.CancelScope(shield=True):
+            with anyio.CancelScope(shield=True):
+                if commit is not None:
+                    await to_thread.run_sync(commit)
+                    self.generations.want(config)
+                if step.changes:
                     await step.run()
-                self._generation += 1
-            self._builder, self._config = step.builder, step.reached()
+                    self._generation += 1
+            self._builder, self._config, self.failed = step.builder, step.reached(), step.failed
+            self.generations.reach(config, self._config)
+            self.conditions.observe()
             if self._worker == 0:
                 self._write_address_file()
-            return str(step.changes), list(step.failed.values())
+            return str(step.changes), step.failed
+
+    def pause(self, names: Collection[str]) -> None:
+        """Pauses these triggers, and no others: no attempt begins, what is under way finishes."""
+        self._paused.clear()
+        self._paused.update(names)
+        for trigger in self.built.triggers.values():
+            if isinstance(trigger, Trigger) and trigger.subscription.suspended != (trigger.name in self._paused):
+                trigger.subscription.proceed() if trigger.subscription.suspended else trigger.subscription.suspend()
+        self.conditions.observe()
+
+    @property
+    def paused(self) -> frozenset[str]:
+        """The names of paused triggers."""
+        return frozenset(self._paused)
+
+    @property
+    def running(self) -> bool:
+        """True between start and stop."""
+        return self._ready
 
     # -- looking in -------------------------------------------------------------------------------------------------
 
     @property
     def ready(self) -> bool:
         """True while every broker's ingress takes events and its channel can be written."""
-        return self._ready and all(b.condition(b.channel.info())[0] for b in self._built.brokers.values())
+        return self._ready and all(b.condition(b.channel.info())[0] for b in self.built.brokers.values())
 
     def status(self) -> dict[str, Any]:
         """What `tidegate status` shows; numbers are those of all workers."""
-        built = self._built
+        built = self.built
         mine = {
             "version": __version__,
             "pid": os.getpid(),
@@ -137,7 +195,11 @@ class Gateway:
             "ready": self.ready,
             "workers": self._settings.workers,
             "data_dir": str(self._settings.data_dir.absolute()),
-            "config": {"generation": self._generation, "error": self.config_error},
+            "config": {
+                "generation": self._generation,
+                "error": self.config_error,
+                "read_ns": self.config_read_ns,
+            },
             "brokers": [broker_status(b) for b in built.brokers.values()],
             "triggers": [
                 *(t.status() for t in built.triggers.values()),
@@ -146,14 +208,14 @@ class Gateway:
             "bridges": [bridge_status(b, self._ready) for b in built.bridges.values()],
             "processes": [process_status(self._worker)] if self._settings.metrics else [],
         }
-        return merge(mine, self._others())
+        return merge(mine, self.others())
 
     @property
     def ingress(self) -> dict[str, list[str]]:
         """Addresses by broker (or bridge)."""
         return {
-            **{name: [s.address for s in b.sources] for name, b in self._built.brokers.items()},
-            **{name: [b.inlet.source.address] for name, b in self._built.bridges.items()},
+            **{name: [s.address for s in b.sources] for name, b in self.built.brokers.items()},
+            **{name: [b.inlet.source.address] for name, b in self.built.bridges.items()},
         }
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -18,6 +18,9 @@ class Settings(BaseSettings):
     """Where events, positions and dead letters are kept."""
     admin: str = "127.0.0.1:9080"
     """Address of the admin API (status, health, metrics); "off" for none. Port 0 takes a free one."""
+    admin_token: SecretStr | None = None
+    """What callers of the admin API must send (`Authorization: Bearer …`), all but for health; anyone may call where it
+    is not set. The commands send it from the same variable."""
     metrics: bool = True
     """Measure durations, and serve metrics in Prometheus's text format at `/metrics` of the admin API."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .broker import Broker
+from .condition import Condition
 from .config.model import TriggerConfig
 from .interfaces import Source, Watched
 
@@ -18,11 +19,12 @@ _KEPT = {"uptime_s", "workers", "pid"}
 def broker_status(broker: Broker) -> dict[str, Any]:
     """One broker: its condition, addresses, channel and counts."""
     info = broker.channel.info()
-    ready, reason = broker.condition(info)
+    condition = broker.condition(info)
     return {
         "name": broker.name,
-        "ready": ready,
-        "reason": reason,
+        "ready": condition.ready,
+        "reason": condition.message,
+        "condition": condition.reason,
         "ingress": [s.address for s in broker.sources],
         "sources": source_infos(broker.sources),
         "channel": {"name": broker.channel_name, **info},
@@ -38,12 +40,14 @@ def broker_status(broker: Broker) -> dict[str, Any]:
 
 def orphan_status(name: str, config: TriggerConfig) -> dict[str, Any]:
     """A trigger whose broker does not exist (yet)."""
+    condition = orphan_condition(config)
     zeros = dict.fromkeys(("delivered", "attempts", "retried", "dead_lettered", "in_flight", "waiting", "lag"), 0)
     return {
         "name": name,
         "broker": config.broker,
-        "ready": False,
-        "reason": f"broker {config.broker!r} does not exist",
+        "ready": condition.ready,
+        "reason": condition.message,
+        "condition": condition.reason,
         "subscriber": None,
         "dead_letter": None,
         **zeros,
@@ -53,23 +57,37 @@ def orphan_status(name: str, config: TriggerConfig) -> dict[str, Any]:
     }
 
 
+def orphan_condition(config: TriggerConfig) -> Condition:
+    """That of a trigger whose broker does not exist."""
+    return Condition(False, f"broker {config.broker!r} does not exist", "BrokerNotFound")
+
+
 def source_infos(sources: Sequence[Source]) -> list[dict[str, Any]]:
     """What sources that fetch their events say of themselves."""
     return [source.info() for source in sources if isinstance(source, Watched)]
+
+
+def bridge_condition(bridged: Bridged, running: bool) -> Condition:
+    """Ready and, where not, why: an event that comes now can be carried to its sink."""
+    s = bridged.bridge.subscription
+    if s.paused or s.failing:
+        return Condition(False, s.last_error or "paused", "DeadLetterFails" if s.paused else "SinkFails")
+    if not running:
+        return Condition(False, "not started", "NotStarted")
+    error = next((i["error"] for i in source_infos([bridged.inlet.source]) if i["error"]), "")
+    return Condition(False, error, "SourceFails") if error else Condition(True, "", "Carrying")
 
 
 def bridge_status(bridged: Bridged, running: bool) -> dict[str, Any]:
     """One bridge: its condition, ends and counts."""
     bridge, s = bridged.bridge, bridged.bridge.subscription
     sources = source_infos([bridged.inlet.source])
-    reason = "" if running else "not started"
-    reason = reason or next((s["error"] for s in sources if s["error"]), "")
-    if s.paused or s.failing:
-        reason = s.last_error or "paused"
+    condition = bridge_condition(bridged, running)
     return {
         "name": bridged.name,
-        "ready": not reason,
-        "reason": reason,
+        "ready": condition.ready,
+        "reason": condition.message,
+        "condition": condition.reason,
         "source": bridged.inlet.source.address,
         "sources": sources,
         "sink": s.sink.address,
@@ -101,6 +119,7 @@ def merge(mine: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, Any]:
     for other in others:
         mine["ready"] = mine["ready"] and other["ready"]
         mine["processes"] += other["processes"]
+        mine["config"]["error"] = mine["config"]["error"] or other["config"]["error"]
         for section in ("brokers", "triggers", "bridges"):
             theirs = {entry["name"]: entry for entry in other[section]}
             for entry in mine[section]:
@@ -117,6 +136,8 @@ def _add(entry: dict[str, Any], other: dict[str, Any]) -> None:
         elif key not in entry:  # a shard of the other worker
             entry[key] = value
         elif key == "ready" or key == "writable":
+            if entry[key] and not value and "condition" in other:
+                entry["condition"] = other["condition"]
             entry[key] = entry[key] and value
         elif key == "buckets":
             entry[key] = [mine + theirs for mine, theirs in zip(entry[key], value, strict=True)]

@@ -21,8 +21,10 @@ from typing import Any
 import anyio
 from anyio.abc import Process, TaskGroup
 
-from .config.load import load, load_all
+from .applied import Applied, applied_dir
+from .config.load import Loaded, load, load_all
 from .config.model import GatewayConfig
+from .control import Control
 from .errors import StartError
 from .registry import Registry
 from .reloader import Reloader, all_paths
@@ -46,10 +48,11 @@ def run(
     """Runs a gateway until SIGINT or SIGTERM; a second signal ends it at once. Returns the exit code: 0, or 130 where
     it was ended at once. Raises `ConfigError` and `StartError`."""
     registry = registry or Registry.installed()
-    since_ns, files = time.time_ns(), []
+    since_ns = time.time_ns()
     if config is None:
         loaded = load_all(all_paths([Path(p) for p in paths], settings), registry)
-        config, files = loaded.config, loaded.files
+    else:
+        loaded = Loaded(config, [], [])
     try:
         import uvloop  # noqa: F401
 
@@ -58,25 +61,26 @@ def run(
         fast = False
     return anyio.run(
         _serve,
-        *(config, settings, registry, [str(p) for p in paths], files, since_ns, on_started),
+        *(loaded, settings, registry, [str(p) for p in paths], since_ns, on_started),
         backend_options={"use_uvloop": fast},
     )
 
 
 async def _serve(
-    config: GatewayConfig,
+    loaded: Loaded,
     settings: Settings,
     registry: Registry,
     paths: list[str],
-    files: list[str],
     since_ns: int,
     on_started: Callable[[Gateway], None] | None,
 ) -> int:
     crew = Crew(paths, settings)
-    gateway = Gateway(config, settings, registry, others=crew.statuses)
+    gateway = Gateway(loaded.config, settings, registry, others=crew.statuses)
     reloader = Reloader(
-        gateway, [Path(p) for p in paths], settings, registry, crew.reload, files=files, since_ns=since_ns
+        gateway, [Path(p) for p in paths], settings, registry, crew.reload, loaded=loaded, since_ns=since_ns
     )
+    if paths and settings.reload != "off":
+        gateway.control = Control(gateway, reloader, Applied(applied_dir(settings)), crew.reload)
     stop, started = anyio.Event(), anyio.Event()
     code = 0
 
@@ -230,7 +234,9 @@ async def _work(worker: int, paths: list[str], settings: Settings) -> None:
     """One of the other workers: status lines on standard output, an end of standard input means stop."""
     registry = Registry.installed()
     files = [Path(p) for p in paths]
+    began_ns = time.time_ns()
     gateway = Gateway(load(all_paths(files, settings), registry), settings, registry, worker=worker)
+    gateway.config_read_ns = began_ns
     reloader = Reloader(gateway, files, settings, registry)
     stop, started = anyio.Event(), anyio.Event()
 

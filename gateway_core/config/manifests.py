@@ -113,7 +113,7 @@ class Manifests:
         """The addresses of the brokers, but for those that our own vocabulary gives another ingress."""
         found: dict[str, str] = {}
         own = root.value["brokers"].value if "brokers" in root.value else {}
-        for namespace, name in (_called(part) for kind, part in self._found if kind == "Broker"):
+        for namespace, name in (called(part) for kind, part in self._found if kind == "Broker"):
             said = own.get(section_name(namespace, name or ""))
             if not (said and isinstance(said.value, dict) and "ingress" in said.value):
                 found[f"{namespace}/{name}"] = f"http://{LISTEN}{ingress_path(namespace, name or '')}"
@@ -121,7 +121,7 @@ class Manifests:
 
     def _entry(self, kind: str, part: Part, objects: Objects) -> _Entry | None:
         part.only(_TOP)
-        metadata, (namespace, name) = part.part("metadata"), _called(part)
+        metadata, (namespace, name) = part.part("metadata"), called(part)
         meaning = _READ[kind](Subject(part, namespace, name or "?", objects))
         if not part.has("metadata") or (metadata and not metadata.has("name")):
             (metadata or part).fault(
@@ -183,7 +183,7 @@ class Manifests:
         self.notes.faults.append(Fault(message, path, file, line, remedy))
 
 
-def _called(part: Part) -> tuple[str, str | None]:
+def called(part: Part) -> tuple[str, str | None]:
     """A manifest's namespace and name."""
     metadata = part.part("metadata")
     if metadata is None:

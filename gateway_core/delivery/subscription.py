@@ -85,6 +85,7 @@ class Subscription:
         self._full = False
         self._pumping = False
         self._stopping = False
+        self.suspended = False
         self._wake: Timer | None = None
 
         self.in_flight = 0
@@ -96,7 +97,7 @@ class Subscription:
 
     def offer(self, event: Event) -> bool:
         """Takes an event to deliver, or says False: no room now; the channel keeps it until `feed.resume()`."""
-        if not self.room():
+        if self.suspended or not self.room():
             self._full = True
             return False
         delivery = Delivery(self, event)
@@ -149,7 +150,7 @@ class Subscription:
         self._pumping = True
         try:
             due = self._line.due
-            while due and not self.paused and not self._stopping:
+            while due and not self.suspended and not self.paused and not self._stopping:
                 wait = self._limits.wait_s(self.in_flight)
                 if wait != 0:
                     if wait is not None:
@@ -274,6 +275,16 @@ class Subscription:
         self._held -= 1
         self._budget.used -= delivery.size
         self._line.leave(delivery)
+
+    def suspend(self) -> None:
+        """Starts no more attempts until `proceed`; those under way finish. New events stay with the channel."""
+        self.suspended = True
+
+    def proceed(self) -> None:
+        """Goes on after `suspend`."""
+        self.suspended = False
+        self._pump()
+        self._resume()
 
     def stop(self) -> None:
         """Starts no more attempts and cancels all waits. What is not settled stays with the channel."""

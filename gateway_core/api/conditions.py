@@ -1,0 +1,114 @@
+"""Conditions with the time of their last change, which needs somebody who looks: a sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import anyio
+
+from ..broker import ReadingTrigger
+from ..clock import Clock
+from ..condition import Condition
+from ..generations import SECTIONS, Key
+from ..status import bridge_condition, orphan_condition
+
+if TYPE_CHECKING:
+    from ..runtime import Gateway
+
+LOOK_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A condition and when its `ready` changed last (Unix time)."""
+
+    condition: Condition
+    since_ns: int
+
+    def document(self) -> dict[str, str]:
+        """As in Kubernetes."""
+        words = {True: "True", False: "False", None: "Unknown"}
+        ready, message, reason = self.condition
+        return {
+            "type": "Ready",
+            "status": words[ready],
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": timestamp(self.since_ns),
+        }
+
+
+def timestamp(ns: int) -> str:
+    """RFC 3339, to the millisecond."""
+    return datetime.fromtimestamp(ns // 1_000_000 / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Conditions:
+    """The conditions of all that a gateway is asked to run. A change is seen within a second, or at the next look."""
+
+    def __init__(self, gateway: Gateway, clock: Clock) -> None:
+        self._gateway = gateway
+        self._clock = clock
+        self._seen: dict[Key, Seen] = {}
+
+    async def watch(self) -> None:
+        """Looks again and again."""
+        while True:
+            self.observe()
+            await anyio.sleep(LOOK_EVERY_S)
+
+    def observe(self) -> None:
+        """One look."""
+        now, before, self._seen = self._clock.now_ns(), self._seen, {}
+        for key, condition in self._look():
+            known = before.get(key)
+            same = known is not None and known.condition.ready is condition.ready
+            self._seen[key] = Seen(condition, known.since_ns if known is not None and same else now)
+
+    def of(self, section: str, name: str) -> Seen:
+        """As it was seen last."""
+        return self._seen[section, name]
+
+    def _look(self) -> Iterator[tuple[Key, Condition]]:
+        gateway = self._gateway
+        others = {
+            (section, entry["name"]): Condition(False, entry["reason"], entry["condition"])
+            for document in gateway.others()
+            for section in SECTIONS
+            for entry in document[section]
+            if not entry["ready"]
+        }
+        for section in SECTIONS:
+            for name in gateway.generations.names(section):
+                condition = self._mine(section, name)
+                if condition.ready and not isinstance(gateway.built.triggers.get(name), ReadingTrigger):
+                    condition = others.get((section, name), condition)
+                yield (section, name), condition
+
+    def _mine(self, section: str, name: str) -> Condition:
+        """What this worker says."""
+        gateway, built = self._gateway, self._gateway.built
+        if not gateway.started:
+            return Condition(None, "the gateway starts", "Starting")
+        failure = next((text for place, text in gateway.failed.items() if _within(place, section, name)), None)
+        if failure is not None:
+            return Condition(False, failure, "StartFailed")
+        if section == "brokers" and name in built.brokers:
+            return built.brokers[name].condition(built.brokers[name].channel.info())
+        if section == "triggers" and name in built.triggers:
+            return built.triggers[name].condition()
+        if section == "bridges" and name in built.bridges:
+            return bridge_condition(built.bridges[name], gateway.running)
+        if section == "triggers" and name in built.orphans:
+            return orphan_condition(built.orphans[name])
+        return Condition(None, "it does not run yet: see `config.error` in the status", "NotReconciled")
+
+
+def _within(place: str, section: str, name: str) -> bool:
+    """Whether an entry does not do its work because of what failed there. A dead letter that could not be exchanged is
+    none of these: the one before is still used."""
+    own = f"{section}.{name}"
+    return place == own or place.startswith(f"{own}.ingress[")

@@ -1,0 +1,79 @@
+"""Who may call the admin API: not a web page that somebody visits, and with a token where one is set.
+
+A browser sends requests wherever a page tells it to, also to this machine. It names the page's origin in `Origin` and
+`Sec-Fetch-Site`; and a page whose own host name was made to lead here (DNS rebinding) shows in `Host`.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+
+from .http import JSON, YAML, Problem, Request
+
+MAX_BODY = 1024 * 1024
+_SAFE = ("GET", "HEAD")
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is one of this machine's own."""
+    return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+
+
+class Guard:
+    """Raises `Problem` for what may not be. `host` is the address that the server is bound to."""
+
+    def __init__(self, host: str, token: str = "") -> None:
+        self._hosts = {*_LOCAL, host} if is_loopback(host) else None
+        self._token = token.encode()
+
+    def check(self, request: Request, *, open: bool) -> None:
+        """Checks all but the body, which need not be read for that. An `open` route takes no token."""
+        self._check_host(request)
+        if self._token and not open:
+            self._check_token(request)
+        if request.method not in _SAFE:
+            _check_origin(request)
+            _check_media(request)
+
+    def _check_host(self, request: Request) -> None:
+        host = request.headers.get("host")
+        if self._hosts is not None and host is not None and _name(host) not in self._hosts:
+            raise Problem(403, f"the admin API is not known as {host!r}: use the address that it listens on")
+
+    def _check_token(self, request: Request) -> None:
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
+            detail = "a token is needed: `Authorization: Bearer …` with the value of the gateway's TIDEGATE_ADMIN_TOKEN"
+            raise Problem(401, detail, headers={"www-authenticate": "Bearer"})
+
+
+def _name(host: str) -> str:
+    """The name in a `Host` header, without port and brackets."""
+    name = host.lower()
+    if name.startswith("["):
+        return name[1:].partition("]")[0]
+    return name.partition(":")[0].removesuffix(".")
+
+
+def _check_origin(request: Request) -> None:
+    site = request.headers.get("sec-fetch-site", "none").lower()
+    origin = request.headers.get("origin")
+    own = request.headers.get("host", "").lower()
+    foreign = origin is not None and origin.lower() not in (f"http://{own}", f"https://{own}")
+    if foreign or site not in ("none", "same-origin"):
+        raise Problem(403, "changes are not taken from web pages of another origin")
+
+
+def _check_media(request: Request) -> None:
+    media = request.media
+    if media and media not in (JSON, *YAML):
+        accepted = ", ".join((JSON, *YAML))
+        raise Problem(415, f"{media} is not taken here: send {JSON} or {YAML[0]}", headers={"accept": accepted})
+
+
+def check_body(request: Request) -> None:
+    """A body says what it is."""
+    if request.body and not request.media:
+        raise Problem(415, f"the body has no Content-Type: send {JSON} or {YAML[0]}")

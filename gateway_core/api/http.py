@@ -1,0 +1,88 @@
+"""Requests, answers and problems, without the server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from ..errors import Fault, TidegateError
+
+JSON = "application/json"
+PROBLEM = "application/problem+json"
+YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`params` are the parts of the path that the route names; header names are in lower case."""
+
+    method: str
+    path: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @property
+    def media(self) -> str:
+        """The body's media type, without parameters; "" where it has none."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`document` is written as JSON, unless there is a `body`."""
+
+    document: Any = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    media: str = JSON
+    body: bytes | None = None
+
+    def encoded(self) -> bytes:
+        """The body."""
+        if self.body is not None:
+            return self.body
+        return b"" if self.document is None else msgspec.json.encode(self.document, enc_hook=str)
+
+
+class Problem(TidegateError):
+    """A request can't be answered as it was asked: an RFC 9457 problem. `faults` are those of a config."""
+
+    def __init__(
+        self, status: int, detail: str, faults: Sequence[Fault] = (), headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.faults = faults
+        self.headers = headers or {}
+
+    def answer(self) -> Answer:
+        """What the caller gets."""
+        document: dict[str, Any] = {
+            "type": "about:blank",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+        }
+        if self.faults:
+            document["faults"] = [fault_document(f) for f in self.faults]
+        return Answer(document, self.status, self.headers, PROBLEM)
+
+
+def fault_document(fault: Fault) -> dict[str, Any]:
+    """A fault of a config; without `file` it stands in the request's body."""
+    return {
+        "message": fault.message,
+        "path": fault.path,
+        "file": fault.file or None,
+        "line": fault.line or None,
+        "remedy": fault.remedy,
+    }
+
+
+Handler = Callable[[Request], Answer | Awaitable[Answer]]
