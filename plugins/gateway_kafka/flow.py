@@ -27,6 +27,8 @@ log = logging.getLogger("tidegate.kafka")
 MOST_AHEAD = 20_000
 """Records of a partition that may be begun after one that is not settled yet."""
 POLL_S = 0.01
+LAST_S = 5.0
+"""How long a stop that was cancelled may take to commit and to leave."""
 _PLACES = (1 << PARTITION_BITS) - 1
 
 
@@ -96,7 +98,7 @@ class Flow:
         self._lanes: dict[int, Assigned] = {}
         self._partitions: dict[Partition, Assigned] = {}
         self._commit_fails = False
-        self._closed = False
+        self._closed = self._hurried = False
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -106,9 +108,21 @@ class Flow:
         tasks.start_soon(self._commits)
 
     async def stop(self) -> None:
-        """Hands out nothing more, waits a moment for what is under way, commits, and leaves the group."""
+        """Hands out nothing more, waits a moment for what is under way, commits, and leaves the group. When cancelled
+        it waits no longer, and commits all the same."""
         self._closed = True
-        await self.consumer.stop()
+        async with anyio.create_task_group() as tasks:
+            with anyio.CancelScope(shield=True) as stopping:
+                tasks.start_soon(self._hurry, stopping)
+                await self.consumer.stop()
+            tasks.cancel_scope.cancel()
+
+    async def _hurry(self, stopping: anyio.CancelScope) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self._hurried = True
+            stopping.deadline = anyio.current_time() + LAST_S
 
     async def _commits(self) -> None:
         while not self._closed:
@@ -145,7 +159,7 @@ class Flow:
         leaving = [self._partitions.pop(name) for name in partitions if name in self._partitions]
         begun = [(p.tracker.open, p.tracker.open - self._drop(p)) for p in leaving]
         with anyio.move_on_after(self._drain_s):
-            while any(left & open for open, left in begun):  # noqa: ASYNC110 rare; no event per record
+            while not self._hurried and any(left & open for open, left in begun):  # noqa: ASYNC110 rare; no event per record
                 await anyio.sleep(POLL_S)
         for p in leaving:
             self._forget(p)

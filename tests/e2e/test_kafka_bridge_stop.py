@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from uuid import uuid4
 
@@ -48,6 +49,35 @@ def test_what_waits_for_its_retry_holds_up_no_stop(client: str, tmp_path: Path, 
         gateway.wait_until(lambda: len(s.requests) == ALL, 30, "an attempt for each event")
         assert gateway.stop() == 0
         refusing = False
+        s.requests.clear()
+        gateway.start()
+        gateway.wait_until(lambda: len(s.requests) >= ALL - TAKEN, 30, "the others")
+        assert sorted(int(r.headers["ce-id"]) for r in s.requests) == list(range(TAKEN, ALL))
+        assert gateway.stop() == 0
+
+
+@pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+def test_what_takes_longer_than_a_stop_may_brings_nothing_back_that_was_done(
+    client: str, tmp_path: Path, kafka: KafkaBroker
+) -> None:
+    topic = f"stop-{uuid4().hex[:8]}"
+    kafka.create_topic(topic, 2)
+    write(kafka, topic)
+    go_on = threading.Event()
+
+    def answer(received: Received) -> int:
+        if int(received.headers["ce-id"]) >= TAKEN:
+            go_on.wait(60)
+        return 202
+
+    config = CONFIG.replace("BOOTSTRAP", kafka.bootstrap).replace("TOPIC", topic).replace("CLIENT", client)
+    env = {"TIDEGATE_DRAIN_TIMEOUT_S": "0.5"}
+    with Subscriber(decide=answer) as s, GatewayProcess(config.replace("URL", s.url), tmp_path, env) as gateway:
+        try:
+            gateway.wait_until(lambda: len(s.requests) == ALL, 30, "an attempt for each event")
+            assert gateway.stop() == 0
+        finally:
+            go_on.set()
         s.requests.clear()
         gateway.start()
         gateway.wait_until(lambda: len(s.requests) >= ALL - TAKEN, 30, "the others")

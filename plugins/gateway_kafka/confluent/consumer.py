@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Mapping, Sequence
 
 import anyio
@@ -49,6 +50,8 @@ class ConfluentConsumer:
         self._ours: dict[Partition, Place] = {}
         self._reader: Reader | None = None
         self._tried = anyio.Event()
+        self._closing = anyio.CancelScope(shield=True)
+        self._asked = 0  # times that the member is busy with letting go
 
     @property
     def fault(self) -> KafkaFault | None:
@@ -71,10 +74,15 @@ class ConfluentConsumer:
         if reader is None:
             return
         reader.close()
-        with anyio.move_on_after(_CLOSE_S, shield=True) as time:
+        with self._closing:
+            self._count()
             await anyio.to_thread.run_sync(reader.join, abandon_on_cancel=True)
-        if time.cancelled_caught:
+        if self._closing.cancelled_caught:
             _log.warning("consumer group %s: left without a word, for the cluster does not answer", self._group)
+
+    def _count(self) -> None:
+        """The member's own time does not count."""
+        self._closing.deadline = math.inf if self._asked else anyio.current_time() + _CLOSE_S
 
     # -- from the member -------------------------------------------------------------------------------------------
 
@@ -121,7 +129,13 @@ class ConfluentConsumer:
 
     async def revoked(self, places: Sequence[Place]) -> Mapping[Partition, int]:
         names = self._forget(places)
-        offsets = await self._member.revoked(names)
+        self._asked += 1
+        self._count()
+        try:
+            offsets = await self._member.revoked(names)
+        finally:
+            self._asked -= 1
+            self._count()
         return {name: offset for name, offset in offsets.items() if name in names}
 
     def lost(self, places: Sequence[Place]) -> None:
