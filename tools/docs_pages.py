@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
 import docs_fields as fields
+import docs_metrics
 import typer
 from pydantic import BaseModel
 from typer.core import TyperArgument, TyperGroup
@@ -225,10 +226,19 @@ def _default(parameter: Any) -> str:
     return f"`{getattr(value, 'value', value)}`"
 
 
+# -- metrics ------------------------------------------------------------------------------------------------------
+
+
+def metrics() -> str:
+    """All metrics with their labels."""
+    return _page(*docs_metrics.metrics())
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "config.md": config,
     "components.md": components,
     "hooks.md": hooks,
     "cli.md": cli,
+    "metrics.md": metrics,
 }
 """File name -> what makes its text."""

@@ -1,0 +1,134 @@
+"""The text of the metrics: its format, and the rules for names."""
+
+from __future__ import annotations
+
+import json
+import platform
+from typing import Any
+
+import pytest
+
+from gateway_core import __version__
+from gateway_core.histogram import BOUNDS_S, Histogram
+from gateway_core.meter import ONE_OF, Pace
+from gateway_core.metric_table import METRICS, PARTS
+from gateway_core.metrics import render
+from gateway_core.status import merge
+from tests.metrics.scrape import faults, parsed
+
+NASTY = 'a "b" \\c\nd'
+
+
+def histogram(*seconds: float) -> dict[str, Any]:
+    made = Histogram()
+    for s in seconds:
+        made.observe(s)
+    return made.status()
+
+
+def document(name: str = "x") -> dict[str, Any]:
+    """A status document with one of everything."""
+    counts = dict.fromkeys(("delivered", "attempts", "retried", "in_flight", "waiting", "lag", "refused", "failed"), 3)
+    letters = {"delivery": 1, "decode": 2, "encode": 0}
+    ways = {"letters": letters, "attempt": histogram(0.002), "delivery": histogram(0.5, 1.0), "paused": False}
+    source = {"address": "kafka://h/t", "error": None, "lag": 4}
+    groups = {"g": {"lag": 1, "error": "away"}}
+    channel = {"writable": True, "groups": groups, "events": 1, "bytes": 2, "waiting_bytes": 0, "failed": 0}
+    accepts = {"accepted": 5, "refused": 1, "unrouted": 0, "failed": 0, "accept": histogram(0.0005, 4000.0)}
+    broker = {
+        "name": name,
+        "ready": True,
+        "channel": channel,
+        "sources": [source, source],
+        "letters": letters,
+        **accepts,
+    }
+    trigger = {"name": "t", "broker": name, "ready": False, "reader": None, **counts, **ways}
+    state = {"state": "running", "rows": 7, "restarts": 0, "batch_s": 0.25, "lag": 9}
+    reading = {"name": "r", "broker": name, "ready": True, "reader": state, "paused": False, **counts}
+    bridge = {"name": "b", "ready": True, "sources": [source], "accepted": 1, "unwanted": 0, **counts, **ways}
+    process = dict.fromkeys(("cpu_s", "resident_bytes", "virtual_bytes", "open_fds", "max_fds", "started_s"), 1.5)
+    whole = {
+        "version": __version__,
+        "ready": True,
+        "config": {"generation": 2, "error": None},
+        "brokers": [broker],
+        "triggers": [trigger, reading],
+        "bridges": [bridge],
+        "processes": [{"worker": 0, **process}],
+    }
+    copied: dict[str, Any] = json.loads(json.dumps(whole))  # as from another worker, and nothing is there twice
+    return copied
+
+
+def test_the_text_has_no_faults() -> None:
+    text = render(document(NASTY))
+    assert list(faults(text)) == []
+    families = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    assert families == {metric.name for metric in METRICS}
+
+
+def test_the_check_finds_faults() -> None:
+    bad = "# HELP a_total x\n# TYPE a_total gauge\na_total 1\na_total 1\n# HELP b_ms x\n# TYPE b_ms gauge\nc 1\nnothing"
+    assert len(list(faults(bad))) == 6
+
+
+def test_values_of_labels_come_back_as_they_were() -> None:
+    assert parsed(render(document(NASTY)))("tidegate_broker_events_accepted_total", broker=NASTY) == 5
+
+
+def test_what_there_is_none_of_has_no_lines() -> None:
+    empty = {**document(), "brokers": [], "triggers": [], "bridges": []}
+    text = render(empty)
+    assert list(faults(text)) == []
+    assert "tidegate_trigger" not in text
+    found = parsed(text)
+    assert found("tidegate_build_info", version=__version__, python=platform.python_version()) == 1
+
+
+def test_buckets_are_cumulative_and_their_bounds_included() -> None:
+    found = parsed(render(document()))
+    name = "tidegate_broker_accept_duration_seconds"
+    assert [found(f"{name}_bucket", le=str(bound)) for bound in BOUNDS_S] == [1.0] * len(BOUNDS_S)
+    assert found(f"{name}_bucket", le="+Inf") == found(f"{name}_count") == 2
+    assert found(f"{name}_sum") == 4000.0005
+
+
+def test_two_sources_of_one_address_are_one_series() -> None:
+    assert parsed(render(document()))("tidegate_source_lag_events", broker="x", source="kafka://h/t") == 8
+
+
+def test_numbers_of_workers_are_added() -> None:
+    second = document()
+    second["processes"][0]["worker"] = 1
+    second["ready"] = second["brokers"][0]["channel"]["writable"] = False
+    text = render(merge(document(), [second]))
+    assert list(faults(text)) == []
+    found = parsed(text)
+    assert found("tidegate_broker_events_accepted_total") == 10
+    assert found("tidegate_trigger_events_dead_lettered_total", stage="decode") == 4
+    assert found("tidegate_trigger_delivery_duration_seconds_count") == 4
+    assert found("tidegate_trigger_delivery_duration_seconds_sum") == 3
+    assert found("tidegate_bridge_attempt_duration_seconds_bucket", le="0.0025") == 2
+    assert (found("tidegate_ready"), found("tidegate_channel_writable"), found("tidegate_workers")) == (0, 0, 2)
+    assert found("process_cpu_seconds_total", worker="1") == 1.5
+    assert found("tidegate_reader_rows_total") == 7, "a reader runs in the first worker only"
+
+
+def test_the_table_names_each_metric_once_with_few_labels() -> None:
+    names = [metric.name for metric in METRICS]
+    assert len(names) == len(set(names))
+    assert {metric.part.about for metric in METRICS} == {part.about for part in PARTS}
+    assert all(len(metric.labels) <= 3 for metric in METRICS)
+    assert all(name.startswith(("tidegate_", "process_")) for name in names)
+
+
+@pytest.mark.parametrize(("per_s", "of_each"), [(50, 1), (100_000, ONE_OF)])
+def test_where_many_come_one_of_some_is_timed(per_s: int, of_each: int) -> None:
+    pace, now, timed, left = Pace(), 1000.0, 0, 1
+    for _ in range(8000):
+        now += 1 / per_s
+        left -= 1
+        if not left:
+            timed, left = timed + 1, pace.step(now)
+    assert timed == pytest.approx(8000 / of_each, abs=2)

@@ -1,0 +1,54 @@
+"""The page of metrics, from their table."""
+
+from __future__ import annotations
+
+from textwrap import fill
+
+from gateway_core.histogram import BOUNDS_S
+from gateway_core.meter import BUSY_PER_S, ONE_OF
+from gateway_core.metric_table import METRICS, PARTS, Metric, Part
+
+_HEAD = (
+    "`GET /metrics` of the admin API (`http://127.0.0.1:9080/metrics`), in Prometheus's text format 0.0.4. The setting "
+    "`TIDEGATE_METRICS=off` turns it off. Numbers are those of all workers, those of the other workers up to half a "
+    "second old. Counters begin at 0 with the gateway, and again with a broker, trigger or bridge that a reload starts "
+    "anew. What is not there (no Kafka, no Spark) has no lines. The values of labels are names from the config, or "
+    "those given here: never something of an event."
+)
+_NAMES = (
+    "The last column is what OpenTelemetry's semantic conventions for messaging call the same; the observer `otel` "
+    "uses those names. [How to monitor a gateway](../howto/monitoring.md) has queries, a dashboard and alerts."
+)
+
+
+def metrics() -> list[str]:
+    """The lines of the page."""
+    lines = ["# Metrics", "", *fill(_HEAD, 118).splitlines(), "", *fill(_NAMES, 118).splitlines()]
+    for part in PARTS:
+        lines += _part(part)
+    bounds = ", ".join(f"{bound:g}" for bound in BOUNDS_S)
+    text = (
+        f"The buckets' upper bounds in seconds: {bounds}. While more than {BUSY_PER_S} events come in a second, one of "
+        f"{ONE_OF} is timed, so `_count` is not the number of events; the counters have that."
+    )
+    lines += ["", "## Histograms", "", *fill(text, 118).splitlines()]
+    return lines
+
+
+def _part(part: Part) -> list[str]:
+    labels = f"Labels: {', '.join(f'`{label}`' for label in part.labels)}." if part.labels else "No labels."
+    head = [
+        "",
+        f"## {part.about}",
+        "",
+        labels,
+        "",
+        "| metric | type | meaning | OpenTelemetry |",
+        "| --- | --- | --- | --- |",
+    ]
+    return head + [_row(metric) for metric in METRICS if metric.part is part]
+
+
+def _row(metric: Metric) -> str:
+    kind = metric.type + (f", by `{metric.by}`" if metric.by else "")
+    return f"| `{metric.name}` | {kind} | {metric.help} | {f'`{metric.otel}`' if metric.otel else ''} |"
