@@ -154,7 +154,7 @@ class Builder:
             budget=self._budget,
             observers=self._built.observers,
             lane_of=self._lane_of(policy, owner, **names),
-            send=_timed(self._tracing.send(sink, name, broker.name), meter),
+            send=self._tracing.send(_timed(sink.send, meter), sink, name, broker.name),
         )
         return Trigger(name, broker, wanted, subscription, dead_letter, from_start, sinks, meter)
 
@@ -197,7 +197,7 @@ class Builder:
             budget=self._budget,
             observers=self._built.observers,
             lane_of=self._lane_of(policy, owner, broker=name),
-            send=_timed(self._tracing.send(sink, name, name), meter),
+            send=self._tracing.send(_timed(sink.send, meter), sink, name, name),
         )
         bridge.subscription.feed = bridge
         sinks = [sink] if dead_letter is None else [sink, dead_letter]

@@ -25,11 +25,12 @@ class Tracing:
             return accept
         return traced_intake(self._tracer, Origin(broker, "reply", str), accept)
 
-    def send(self, sink: Sink, owner: str, broker: str) -> Send:
-        """The attempts of a trigger or bridge."""
+    def send(self, send: Send, sink: Sink, owner: str, broker: str) -> Send:
+        """The attempts of a trigger or bridge, which `send` makes at this sink."""
         if self._tracer is None:
-            return sink.send
-        return traced_send(self._tracer, Errand("deliver", owner, broker, lambda: sink.address), sink.send)
+            return send
+        # the outermost step: it knows a delivery, and so the number of the attempt, by the callback
+        return traced_send(self._tracer, Errand("deliver", owner, broker, lambda: sink.address), send)
 
     def dead_letter(self, sink: Sink, owner: str, broker: str) -> Sink:
         """The dead letter of a trigger, broker or bridge."""

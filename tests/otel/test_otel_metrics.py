@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
+import gateway_otel.plugin
+import pytest
 from gateway_otel.observer import OtelObserver
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -80,12 +85,55 @@ def test_attempts_are_counted_and_timed_by_outcome() -> None:
     }
 
 
-def test_it_comes_in_by_the_hook_and_works_without_an_sdk(tmp_path: Any) -> None:
-    import gateway_otel.plugin
-
+def built(options: dict[str, Any], folder: Path) -> Any:
     registry = Registry()
     registry.add("otel", gateway_otel.plugin)
-    context = BuildContext("observers[0]", tmp_path, SystemClock(), registry)
-    observer = registry.build(ObserverRef("otel", {}), context)
+    return registry.build(ObserverRef("otel", options), BuildContext("observers[0]", folder, SystemClock(), registry))
+
+
+def test_it_comes_in_by_the_hook_and_says_what_is_missing_without_an_sdk(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    observer = built({}, tmp_path)
     assert isinstance(observer, Observer)
     observer.accepted("default", [EVENT])
+    assert observer.tracer is None
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "observers[0]: nothing is traced" in record.getMessage()
+    assert "opentelemetry-instrument" in record.getMessage()
+
+
+def test_traces_and_metrics_can_be_switched_off(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    observer = built({"traces": False, "metrics": False}, tmp_path)
+    observer.accepted("default", [EVENT])
+    assert observer.tracer is None
+    assert caplog.records == []
+
+
+def test_it_traces_with_the_processs_sdk(tmp_path: Path) -> None:
+    """In a process of its own, as an SDK can be set up only once in each."""
+    config = tmp_path / "tidegate.yaml"
+    config.write_text("observers: [otel]\nbrokers: {default: {ingress: [http: {listen: '127.0.0.1:0'}]}}\n")
+    done = subprocess.run([sys.executable, "-c", WITH_SDK, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["True"]
+
+
+WITH_SDK = """
+import sys
+from pathlib import Path
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import set_tracer_provider
+from gateway_core.build import Builder
+from gateway_core.clock import SystemClock
+from gateway_core.config.load import load
+from gateway_core.registry import Registry
+from gateway_core.settings import Settings
+
+set_tracer_provider(TracerProvider(shutdown_on_exit=False))
+folder, registry = Path(sys.argv[1]), Registry.installed()
+config = load([folder / "tidegate.yaml"], registry)
+built = Builder(config, Settings(data_dir=folder), registry, SystemClock()).build()
+print(built.observers[0].tracer is not None)
+"""

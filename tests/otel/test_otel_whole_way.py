@@ -21,6 +21,7 @@ from opentelemetry.trace import SpanKind
 
 from gateway_core.testing import Subscriber
 from gateway_core.testing.subscriber import Received
+from tests.kafka_console import consume
 from tests.traced import OBSERVED, Spans, context_of, header_of, of_span, parent_of, traced, wait_until
 
 CONFIG = (
@@ -155,6 +156,48 @@ def test_the_table_has_the_trace_of_each_of_its_events(kafka: KafkaBroker, tmp_p
     assert {i: found[i] for i in ("order-1", "receipt-1")} == dict.fromkeys(("order-1", "receipt-1"), ids["order"])
     other = way.spans.named("receive default")[1]
     assert found["order-2"] == f"{of_span(other)[0]:032x}" != ids["order"]
+
+
+CHANNEL = (
+    OBSERVED
+    + """
+brokers:
+  default:
+    ingress:
+      - http: {listen: "127.0.0.1:0"}
+    channel:
+      kafka: {bootstrap: "BOOTSTRAP", topic: TOPIC, group_prefix: TOPIC, client: CLIENT}
+triggers:
+  all: {subscriber: "URL"}
+"""
+)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("BR-25", "CARD-02")
+@pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+def test_the_channel_kafka_keeps_the_trace_in_the_records_headers(
+    kafka: KafkaBroker, tmp_path: Path, client: str
+) -> None:
+    spans, topic = Spans(), f"trace-{uuid4().hex[:8]}"
+    with Subscriber() as s:
+        text = CHANNEL.replace("BOOTSTRAP", kafka.bootstrap).replace("TOPIC", topic).replace("URL", s.url)
+        with traced(text.replace("CLIENT", client), tmp_path, spans) as g:
+            own = header_of((7, 7))
+            headers = {"traceparent": header_of((8, 8)), "tracestate": "a=1", "ce-traceparent": own}
+            assert httpx.post(g.ingress(), headers={**ORDER, **headers}).status_code == 202
+            (got,) = s.wait_for(1, 60)
+            receive, deliver = spans.one("receive default"), spans.one("deliver all")
+    (record,) = consume(kafka.bootstrap, topic, 1)
+    assert dict(record.headers) == {
+        **{n.replace("-", "_").encode(): v.encode() for n, v in ORDER.items()},
+        b"traceparent": header_of(of_span(receive)).encode(),
+        b"tracestate": b"a=1",
+        b"ce_traceparent": own.encode(),
+    }
+    assert (parent_of(receive), parent_of(deliver)) == ((8, 8), of_span(receive))
+    assert context_of(got.headers) == of_span(deliver)
+    assert got.headers["ce-traceparent"] == own
 
 
 def wire_spans(bodies: list[Received]) -> Iterator[WireSpan]:
