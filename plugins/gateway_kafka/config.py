@@ -130,8 +130,9 @@ class KafkaProducerConfig(KafkaConfig):
     batch_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = 256 * 1024
     """The most bytes in one batch of records."""
     max_record_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = 1024 * 1024
-    """The largest record, in bytes; what is larger can't be delivered. The cluster's `message.max.bytes` must allow
-    it."""
+    """The largest record, in bytes; what is larger can't be delivered. The cluster's `message.max.bytes`, and the
+    topic's `max.message.bytes`, must allow it: else a refused batch is sent again record by record, with `client:
+    confluent` behind later records of its keys."""
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
     """How batches are compressed."""
     delivery_timeout_s: Seconds = 30.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import struct
 import uuid
 from collections import defaultdict
@@ -442,3 +443,36 @@ async def test_the_fault_comes_and_goes_with_the_cluster(
     assert values[-1] == b"after"
     lines = [r.levelname for r in caplog.records if "the Kafka producer" in r.getMessage()]
     assert lines == ["WARNING", "INFO"]
+
+
+@pytest.mark.slow
+@clients
+async def test_records_end_in_time_whenever_the_cluster_falls_silent(
+    own_kafka: Callable[..., KafkaBroker], client: str
+) -> None:
+    """Few are under way then, and many come."""
+    broker, topic = own_kafka(), new_topic()
+    await make(broker.bootstrap, topic, 1)
+    sent: list[float] = []
+    ages: list[float] = []
+    async with producing(bootstrap=broker.bootstrap, client=client, delivery_timeout_s=6) as producer:
+        answers = Answers(producer, topic)
+        answers.send(b"k", b"first")
+        await answers.all()
+        assert broker.pid is not None
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            for count in (3, 40, 40):
+                for _ in range(count):
+                    began = anyio.current_time()
+                    sent.append(began)
+                    producer.send(topic, b"k", b"x", [], lambda _, t=began: ages.append(anyio.current_time() - t))
+                await anyio.sleep(0.2)
+            with anyio.fail_after(LIMIT_S):
+                while len(ages) < len(sent):  # noqa: ASYNC110
+                    await anyio.sleep(0.05)
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+        assert max(ages) < 9
+        answers.send(b"k", b"last")
+        assert not await answers.all()

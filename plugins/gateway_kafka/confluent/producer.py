@@ -32,11 +32,12 @@ _CLOSE_S = 2.0
 _MANY = 12  # records under way, from which on lingering pays
 _MANY_S = 0.1  # how long it goes on after the last moment of many
 _LINGER_MS = 1.0
+_CHANGE_S = 0.25
 
 
 class ConfluentProducer:
-    """`client.Producer` on librdkafka. Order has one exception: a topic that takes only smaller records than
-    `max_record_bytes`. Its refusal of a batch comes when the next ones may be written already."""
+    """`client.Producer` on librdkafka. Order has one exception: a topic that takes less than a batch may have
+    (`max_record_bytes`, `batch_bytes`). Its refusal of a batch comes when the next ones may be written already."""
 
     def __init__(self, config: KafkaProducerConfig) -> None:
         self._config = config
@@ -51,6 +52,7 @@ class ConfluentProducer:
         self._quick: Link | None = None
         self._large: Link | None = None
         self._many_until = 0.0
+        self._change_by: float | None = None  # until then a change of the client may wait for what is under way
         self._tried = anyio.Event()
         self._idle = anyio.Event()
         self._stopping = False
@@ -141,9 +143,16 @@ class ConfluentProducer:
         if now < self._many_until:
             wanted = self._large
         if wanted is None or wanted is self._link or wanted.produce is None:
+            self._change_by = None
             return True
         if self._under_way:
-            return False
+            if self._change_by is None:
+                self._change_by = now + _CHANGE_S
+            if now < self._change_by:
+                self._turn = self._loop.call_at(self._change_by, self._write)
+                return False
+            return True  # the cluster is slow or away: what waits has its own time to be acknowledged in
+        self._change_by = None
         if self._link is not None:
             self._link.use(False)
         wanted.use(True)
@@ -196,6 +205,12 @@ class ConfluentProducer:
             self._single, self._alone = entry, rest
         self._waiting = waiting
 
+    def _give_up(self, fault: KafkaFault) -> None:
+        gone = [*self._alone, *self._waiting]
+        self._alone.clear()
+        self._waiting = []
+        self._fail(gone, fault)
+
     def _tell(self, link: Link) -> None:
         acknowledged = link.take()
         count = len(acknowledged)
@@ -208,8 +223,11 @@ class ConfluentProducer:
             if error is not None:
                 if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and entry is not self._single:
                     self._alone.append(entry)
-                else:
-                    self._answer(done, self._fault(error, entry[0]))
+                    continue
+                fault = self._fault(error, entry[0])
+                self._answer(done, fault)
+                if entry is self._single and fault.retry:  # the cluster has gone: nobody may wait for that again
+                    self._give_up(fault)
                 continue
             if not good:
                 good = True
