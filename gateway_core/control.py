@@ -212,7 +212,7 @@ class Control:
         return dataclasses.replace(
             loaded,
             files=[*loaded.files, *written.values()],
-            triggers_at={**loaded.triggers_at, **{name: (file, 2) for name, file in written.items()}},
+            triggers_at={**loaded.triggers_at, **{name: (file, 3) for name, file in written.items()}},
         )
 
     async def _written(self, write: Callable[[], None]) -> None:

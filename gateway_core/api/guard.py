@@ -44,7 +44,7 @@ class Guard:
 
     def _check_token(self, request: Request) -> None:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
+        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode("latin-1"), self._token):
             detail = "a token is needed: `Authorization: Bearer …` with the value of the gateway's TIDEGATE_ADMIN_TOKEN"
             raise Problem(401, detail, headers={"www-authenticate": "Bearer"})
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from .control_app import register
 from .dlq_app import dlq
 from .lazy import Commands
 
@@ -206,6 +207,9 @@ def status(
     from .status import show_status
 
     raise typer.Exit(show_status(admin, data_dir, interval if watch else None, as_json=as_json))
+
+
+register(app)
 
 
 @app.command()

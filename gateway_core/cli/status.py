@@ -11,8 +11,7 @@ from typing import Any
 import httpx
 
 from . import OK, common
-from .post import secure
-from .running import admin_url, fetch_status
+from .running import connected, fetch_status
 from .tables import print_table, rich_table
 
 Table = tuple[str, Sequence[str], list[list[str]]]
@@ -21,8 +20,7 @@ Table = tuple[str, Sequence[str], list[list[str]]]
 
 def show_status(admin: str | None, data_dir: Path | None, every_s: float | None, *, as_json: bool) -> int:
     """Shows the status once, or every so many seconds until Ctrl-C. Returns the exit code."""
-    url = admin_url(admin, common.settings(data_dir=data_dir).data_dir)
-    with httpx.Client(timeout=10.0, trust_env=False, verify=secure([url])) as http:
+    with connected(admin, data_dir) as (url, http):
         if every_s is None:
             _show(fetch_status(url, http), as_json)
         else:

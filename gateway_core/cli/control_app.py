@@ -1,0 +1,102 @@
+"""The commands that change a running gateway: names, arguments and help."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Kind(StrEnum):
+    brokers = "brokers"
+    triggers = "triggers"
+    bridges = "bridges"
+
+
+class Deletable(StrEnum):
+    trigger = "trigger"
+
+
+class Output(StrEnum):
+    wide = "wide"
+    json = "json"
+    yaml = "yaml"
+
+
+DataDir = Annotated[Path | None, typer.Option(help="Where the gateway keeps its state. [TIDEGATE_DATA_DIR]")]
+AdminAddress = Annotated[str | None, typer.Option("--admin", help="Address of the admin API.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Trigger = Annotated[str, typer.Argument(help="Its name, as `tidegate get triggers` shows it.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    for command in (get, apply, delete, pause, resume, reload):
+        app.command()(command)
+
+
+def get(
+    kind: Annotated[Kind, typer.Argument(help="What to show.")],
+    name: Annotated[str | None, typer.Argument(help="Only this one.")] = None,
+    output: Annotated[
+        Output | None, typer.Option("--output", "-o", help="A table with more columns, or everything.")
+    ] = None,
+    admin: AdminAddress = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Show what a running gateway runs: conditions, addresses, where it is defined."""
+    from .resources import get as show
+
+    raise typer.Exit(show(kind.value, name, output.value if output else None, admin, data_dir))
+
+
+def apply(
+    files: Annotated[
+        list[Path], typer.Option("--file", "-f", help="A file, a folder, or - for standard input; may be repeated.")
+    ],
+    admin: AdminAddress = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Create or change triggers of a running gateway, all or none: a section `triggers:`, or Knative manifests.
+
+    They are kept in the data directory. Exit codes: 0 done, 1 faults, or the gateway says no.
+    """
+    from .apply import apply as send
+
+    raise typer.Exit(send(files, admin, data_dir, as_json=as_json))
+
+
+def delete(
+    kind: Annotated[Deletable, typer.Argument(help="Only triggers can be deleted.")],
+    name: Trigger,
+    admin: AdminAddress = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Delete a trigger that was applied."""
+    from .resources import delete as send
+
+    raise typer.Exit(send(name, admin, data_dir))
+
+
+def pause(trigger: Trigger, admin: AdminAddress = None, data_dir: DataDir = None) -> None:
+    """Pause a trigger: no attempt begins, its events stay in the channel, also across restarts."""
+    from .resources import pause as send
+
+    raise typer.Exit(send(trigger, admin, data_dir, resume=False))
+
+
+def resume(trigger: Trigger, admin: AdminAddress = None, data_dir: DataDir = None) -> None:
+    """Let a paused trigger go on where it stopped."""
+    from .resources import pause as send
+
+    raise typer.Exit(send(trigger, admin, data_dir, resume=True))
+
+
+def reload(admin: AdminAddress = None, data_dir: DataDir = None) -> None:
+    """Have a running gateway read its config again; faults are shown, and change nothing."""
+    from .resources import reload as send
+
+    raise typer.Exit(send(admin, data_dir))

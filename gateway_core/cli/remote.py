@@ -1,0 +1,74 @@
+"""Asking the admin API of a running gateway, and saying what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from ..errors import Fault
+from .common import CommandError
+from .running import UNAUTHORIZED, connected
+
+PATIENCE_S = 300.0
+"""A change may wait for attempts under way (`drain_timeout_s`), and a reload for what starts slowly."""
+
+
+class Declined(CommandError):
+    """The gateway says no. `faults` are those of a config; without `file` they stand in the body that was sent."""
+
+    def __init__(self, detail: str, status: int, faults: list[Fault]) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.faults = faults
+
+
+class Remote:
+    """One gateway."""
+
+    def __init__(self, url: str, http: httpx.Client) -> None:
+        self._url = url
+        self._http = http
+
+    def ask(self, method: str, *path: str, body: bytes | None = None) -> Any:
+        """The document that answers; None where there is none. A body is YAML. Raises `CommandError`."""
+        url = "/".join([f"{self._url}/api/v1", *(quote(part, safe="") for part in path)])
+        headers = {} if body is None else {"content-type": "application/yaml"}
+        try:
+            response = self._http.request(method, url, content=body, headers=headers)
+        except (httpx.HTTPError, httpx.InvalidURL) as e:
+            raise CommandError(f"no answer from {self._url}: {e}") from e
+        if response.status_code == 401:
+            raise CommandError(UNAUTHORIZED.format(url=self._url))
+        document = self._document(response)
+        if response.is_success:
+            return document
+        detail = document.get("detail") if isinstance(document, dict) else None
+        faults = document.get("faults", []) if isinstance(document, dict) else []
+        raise Declined(detail or f"{url}: {response.status_code}", response.status_code, [fault_of(f) for f in faults])
+
+    def _document(self, response: httpx.Response) -> Any:
+        if not response.content:
+            return None
+        try:
+            return response.json()
+        except ValueError:
+            raise CommandError(f"no answer from {self._url}: another service answers there") from None
+
+
+@contextmanager
+def remote(admin: str | None, data_dir: Path | None) -> Iterator[Remote]:
+    """The gateway that the options name. Raises `CommandError`."""
+    with connected(admin, data_dir, PATIENCE_S) as (url, http):
+        yield Remote(url, http)
+
+
+def fault_of(document: dict[str, Any]) -> Fault:
+    """A fault as the admin API writes it."""
+    return Fault(
+        document["message"], document["path"], document["file"] or "", document["line"] or 0, document["remedy"]
+    )
