@@ -11,6 +11,7 @@ from gateway_core.component import BuildContext, CodecRef
 from gateway_core.errors import Refused
 from gateway_core.event import Event
 from gateway_core.interfaces import Codec, Intake, Outcome
+from gateway_core.tracing import of_headers
 
 from . import response
 from .config import FnSourceConfig
@@ -75,6 +76,8 @@ class FnSource:
         options, now_ns = self._options, self._clock.now_ns()
         try:
             event = event_of(request, self._base, options.version, now_ns, options.timeout_s)
+            if self._context.traces:
+                event.trace = of_headers(request.headers)
             self._codec.encode(event)  # 0.1 has no place for data that is not what its type says
         except Refused as e:
             self._intake.refuse(e)
@@ -98,6 +101,7 @@ class FnSource:
             self._intake.attempted(event, outcome, seconds)
             return response.nothing(outcome) if outcome.delivered else response.failed(outcome)
         returned = as_returned(outcome.reply, self._function.address, self._clock.now_ns())
+        returned.trace = event.trace
         answer, fault = _rendered(returned)
         if fault:
             outcome = Outcome(False, code=outcome.code, data=returned.data, reason=fault)

@@ -291,6 +291,23 @@ def test_a_bridge_is_two_spans_the_first_of_which_ends_with_the_second(tmp_path:
     assert (receive.end_time or 0) >= (deliver.end_time or 0)
 
 
+def test_a_function_and_what_it_returns_are_in_the_callers_trace(tmp_path: Path) -> None:
+    spans = Spans()
+    returned = {"cloudEventsVersion": "0.1", "eventType": "t", "source": "/f", "eventID": "r", "data": "x"}
+    answer = 200, {"content-type": "application/cloudevents+json"}, json.dumps(returned).encode()
+    with Subscriber(default=answer) as function, Subscriber() as s:
+        ingress = f"fn: {{listen: '127.0.0.1:0', path: /, function: '{function.url}'}}"
+        text = config(f"all: {{subscriber: '{s.url}'}}").replace("http: {listen: '127.0.0.1:0'}", ingress)
+        with traced(text, tmp_path, spans) as g:
+            assert post(g.ingress(), {"traceparent": header_of(CLIENT)}) == 200
+            (called,) = function.wait_for(1)
+            s.wait_for(1)
+            receive = spans.one("receive default")
+    assert context_of(called.headers) == CLIENT
+    assert parent_of(receive) == CLIENT
+    says(receive, {"tidegate.source": "fn", "cloudevents.event_type": "t", "cloudevents.event_spec_version": "0.1"})
+
+
 # -- in storage ---------------------------------------------------------------------------------------------------
 
 
