@@ -58,7 +58,7 @@ class KafkaSource:
         )
         self._intake: Intake
         self._started = False
-        self._beginning = anyio.CancelScope()
+        self._beginning: anyio.CancelScope | None = None  # made in the loop
         self._ended = False
         self._turn = anyio.Lock()
         self._waiting_for: KafkaFault | None = None
@@ -94,7 +94,8 @@ class KafkaSource:
         async with self._turn:
             if self._ended:
                 return
-            with anyio.CancelScope() as self._beginning:
+            self._beginning = anyio.CancelScope()
+            with self._beginning:
                 await self._prepare()
                 self._flow.consumer = self._consumer()
                 self._started = True
@@ -141,7 +142,8 @@ class KafkaSource:
 
     async def stop(self) -> None:
         self._ended = True
-        self._beginning.cancel()
+        if self._beginning is not None:
+            self._beginning.cancel()
         async with self._turn:
             if self._started:
                 await self._flow.stop()
