@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from inspect import isawaitable
+from urllib.parse import parse_qs
 
 from anyio.abc import TaskGroup
 
@@ -12,7 +13,7 @@ from .api.guard import MAX_BODY, Guard, check_body, is_loopback
 from .api.http import Answer, Problem, Request
 from .api.routes import Route, Router
 from .api.table import Status, described, watching_routes
-from .asgi import AsgiServer, Left, Receive, Scope, Send, listening, read_body, respond
+from .asgi import AsgiServer, Left, Receive, Scope, Send, listening, read_body, respond, stream
 from .errors import StartError
 
 log = logging.getLogger("tidegate.admin")
@@ -79,10 +80,14 @@ class Admin:
             answer = Problem(500, "see the log").answer()
         headers = [(b"content-type", answer.media.encode())] if answer.status != 204 else []
         headers += [(name.encode(), value.encode()) for name, value in answer.headers.items()]
+        if answer.stream is not None and scope["method"] == "GET":
+            await stream(receive, send, headers, answer.stream)
+            return
         await respond(send, answer.status, headers, answer.encoded(), head=scope["method"] == "HEAD")
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
         path = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
+        query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         asked = Request(scope["method"], path, {}, headers)
         route, params = self._router.find(asked.method, path)
@@ -90,7 +95,7 @@ class Admin:
         body = await read_body(receive, MAX_BODY)
         if body is None:
             raise Problem(413, f"the body is longer than {MAX_BODY // 1024} KiB")
-        request = Request(asked.method, path, params, headers, body)
+        request = Request(asked.method, path, params, headers, body, query)
         if request.method not in ("GET", "HEAD"):
             check_body(request)
         found = route.handler(request)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
+import anyio
 from anyio.abc import TaskGroup
 
 if TYPE_CHECKING:
@@ -142,6 +144,26 @@ async def respond(send: Send, status: int, headers: Sequence[tuple[bytes, bytes]
         written.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": written})
     await send({"type": "http.response.body", "body": b"" if head else body})
+
+
+async def stream(
+    receive: Receive, send: Send, headers: Sequence[tuple[bytes, bytes]], parts: AsyncIterator[bytes]
+) -> None:
+    """Writes an answer of 200 part by part, until there are no more or the client leaves."""
+    await send({"type": "http.response.start", "status": 200, "headers": list(headers)})
+    async with anyio.create_task_group() as tasks:
+
+        async def watch() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(watch)
+        async with aclosing(parts):  # type: ignore[type-var]
+            async for part in parts:
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+        tasks.cancel_scope.cancel()
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

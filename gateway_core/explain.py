@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import eventjson
@@ -17,7 +17,7 @@ from .delivery.plan import retry_plan
 from .errors import Refused
 from .event import PARTITION_BITS, Event, Message
 from .filters import clause_of, match_all
-from .interfaces import Clause, Previewing
+from .interfaces import Clause, Previewing, Reading
 
 _MOST_BODY = 64 * 1024
 
@@ -39,6 +39,32 @@ def explain(built: Built, event: Event, broker: str | None = None, trigger: str 
         *(_bridge(b, event) for n, b in built.bridges.items() if broker in (None, n) and not trigger),
     ]
     return {"event": _head(event), "wanted": sum(e["matched"] for e in entries), "ways": entries}
+
+
+def explain_text(
+    text: bytes, built: Built, sources: Mapping[str, list[Any]], broker: str | None = None, trigger: str | None = None
+) -> dict[str, Any]:
+    """The explanation of an event in JSON, as the ingress would read it; `sources` are those of each broker and bridge.
+    `refused` says what that would answer, None where it takes the event. Raises `ValueError` where it is no JSON object.
+    """
+    if broker is None and trigger is not None and trigger in built.triggers:
+        broker = built.triggers[trigger].broker.name
+    doors = [s for owner, of_it in sources.items() if broker in (None, owner) for s in of_it]
+    readers = [s for s in doors if isinstance(s, Reading)]
+    try:
+        event = read_event(text, readers[:1])
+    except Refused as e:
+        refused = {"status": e.status, "detail": e.detail, "attribute": e.attribute or None, "rule": e.rule or None}
+        return {"event": _head(eventjson.load(text)), "wanted": 0, "refused": refused, "ways": []}
+    return {**explain(built, event, broker, trigger), "refused": None}
+
+
+def sources_of(built: Built) -> dict[str, list[Any]]:
+    """The sources of each broker and bridge."""
+    return {
+        **{name: list(broker.sources) for name, broker in built.brokers.items()},
+        **{name: [bridged.inlet.source] for name, bridged in built.bridges.items()},
+    }
 
 
 def _head(event: Event) -> dict[str, Any]:

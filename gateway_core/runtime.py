@@ -17,6 +17,7 @@ from anyio.abc import TaskGroup
 from . import __version__
 from .admin import Admin
 from .api.conditions import Conditions
+from .api.looking import looking_routes
 from .api.table import control_routes
 from .applied import Applied, applied_dir
 from .broker import Trigger
@@ -82,7 +83,7 @@ class Gateway:
             lambda: self.ready,
             started=lambda: self.started,
             with_metrics=self._settings.metrics,
-            more=control_routes(self),
+            more=[*control_routes(self), *looking_routes(self)],
             token=token.get_secret_value() if token else "",
         )
 

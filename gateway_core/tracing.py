@@ -145,10 +145,17 @@ def traced_send(tracer: Tracer, errand: Errand, send: Send) -> Send:
     return traced
 
 
+_ASKED = ("preview", "judge", "entries", "remove")
+"""What some sinks can do beside (`Previewing`, `Judging`, `DeadLetterStore`)."""
+
+
 class TracedSink:
-    """A sink, with a span around each attempt."""
+    """A sink, with a span around each attempt. It can do what that sink can."""
 
     def __init__(self, sink: Sink, tracer: Tracer, errand: Errand) -> None:
         self.address = sink.address
         self.start, self.stop = sink.start, sink.stop
         self.send = traced_send(tracer, errand, sink.send)
+        for name in _ASKED:  # in the instance: that is where Python looks for a protocol's methods
+            if hasattr(sink, name):
+                setattr(self, name, getattr(sink, name))

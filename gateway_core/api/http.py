@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -18,13 +18,19 @@ YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`params` are the parts of the path that the route names; header names are in lower case."""
+    """`params` are the parts of the path that the route names, `query` has the values of each parameter after `?`;
+    header names are in lower case."""
 
     method: str
     path: str
     params: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    query: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def asked(self, name: str) -> str | None:
+        """The value of a query parameter, the last where it has several; None where it is absent."""
+        return (self.query.get(name) or [None])[-1]
 
     @property
     def media(self) -> str:
@@ -34,13 +40,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`document` is written as JSON, unless there is a `body`."""
+    """`document` is written as JSON, unless there is a `body`; or the answer is a `stream`, which is closed when its
+    reader leaves."""
 
     document: Any = None
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     media: str = JSON
     body: bytes | None = None
+    stream: AsyncIterator[bytes] | None = None
 
     def encoded(self) -> bytes:
         """The body."""

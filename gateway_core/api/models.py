@@ -177,6 +177,21 @@ class ReloadResult(Model):
     """Counts the reloads that changed something, from 1."""
 
 
+class Explanation(BaseModel):
+    """What the gateway would do with an event (`tidegate explain --json`)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    event: dict[str, Any]
+    """Its id, source and type."""
+    wanted: int
+    """How many triggers and bridges want it."""
+    refused: dict[str, Any] | None
+    """What the ingress would answer, null where it takes the event."""
+    ways: list[dict[str, Any]]
+    """One for each trigger and bridge: its filter, the message, the retries."""
+
+
 class Live(Model):
     live: bool
 

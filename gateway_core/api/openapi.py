@@ -10,7 +10,7 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from .. import __version__
-from .http import JSON, PROBLEM, YAML
+from .http import JSON, PROBLEM
 from .models import ProblemDocument
 from .routes import Route, Text
 
@@ -60,6 +60,10 @@ def _operation(route: Route) -> dict[str, Any]:
         "security": [{}] if route.open else [{}, {"token": []}],
     }
     parameters = [{"name": n, "in": "path", "required": True, "schema": {"type": "string"}} for n in names]
+    parameters += [
+        {"name": name, "in": "query", "required": False, "description": text, "schema": {"type": "string"}}
+        for name, text in route.query.items()
+    ]
     if 412 in route.problems:
         parameters += [
             {"name": header, "in": "header", "required": False, "schema": {"type": "string"}}
@@ -68,7 +72,7 @@ def _operation(route: Route) -> dict[str, Any]:
     if parameters:
         operation["parameters"] = parameters
     if route.body:
-        media = {kind: {"schema": {"type": "object"}} for kind in (JSON, YAML[0])}
+        media = {kind: {"schema": {"type": "object"}} for kind in route.takes}
         operation["requestBody"] = {"required": True, "description": route.body, "content": media}
     return operation
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from .http import Handler, Problem
+from .http import JSON, YAML, Handler, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,8 @@ class Text:
 @dataclass(frozen=True, slots=True)
 class Route:
     """`answers` has the model, or `Text`, of each status that is no problem, None for no body; `problems` the others
-    beside those that every route may have. `body` names what it takes. A route that is `open` needs no token."""
+    beside those that every route may have. `body` names what it takes, `takes` the media types of that; `query` says
+    what the parameters after `?` mean. A route that is `open` needs no token."""
 
     method: str
     path: str
@@ -31,6 +32,8 @@ class Route:
     problems: Sequence[int] = ()
     body: str = ""
     open: bool = False
+    takes: Sequence[str] = (JSON, YAML[0])
+    query: Mapping[str, str] = field(default_factory=dict)
 
     def match(self, path: str) -> dict[str, str] | None:
         """The parts of a path that the route names; None where it is another's."""

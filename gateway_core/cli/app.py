@@ -152,16 +152,20 @@ def explain(
     paths: Paths = None,
     broker: Annotated[str | None, typer.Option(help="Only this broker or bridge.")] = None,
     trigger: Annotated[str | None, typer.Option(help="Only this trigger.")] = None,
+    admin: Annotated[str | None, typer.Option("--admin", help="Ask the gateway with this admin API instead.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Ask the gateway that runs with this data directory.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what a config would do with an event: who wants it and why, what would be sent, the retries. Nothing is sent.
+    """Say what would be done with an event: who wants it and why, what would be sent, the retries. Nothing is sent.
+
+    It is asked of a config, or with --admin or --data-dir of a gateway that runs.
 
     Exit codes: 0 every event is wanted, 1 one is refused or nobody wants it (or faults in the config), 2 the input is
     no event in JSON.
     """
     from .explain import explain_events
 
-    raise typer.Exit(explain_events(event, paths, broker, trigger, as_json=as_json))
+    raise typer.Exit(explain_events(event, paths, broker, trigger, admin=admin, data_dir=data_dir, as_json=as_json))
 
 
 @app.command()

@@ -1,35 +1,54 @@
-"""`tidegate explain`, offline."""
+"""`tidegate explain`, by a config or by a running gateway."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import Refused
-from ..interfaces import Reading
+import msgspec
+import typer
+
 from ..registry import Registry
 from . import FAULT, OK, USAGE, common
 from .common import CommandError
+from .events import from_file
+from .remote import remote
+
+
+Asked = Callable[[bytes], dict[str, Any]]
+"""Explains an event in JSON. Raises `ValueError` where it is none."""
 
 
 def explain_events(
-    file: Path, paths: Sequence[Path] | None, broker: str | None, trigger: str | None, *, as_json: bool
+    file: Path,
+    paths: Sequence[Path] | None,
+    broker: str | None,
+    trigger: str | None,
+    *,
+    admin: str | None = None,
+    data_dir: Path | None = None,
+    as_json: bool,
 ) -> int:
-    """Explains each event of the file; returns the exit code."""
-    import sys
+    """Explains each event of the file by the config, or by the gateway that runs there; returns the exit code."""
+    if (admin or data_dir) and paths:
+        raise typer.BadParameter("a running gateway has its config: name files, or --admin or --data-dir")
+    if not (admin or data_dir):
+        return _explain(file, _offline(paths, broker, trigger), as_json=as_json)
+    with remote(admin, data_dir) as gateway:
 
-    from ..config.load import load
-    from ..scenario.play import staged
-    from ..scenario.stage import Stage
-    from .events import from_file
+        def ask(text: bytes) -> dict[str, Any]:
+            question = {"event": msgspec.Raw(text), "broker": broker, "trigger": trigger}
+            found: dict[str, Any] = gateway.ask(
+                "POST", "explain", body=msgspec.json.encode(question), media="application/json"
+            )
+            return found
 
-    registry = Registry.installed()
-    config = load(common.config_paths(paths), registry)
-    _known("broker or bridge", broker, [*config.brokers, *config.bridges])
-    _known("trigger", trigger, list(config.triggers))
-    stage = Stage()
-    built = staged(config, registry, stage)
+        return _explain(file, ask, as_json=as_json)
+
+
+def _explain(file: Path, ask: Asked, *, as_json: bool) -> int:
     try:
         texts = list(from_file(file))
     except CommandError as e:
@@ -39,7 +58,7 @@ def explain_events(
         print(f"tidegate: {file}: there is no event", file=sys.stderr)
         return USAGE
     try:
-        documents = [_explained(text, built, stage.sources, broker, trigger) for text in texts]
+        documents = [ask(text) for text in texts]
     except ValueError as e:
         print(f"tidegate: {file}: {e}", file=sys.stderr)
         return USAGE
@@ -51,28 +70,24 @@ def explain_events(
     return OK if all(document["wanted"] for document in documents) else FAULT
 
 
+def _offline(paths: Sequence[Path] | None, broker: str | None, trigger: str | None) -> Asked:
+    from ..config.load import load
+    from ..explain import explain_text, sources_of
+    from ..scenario.play import staged
+    from ..scenario.stage import Stage
+
+    registry = Registry.installed()
+    config = load(common.config_paths(paths), registry)
+    _known("broker or bridge", broker, [*config.brokers, *config.bridges])
+    _known("trigger", trigger, list(config.triggers))
+    built = staged(config, registry, Stage())
+    sources = sources_of(built)
+    return lambda text: explain_text(text, built, sources, broker, trigger)
+
+
 def _known(kind: str, name: str | None, names: Sequence[str]) -> None:
     if name is not None and name not in names:
         raise CommandError(f"the config has no {kind} {name!r}; there are: {', '.join(names) or 'none'}")
-
-
-def _explained(
-    text: bytes, built: Any, sources: Mapping[str, Any], broker: str | None, trigger: str | None
-) -> dict[str, Any]:
-    from .. import eventjson
-    from ..explain import explain, read_event
-
-    if broker is None and trigger is not None and trigger in built.triggers:
-        broker = built.triggers[trigger].broker.name
-    places = ("brokers.", "bridges.") if broker is None else (f"brokers.{broker}.", f"bridges.{broker}.")
-    readers = [s for place, s in sources.items() if place.startswith(places) and isinstance(s, Reading)]
-    try:
-        event = read_event(text, readers[:1])
-    except Refused as e:
-        refused = {"status": e.status, "detail": e.detail, "attribute": e.attribute or None, "rule": e.rule or None}
-        head = explain(built, eventjson.load(text), broker, trigger)["event"]
-        return {"event": head, "wanted": 0, "refused": refused, "ways": []}
-    return {**explain(built, event, broker, trigger), "refused": None}
 
 
 # -- for people -----------------------------------------------------------------------------------------------------

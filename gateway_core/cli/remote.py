@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,12 +34,19 @@ class Remote:
         self._url = url
         self._http = http
 
-    def ask(self, method: str, *path: str, body: bytes | None = None) -> Any:
-        """The document that answers; None where there is none. A body is YAML. Raises `CommandError`."""
+    def ask(
+        self,
+        method: str,
+        *path: str,
+        body: bytes | None = None,
+        media: str = "application/yaml",
+        query: Mapping[str, str] | None = None,
+    ) -> Any:
+        """The document that answers; None where there is none. `media` says what a body is. Raises `CommandError`."""
         url = "/".join([f"{self._url}/api/v1", *(quote(part, safe="") for part in path)])
-        headers = {} if body is None else {"content-type": "application/yaml"}
+        headers = {} if body is None else {"content-type": media}
         try:
-            response = self._http.request(method, url, content=body, headers=headers)
+            response = self._http.request(method, url, content=body, headers=headers, params=query)
         except (httpx.HTTPError, httpx.InvalidURL) as e:
             raise CommandError(f"no answer from {self._url}: {e}") from e
         if response.status_code == 401:

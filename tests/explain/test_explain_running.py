@@ -1,0 +1,85 @@
+"""Explain, asked of a running gateway."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway_core.testing.process import GatewayProcess
+
+pytestmark = pytest.mark.slow
+
+CONFIG = """
+brokers: {default: {ingress: [http: {listen: "127.0.0.1:0"}], dead_letter: "http://127.0.0.1:9/dead"}}
+triggers:
+  paid: {filter: {type: invoice.paid}, subscriber: "http://127.0.0.1:9/paid"}
+bridges:
+  direct: {source: {http: {listen: "127.0.0.1:0"}}, sink: "http://127.0.0.1:9/direct"}
+"""
+PAID = {"specversion": "1.0", "id": "1", "source": "/s", "type": "invoice.paid", "data": {"n": 1.10}}
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    with GatewayProcess(CONFIG, tmp_path_factory.mktemp("gateway")) as running:
+        yield running
+
+
+def tidegate(*args: object, text: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gateway_core.cli", *map(str, args)]
+    return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
+
+
+def ask(gateway: GatewayProcess, question: Any, media: str = "application/json") -> httpx.Response:
+    url = json.loads((gateway.data_dir / "gateway.json").read_text())["admin"]
+    body = question if isinstance(question, bytes) else json.dumps(question).encode()
+    return httpx.post(f"{url}/api/v1/explain", content=body, headers={"content-type": media})
+
+
+@pytest.mark.parametrize("event", [PAID, {**PAID, "type": "other"}, {**PAID, "id": ""}], ids=["wanted", "not", "none"])
+def test_a_running_gateway_says_what_its_config_says(gateway: GatewayProcess, event: dict[str, Any]) -> None:
+    text = json.dumps(event)
+    asked = tidegate("explain", "-", "--data-dir", gateway.data_dir, "--json", text=text)
+    offline = tidegate("explain", "-", gateway.config, "--json", text=text)
+    assert (asked.returncode, json.loads(asked.stdout)) == (offline.returncode, json.loads(offline.stdout))
+
+
+def test_the_data_is_told_as_it_came(gateway: GatewayProcess) -> None:
+    body = b'{"event": {"specversion": "1.0", "id": "1", "source": "/s", "type": "invoice.paid", "data": {"n":  1.10}}}'
+    (paid,) = [way for way in ask(gateway, body).json()["ways"] if way["name"] == "paid"]
+    assert paid["message"]["body"] == '{"n":  1.10}'
+
+
+def test_only_what_was_asked_for(gateway: GatewayProcess) -> None:
+    found = ask(gateway, {"event": PAID, "broker": "direct"}).json()
+    assert [way["name"] for way in found["ways"]] == ["direct"]
+
+
+@pytest.mark.parametrize(
+    ("question", "status", "detail"),
+    [
+        ({"event": PAID, "trigger": "nobody"}, 404, "there is no trigger 'nobody'; there are: paid"),
+        ({"event": PAID, "broker": "nobody"}, 404, "there is no broker or bridge 'nobody'; there are: default, direct"),
+        ({"event": 7}, 422, "not an event in JSON"),
+        ({"evnt": PAID}, 422, "not a question"),
+    ],
+)
+def test_what_it_can_not_answer_is_a_problem(gateway: GatewayProcess, question: Any, status: int, detail: str) -> None:
+    answer = ask(gateway, question)
+    assert (answer.status_code, detail in answer.json()["detail"]) == (status, True)
+
+
+def test_it_takes_json_only(gateway: GatewayProcess) -> None:
+    assert ask(gateway, {"event": PAID}, "application/yaml").status_code == 415
+
+
+def test_files_and_a_running_gateway_are_not_asked_together(gateway: GatewayProcess) -> None:
+    ran = tidegate("explain", "-", gateway.config, "--data-dir", gateway.data_dir, text=json.dumps(PAID))
+    assert (ran.returncode, "a running gateway has its config" in ran.stderr) == (2, True)
