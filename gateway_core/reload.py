@@ -140,6 +140,8 @@ class Reload:
         for name in (*changes.bridges["added"], *changes.bridges["changed"]):
             before = built.bridges.get(name)
             same = before is not None and before.inlet.ref == self._new.bridges[name].source
+            if before is not None and _fetches(before.inlet):
+                same = False  # it begins again where the old bridge has settled everything
             fresh.bridges[name] = builder.bridge(name, before.inlet if before is not None and same else None)
         return fresh
 
@@ -244,6 +246,9 @@ class Reload:
             await self._parts.start_source(bridged.inlet)
         elif before.inlet is bridged.inlet:
             bridged.inlet.door.lead_to(bridged.bridge)
+        elif _fetches(before.inlet):
+            await quietly(before.inlet.source.stop)
+            await self._parts.start_source(bridged.inlet)
         else:
             gone = [before.inlet]
             await self._parts.start_source(bridged.inlet, instead=gone)
@@ -252,3 +257,7 @@ class Reload:
         self._built.bridges[bridged.name] = bridged
         if before is not None:
             await self._parts.retire_bridge(before, with_source=False)
+
+
+def _fetches(inlet: Inlet) -> bool:
+    return bool(getattr(inlet.source, "pulls", False))
