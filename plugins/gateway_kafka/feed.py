@@ -96,6 +96,7 @@ class KafkaFeed:
         if after is not None:
             await after.left.wait()
             self._after = None
+            self.flow.gone |= after.flow.gone
         while not self._leaving:
             try:
                 async with Admin(self._options) as admin:

@@ -50,7 +50,7 @@ class Taker(Protocol):
 class Assigned:
     """One partition that is ours. `lane` stands for it in positions."""
 
-    __slots__ = ("end", "events", "lane", "name", "paused", "pumping", "queue", "said", "start", "tracker")
+    __slots__ = ("end", "events", "lane", "name", "paused", "pumping", "queue", "said", "settled", "start", "tracker")
 
     def __init__(self, name: Partition, lane: int, start: int) -> None:
         self.name = name
@@ -61,6 +61,7 @@ class Assigned:
         self.paused = False
         self.pumping = False
         self.start = self.said = start  # `said` is committed, as far as known
+        self.settled: frozenset[int] = frozenset()  # when it was ours before
         self.end = start
 
     @property
@@ -97,6 +98,9 @@ class Flow:
         self._chunk = chunk
         self._lanes: dict[int, Assigned] = {}
         self._partitions: dict[Partition, Assigned] = {}
+        self.gone: dict[Partition, tuple[int, frozenset[int]]] = {}
+        """What was settled at or after the last safe offset, in the partitions that have gone since the last
+        assignment. Another flow in this one's place may take it over."""
         self._commit_fails = False
         self._closed = self._hurried = False
 
@@ -152,6 +156,10 @@ class Flow:
         for name, offset in partitions.items():
             assigned = Assigned(name, self._lane_of(name), offset)
             self._partitions[name] = self._lanes[assigned.lane] = assigned
+            safe, settled = self.gone.get(name, (-1, frozenset()))
+            if safe == offset > 0:  # nobody has got any further with it (0 may be that of a topic that was made anew)
+                assigned.settled = settled
+        self.gone.clear()
         self.joined.set()
 
     async def revoked(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
@@ -180,6 +188,7 @@ class Flow:
         return {(position & _PLACES) - 1 for position in (*waiting, *self._taker.withdraw(p.lane))}
 
     def _forget(self, p: Assigned) -> None:
+        self.gone[p.name] = p.tracker.safe, p.tracker.settled_ahead()
         if self._lanes.get(p.lane) is p:
             del self._lanes[p.lane]
 
@@ -197,6 +206,7 @@ class Flow:
     def _begin_anew(self, p: Assigned, offset: int) -> None:
         """The partition goes back (its topic was made anew, or cut off): what it held before is no longer there."""
         self._drop(p)
+        p.settled = frozenset()
         p.tracker = Tracker(offset)
 
     # -- to the taker -----------------------------------------------------------------------------------------------
@@ -226,6 +236,9 @@ class Flow:
             record = p.queue.popleft()
             position = p.position(record.offset)
             tracker.begin(record.offset)
+            if p.settled and record.offset in p.settled:
+                tracker.settle(record.offset)
+                continue
             try:
                 event = self._decode(record)
             except Refused as e:

@@ -36,6 +36,10 @@ class Tracker:
         """All records before this offset are settled."""
         return self._line[0] if self._line else self.next
 
+    def settled_ahead(self) -> frozenset[int]:
+        """What is settled at or after `safe`."""
+        return frozenset(self._line) - self.open
+
     @property
     def ahead(self) -> int:
         """Records since the first that is not settled: what a crash would bring again."""

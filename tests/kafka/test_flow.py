@@ -392,6 +392,28 @@ async def test_a_partition_that_comes_back_begins_at_its_committed_offset_unpaus
         assert rig.consumer.paused == set()
 
 
+@pytest.mark.parametrize(
+    ("back_at", "again"),
+    [
+        pytest.param(101, [101, 103], id="at the same place"),
+        pytest.param(100, [100, 101, 102, 103], id="at an earlier place"),
+    ],
+)
+async def test_what_was_settled_ahead_is_not_handed_out_again_when_its_partition_comes_back(
+    back_at: int, again: list[int]
+) -> None:
+    async with running(Rig(drain_s=0), {ONE: 100}) as rig:
+        rig.fetch(100, 4)
+        rig.taker.settle(*(p for p in list(rig.taker.held) if offset(p) in (100, 102)))
+        assert await rig.flow.revoked([ONE]) in ({}, {ONE: 101})  # it may be committed by now
+        rig.taker.taken.clear()
+        rig.flow.assigned({ONE: back_at})
+        rig.fetch(back_at, 104 - back_at)
+        assert rig.taken() == again
+        rig.taker.settle(*(ONE[1] << PARTITION_BITS | o + 1 for o in again))
+        await until(lambda: rig.consumer.committed == {ONE: 104})
+
+
 async def test_a_late_settle_counts_for_the_partition_that_came_back() -> None:
     async with running(Rig(drain_s=0)) as rig:
         rig.fetch(0, 2)
