@@ -303,7 +303,7 @@ class Reader:
         if told:
             self._missing = False
             self._watch.good()
-            self._tell(self._owner.assigned, told)
+        self._tell(self._owner.assigned, told)  # also of nothing: then all that is left to know is that it has joined
         client.incremental_assign([TopicPartition(*name, offset) for name, offset in begin.items()])
 
     def _starts(self, client: Any, partitions: Sequence[Any]) -> dict[Partition, int] | None:
