@@ -115,7 +115,9 @@ def test_a_trigger_may_come_before_its_broker(start) -> None:
 @pytest.mark.spec("BR-01")
 def test_a_broker_that_could_not_start_is_not_ready_and_lags(start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        console = start('brokers: {default: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}\n', {"TIDEGATE_RELOAD": "signal"})
+        console = start(
+            'brokers: {default: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}\n', {"TIDEGATE_RELOAD": "signal"}
+        )
         port = taken.getsockname()[1]
         with console.gateway.config.open("a") as config:
             config.write(f'---\nbrokers: {{second: {{ingress: [{{http: {{listen: "127.0.0.1:{port}"}}}}]}}}}\n')
