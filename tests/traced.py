@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
 from anyio.from_thread import start_blocking_portal
 from gateway_otel.tracer import OtelTracer
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -133,3 +134,33 @@ def parent_of(span: ReadableSpan) -> tuple[int, int] | None:
 def header_of(context: tuple[int, int], flags: int = 1) -> str:
     """The `traceparent` of a trace id and a span id."""
     return f"00-{context[0]:032x}-{context[1]:016x}-{flags:02x}"
+
+
+# -- what the tests of traces send and see --------------------------------------------------------------------------
+
+INGRESS = OBSERVED + "brokers: {default: {ingress: [http: {listen: '127.0.0.1:0'}], dead_letter: DEAD}}\n"
+CLIENT = 0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331
+OTHER = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
+
+
+def config(*triggers: str, dead: str = "deadletter", more: str = "") -> str:
+    return INGRESS.replace("DEAD", dead) + "triggers:\n" + "\n".join(f"  {t}" for t in triggers) + "\n" + more
+
+
+def binary(id: str = "1", **more: str) -> dict[str, str]:
+    headers = {"ce-specversion": "1.0", "ce-id": id, "ce-source": "/s", "ce-type": "t"}
+    return {**headers, **{f"ce-{k}": v for k, v in more.items()}}
+
+
+def post(url: str, headers: Mapping[str, str], body: bytes = b"") -> int:
+    return httpx.post(url, headers=headers, content=body).status_code
+
+
+def says(span: ReadableSpan, wanted: Mapping[str, Any]) -> None:
+    """The span has these attributes; None stands for "not there"."""
+    attributes = span.attributes or {}
+    assert {name: attributes.get(name) for name in wanted} == dict(wanted)
+
+
+def linked(span: ReadableSpan) -> list[tuple[int, int]]:
+    return [(link.context.trace_id, link.context.span_id) for link in span.links]
