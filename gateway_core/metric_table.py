@@ -197,7 +197,7 @@ METRICS = (
     _gauge(TRIGGER, "tidegate_trigger_ready", _true("ready"), "1 while events can be delivered to the subscriber."),
     _gauge(
         *(TRIGGER, "tidegate_trigger_paused", _true("paused")),
-        "1 while nothing is sent because the dead letter can't be written.",
+        "1 while nothing is sent: an operator paused it, or the dead letter can't be written.",
     ),
     _counter(TRIGGER, "tidegate_trigger_events_delivered_total", "delivered", "Events that the subscriber took."),
     _counter(TRIGGER, "tidegate_trigger_attempts_total", "attempts", "Attempts to deliver an event.", otel=SENT),

@@ -42,7 +42,8 @@ log = logging.getLogger("tidegate")
 class Gateway:
     """A gateway (one worker of it) built from a config. Raises `StartError` where a component can't be built.
 
-    `others` gives the status of the other workers, for the one that answers for all.
+    `others` gives the status of the other workers, for the one that answers for all; `ended` the counts
+    of those that are no more.
     """
 
     def __init__(
@@ -53,10 +54,12 @@ class Gateway:
         clock: Clock | None = None,
         worker: int = 0,
         others: Callable[[], list[dict[str, Any]]] = list,
+        ended: Callable[[], list[dict[str, Any]]] = list,
     ) -> None:
         self._settings = settings
         self._worker = worker
         self.others = others
+        self._ended = ended
         self._started_at = time.monotonic()
         self.started = self._ready = False
         self._announced = False
@@ -209,7 +212,7 @@ class Gateway:
             "bridges": [bridge_status(b, self._ready) for b in built.bridges.values()],
             "processes": [process_status(self._worker)] if self._settings.metrics else [],
         }
-        return merge(mine, self.others())
+        return merge(mine, [*self.others(), *self._ended()])
 
     @property
     def ingress(self) -> dict[str, list[str]]:

@@ -114,6 +114,25 @@ def _added(some: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
     return {stage: some.get(stage, 0) + more.get(stage, 0) for stage in {**some, **more}}
 
 
+_COUNTS = {
+    *("accepted", "refused", "unrouted", "failed", "delivered", "attempts", "retried", "dead_lettered", "unwanted"),
+    *("letters", "accept", "attempt", "delivery"),
+}
+"""What only grows."""
+
+
+def counts_of(status: dict[str, Any]) -> dict[str, Any]:
+    """What stays of a worker that ended: its counts, so that those of all do not fall."""
+    kept: dict[str, Any] = {"ready": True, "config": {"error": None}, "processes": []}
+    for section in ("brokers", "triggers", "bridges"):
+        kept[section] = [
+            {"name": entry["name"], **{k: v for k, v in entry.items() if k in _COUNTS}}
+            for entry in status[section]
+            if not entry.get("reader")
+        ]
+    return kept
+
+
 def merge(mine: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, Any]:
     """One document for all workers: counts are added, conditions must hold for each, the first reason is shown."""
     for other in others:

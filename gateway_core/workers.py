@@ -30,6 +30,7 @@ from .registry import Registry
 from .reloader import Reloader, all_paths
 from .runtime import Gateway
 from .settings import Settings
+from .status import counts_of, merge
 
 log = logging.getLogger("tidegate.workers")
 
@@ -75,7 +76,7 @@ async def _serve(
     on_started: Callable[[Gateway], None] | None,
 ) -> int:
     crew = Crew(paths, settings)
-    gateway = Gateway(loaded.config, settings, registry, others=crew.statuses)
+    gateway = Gateway(loaded.config, settings, registry, others=crew.statuses, ended=crew.ended)
     reloader = Reloader(
         gateway, [Path(p) for p in paths], settings, registry, crew.reload, loaded=loaded, since_ns=since_ns
     )
@@ -156,11 +157,16 @@ class Crew:
         self._settings = settings
         self._processes: dict[int, Process] = {}
         self._latest: dict[int, dict[str, Any]] = {}
+        self._ended: list[dict[str, Any]] = []
         self._stopping = False
 
     def statuses(self) -> list[dict[str, Any]]:
         """The latest status of each, at most half a second old."""
         return list(self._latest.values())
+
+    def ended(self) -> list[dict[str, Any]]:
+        """What those that ended had counted, in one."""
+        return self._ended
 
     async def start(self, tasks: TaskGroup) -> None:
         for worker in range(1, self._settings.workers):
@@ -200,6 +206,8 @@ class Crew:
             await process.wait()
         finally:
             self._processes.pop(worker, None)
+            if worker in self._latest:
+                self._ended = [merge(counts_of(self._latest.pop(worker)), self._ended)]
 
     def reload(self) -> None:
         """Asks all to read the config again."""
