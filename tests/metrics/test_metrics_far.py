@@ -127,7 +127,7 @@ brokers:
   default:
     ingress:
       - http: {listen: "127.0.0.1:0"}
-      - kafka: {bootstrap: "BOOTSTRAP", topics: [TOPIC-in]}
+      - kafka: {bootstrap: "BOOTSTRAP", topic: TOPIC-in}
     channel:
       kafka: {bootstrap: "BOOTSTRAP", topic: TOPIC, group_prefix: TOPIC}
 triggers:
@@ -164,7 +164,7 @@ def test_lag_and_errors_of_kafka(tmp_path: Path, own_kafka: object) -> None:
 
 SPARK = BROKER.replace("PORT", "0") + (
     "triggers: {t: {subscriber: {spark: {path: table, trigger_interval_s: 0.1, conf: {"
-    "spark.sql.shuffle.partitions: '1', spark.driver.extraJavaOptions: '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'}}}}}\n"
+    "spark.driver.extraJavaOptions: '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'}}}}}\n"
 )
 OF_READERS = {metric.name for metric in METRICS if metric.part is READER}
 
