@@ -39,6 +39,13 @@ class Bridge(Counted):
         self._last = 0
         self.accepted = self.unwanted = 0
 
+    def observe(self, observers: tuple[Observer, ...]) -> None:
+        """Tells these from now on, and no others."""
+        super().observe(observers)
+        self.subscription.observe(observers)
+        if self.letters is not None:
+            self.letters.observe(observers)
+
     # -- the source's intake ----------------------------------------------------------------------------------------
 
     def accept(self, events: Sequence[Event], done: Accepted) -> None:

@@ -38,15 +38,28 @@ class Broker(Counted):
         self.inlets: list[Inlet] = []
         self.taking = False
         self.bury_in(dead_letter, letters)
-        # without observers and metrics nothing stands between a source and the channel
-        self.accept: Accept = self._observed if observers else channel.append
-        if meter is not None:
-            self.accept = meter.accepting(self.accept)
+        self.accept: Accept
+        self.observe(observers)
 
     @property
     def sources(self) -> list[Source]:
         """The ways in."""
         return [inlet.source for inlet in self.inlets]
+
+    def observe(self, observers: tuple[Observer, ...]) -> None:
+        """Tells these from now on, and no others."""
+        super().observe(observers)
+        # without observers and metrics nothing stands between a source and the channel
+        self.accept = self._observed if observers else self.channel.append
+        if self.meter is not None:
+            self.accept = self.meter.accepting(self.accept)
+        self.letters.observe(observers)
+        for inlet in self.inlets:
+            inlet.door.lead_to(self)
+
+    def publish(self, events: Sequence[Event], done: Accepted) -> None:
+        """Takes replies, which come by no source."""
+        self.accept(events, done)
 
     def bury_in(self, dead_letter: Sink, letters: Letters) -> None:
         """Uses this dead letter from now on."""

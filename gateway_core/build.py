@@ -150,7 +150,7 @@ class Builder:
             policy,
             self._clock,
             dead_letter=self._tracing.dead_letter(dead_letter, name, broker.name),
-            publish=self._tracing.replies(broker.name, broker.accept),
+            publish=self._tracing.replies(broker.name, broker.publish),
             budget=self._budget,
             observers=self._built.observers,
             lane_of=self._lane_of(policy, owner, **names),

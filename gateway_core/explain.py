@@ -45,8 +45,7 @@ def explain_text(
     text: bytes, built: Built, sources: Mapping[str, list[Any]], broker: str | None = None, trigger: str | None = None
 ) -> dict[str, Any]:
     """The explanation of an event in JSON, as the ingress would read it; `sources` are those of each broker and bridge.
-    `refused` says what that would answer, None where it takes the event. Raises `ValueError` where it is no JSON object.
-    """
+    `refused` says what that would answer, None where it takes the event. Raises `ValueError` where it is no object."""
     if broker is None and trigger is not None and trigger in built.triggers:
         broker = built.triggers[trigger].broker.name
     doors = [s for owner, of_it in sources.items() if broker in (None, owner) for s in of_it]

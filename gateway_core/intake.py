@@ -52,6 +52,10 @@ class Counted:
         self.refused = self.failed = 0
         self._observers = observers
 
+    def observe(self, observers: tuple[Observer, ...]) -> None:
+        """Tells these from now on, and no others."""
+        self._observers = observers
+
     def refuse(self, error: Refused) -> None:
         """See `Intake.refuse`."""
         self.refused += 1

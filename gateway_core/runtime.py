@@ -32,6 +32,8 @@ from .registry import Registry
 from .reload import Reload
 from .settings import Settings
 from .status import bridge_status, broker_status, merge, orphan_status
+from .talk import Alone, Colleagues
+from .tap.taps import Taps
 
 if TYPE_CHECKING:
     from .control import Control
@@ -67,6 +69,9 @@ class Gateway:
         clock = clock or SystemClock()
         self._builder = Builder(config, settings, registry, clock, worker)
         self.built: Built = self._builder.build()
+        self.taps = Taps(self.built, clock)
+        self.registry = registry
+        self.colleagues: Colleagues = Alone()
         self._paused = Applied(applied_dir(settings)).paused()
         self._reloading = anyio.Lock()
         self._generation = 1
@@ -129,6 +134,7 @@ class Gateway:
     async def _stop(self) -> None:
         self._ready = False
         await self._parts.stop()
+        self.taps.close_all()
         if self._admin is not None:
             await quietly(self._admin.stop)
         if self._announced:
@@ -156,6 +162,7 @@ class Gateway:
                 if step.changes:
                     await step.run()
                     self._generation += 1
+            self.taps.attach()
             self._builder, self._config, self.failed = step.builder, step.reached(), step.failed
             self.generations.reach(config, self._config)
             self.conditions.observe()
@@ -181,6 +188,10 @@ class Gateway:
     def running(self) -> bool:
         """True between start and stop."""
         return self._ready
+
+    def answer(self, question: Any) -> Any:
+        """What this worker answers to another's question."""
+        return None
 
     # -- looking in -------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import os
 import signal
 import sys
 import time
@@ -31,6 +32,7 @@ from .reloader import Reloader, all_paths
 from .runtime import Gateway
 from .settings import Settings
 from .status import counts_of, merge
+from .talk import Listener, Talk
 
 log = logging.getLogger("tidegate.workers")
 
@@ -77,6 +79,7 @@ async def _serve(
 ) -> int:
     crew = Crew(paths, settings)
     gateway = Gateway(loaded.config, settings, registry, others=crew.statuses, ended=crew.ended)
+    gateway.colleagues = crew.talk
     reloader = Reloader(
         gateway, [Path(p) for p in paths], settings, registry, crew.reload, loaded=loaded, since_ns=since_ns
     )
@@ -144,8 +147,6 @@ def _spare_collector() -> None:
 
 
 def _leave(code: int) -> None:
-    import os
-
     os._exit(code)
 
 
@@ -158,6 +159,7 @@ class Crew:
         self._processes: dict[int, Process] = {}
         self._latest: dict[int, dict[str, Any]] = {}
         self._ended: list[dict[str, Any]] = []
+        self.talk = Talk()
         self._stopping = False
 
     def statuses(self) -> list[dict[str, Any]]:
@@ -196,15 +198,19 @@ class Crew:
         if self._stopping:  # since the process was asked for
             process.terminate()
         assert process.stdout is not None
+        assert process.stdin is not None
         buffer = b""
         try:
+            await self.talk.joined(worker, process.stdin.send)
             async for chunk in process.stdout:
                 *lines, buffer = (buffer + chunk).split(b"\n")
-                with suppress(ValueError):  # a line that a library printed
-                    if lines:
-                        self._latest[worker] = json.loads(lines[-1])
+                for line in lines:
+                    with suppress(ValueError):  # a line that a library printed
+                        if not self.talk.heard(line):
+                            self._latest[worker] = json.loads(line)
             await process.wait()
         finally:
+            self.talk.left(worker)
             self._processes.pop(worker, None)
             if worker in self._latest:
                 self._ended = [merge(counts_of(self._latest.pop(worker)), self._ended)]
@@ -239,7 +245,8 @@ class Crew:
 
 
 async def _work(worker: int, paths: list[str], settings: Settings) -> None:
-    """One of the other workers: status lines on standard output, an end of standard input means stop."""
+    """One of the other workers: status and answers are lines on standard output, questions come on standard input, and
+    its end means stop."""
     registry = Registry.installed()
     files = [Path(p) for p in paths]
     began_ns = time.time_ns()
@@ -252,16 +259,23 @@ async def _work(worker: int, paths: list[str], settings: Settings) -> None:
         await started.wait()
         _spare_collector()
         while True:
-            try:
-                sys.stdout.write(json.dumps(gateway.status()) + "\n")
-                sys.stdout.flush()
-            except BrokenPipeError:  # the first worker died; `orphaned` stops us
-                return
+            say(json.dumps(gateway.status()).encode())
             await anyio.sleep(STATUS_EVERY_S)
 
-    async def orphaned() -> None:
-        await anyio.wait_readable(0)  # nobody writes to it: what can be read is its end
-        stop.set()
+    def say(line: bytes) -> None:
+        with suppress(BrokenPipeError):  # the first worker died; `listen` stops us
+            sys.stdout.buffer.write(line + b"\n")
+            sys.stdout.buffer.flush()
+
+    async def listen() -> None:
+        listener = Listener(gateway.taps, registry, gateway.answer, say)
+        while True:
+            await anyio.wait_readable(0)
+            chunk = os.read(0, 65_536)
+            if not chunk:  # the first worker died
+                stop.set()
+                return
+            listener.hear(chunk, tasks)
 
     async def terminated() -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -270,7 +284,7 @@ async def _work(worker: int, paths: list[str], settings: Settings) -> None:
                     stop.set()
 
     async with anyio.create_task_group() as tasks:
-        for task in (report, orphaned, terminated):
+        for task in (report, listen, terminated):
             tasks.start_soon(task)
         tasks.start_soon(reload_on_signal, reloader, started)
         await gateway.run(stop, started)

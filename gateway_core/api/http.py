@@ -30,7 +30,8 @@ class Request:
 
     def asked(self, name: str) -> str | None:
         """The value of a query parameter, the last where it has several; None where it is absent."""
-        return (self.query.get(name) or [None])[-1]
+        values = self.query.get(name)
+        return values[-1] if values else None
 
     @property
     def media(self) -> str:

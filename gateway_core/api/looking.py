@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..explain import explain_text, sources_of
+from ..tap.choice import BadFilter, Choice, compile_all
+from ..tap.stream import MEDIA, stream
 from . import models
 from .http import JSON, Answer, Problem, Request
-from .routes import Route
+from .routes import Route, Text
 
 if TYPE_CHECKING:
     from ..build import Built
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 _V1 = "/api/v1"
 _NO_STORE = {"cache-control": "no-store"}
+_MOST_DATA = 65_536
 
 
 class _Question(msgspec.Struct, forbid_unknown_fields=True):
@@ -41,7 +44,23 @@ def looking_routes(gateway: Gateway) -> list[Route]:
             raise Problem(422, str(e)) from e
         return Answer(found, headers=_NO_STORE)
 
+    def tap(request: Request) -> Answer:
+        choice = _choice(request)
+        trigger = choice.trigger if choice.trigger not in gateway.built.bridges else None
+        check_names(gateway.built, choice.broker, trigger)
+        try:
+            compile_all(choice.filters, gateway.registry)
+        except BadFilter as e:
+            raise Problem(422, str(e)) from e
+        workers = len(gateway.others()) + 1
+        return Answer(stream=stream(choice, gateway, workers), media=MEDIA, headers=_NO_STORE)
+
     return [
+        Route(
+            *("GET", f"{_V1}/tap", tap, "Live events, as server-sent events", {200: Text(MEDIA)}),
+            problems=[404, 422],
+            query=_TAP,
+        ),
         Route(
             *("POST", f"{_V1}/explain", explain, "What would be done with an event", {200: models.Explanation}),
             problems=[404, 422],
@@ -49,6 +68,25 @@ def looking_routes(gateway: Gateway) -> list[Route]:
             takes=[JSON],
         ),
     ]
+
+
+_TAP = {
+    "broker": "Only what this broker or bridge accepts.",
+    "trigger": "The attempts of this trigger or bridge, with their outcome, instead of what is accepted.",
+    "filter": "Only events that match: NAME=VALUE (VALUE may end with *), or a CloudEvents SQL expression. All must "
+    "match.",
+    "data_bytes": "How much of an event's data is shown; 0 by default, 65536 at the most.",
+}
+
+
+def _choice(request: Request) -> Choice:
+    if unknown := request.query.keys() - _TAP.keys():
+        raise Problem(422, f"a tap knows no parameter {', '.join(sorted(unknown))}; it knows {', '.join(_TAP)}")
+    size = request.asked("data_bytes") or "0"
+    if not (size.isascii() and size.isdigit() and int(size) <= _MOST_DATA):
+        raise Problem(422, f"data_bytes is a number from 0 to {_MOST_DATA}")
+    filters = tuple(request.query.get("filter", ()))
+    return Choice(request.asked("broker"), request.asked("trigger"), filters, int(size))
 
 
 def check_names(built: Built, broker: str | None, trigger: str | None) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .control_app import register
+from . import control_app, look_app
 from .dlq_app import dlq
 from .lazy import Commands
 
@@ -213,7 +213,8 @@ def status(
     raise typer.Exit(show_status(admin, data_dir, interval if watch else None, as_json=as_json))
 
 
-register(app)
+control_app.register(app)
+look_app.register(app)
 
 
 @app.command()

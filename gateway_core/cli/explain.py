@@ -16,7 +16,6 @@ from .common import CommandError
 from .events import from_file
 from .remote import remote
 
-
 Asked = Callable[[bytes], dict[str, Any]]
 """Explains an event in JSON. Raises `ValueError` where it is none."""
 

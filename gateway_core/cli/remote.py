@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -49,14 +49,32 @@ class Remote:
             response = self._http.request(method, url, content=body, headers=headers, params=query)
         except (httpx.HTTPError, httpx.InvalidURL) as e:
             raise CommandError(f"no answer from {self._url}: {e}") from e
-        if response.status_code == 401:
-            raise CommandError(UNAUTHORIZED.format(url=self._url))
         document = self._document(response)
         if response.is_success:
             return document
+        raise self._declined(url, response, document)
+
+    def lines(self, *path: str, query: Mapping[str, Any], quiet_s: float) -> Iterator[str]:
+        """The lines of an answer that goes on, as they come. Raises `httpx.HTTPError` where it breaks off, or nothing
+        comes for `quiet_s` seconds, and `CommandError`."""
+        url = "/".join([f"{self._url}/api/v1", *path])
+        try:
+            request = self._http.build_request("GET", url, params=query, timeout=quiet_s)
+            response = self._http.send(request, stream=True)
+        except (httpx.HTTPError, httpx.InvalidURL) as e:
+            raise CommandError(f"no answer from {self._url}: {e}") from e
+        with closing(response):
+            if not response.is_success:
+                response.read()
+                raise self._declined(url, response, self._document(response))
+            yield from response.iter_lines()
+
+    def _declined(self, url: str, response: httpx.Response, document: Any) -> CommandError:
+        if response.status_code == 401:
+            return CommandError(UNAUTHORIZED.format(url=self._url))
         detail = document.get("detail") if isinstance(document, dict) else None
         faults = document.get("faults", []) if isinstance(document, dict) else []
-        raise Declined(detail or f"{url}: {response.status_code}", response.status_code, [fault_of(f) for f in faults])
+        return Declined(detail or f"{url}: {response.status_code}", response.status_code, [fault_of(f) for f in faults])
 
     def _document(self, response: httpx.Response) -> Any:
         if not response.content:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from .subscription import Subscription
 
 
+UNTIMED = -1.0
+
+
 class Delivery:
     """The attempts for one event. It is itself the callback of each: no closure is made."""
 
@@ -27,7 +30,7 @@ class Delivery:
         self.size = size
         self.attempts = 0
         self.first_ns = 0
-        self.started = 0.0
+        self.started = UNTIMED
         self.outcome: Outcome | None = None
         self.timer: Timer | None = None
         self.lane: Hashable = None

@@ -97,6 +97,10 @@ class Burials:
         self._then = buried
         self._under_way: dict[Burial, Delivery] = {}
 
+    def observe(self, observers: tuple[Observer, ...]) -> None:
+        """Tells these from now on, and no others."""
+        self._observers = observers
+
     def begin(self, delivery: Delivery, stage: str, dest: str) -> None:
         """Writes the letter of an event that could not be delivered to `dest`."""
         assert delivery.outcome is not None
@@ -161,6 +165,10 @@ class Letters:
         self._owner = owner
         self._sink = sink
         self._clock = clock
+        self._observers = observers
+
+    def observe(self, observers: tuple[Observer, ...]) -> None:
+        """Tells these from now on, and no others."""
         self._observers = observers
 
     def bury(self, event: Event, outcome: Outcome, dest: str, done: Accepted, stage: str = "delivery") -> None:

@@ -17,7 +17,7 @@ from ..config.model import DeliveryConfig
 from ..event import Event
 from ..interfaces import Accepted, Feed, Observer, Outcome, Send, Sink
 from . import backoff
-from .attempt import NO_FEED, Delivery
+from .attempt import NO_FEED, UNTIMED, Delivery
 from .burials import Burials
 from .lanes import LaneOf, Line
 from .limits import Budget, Limits
@@ -92,6 +92,12 @@ class Subscription:
         self.attempts = self.delivered = self.retried = self.dead_lettered = 0
         self.failures_in_a_row = 0
         self.last_error: str | None = None
+
+    def observe(self, observers: tuple[Observer, ...]) -> None:
+        """Tells these from now on, and no others."""
+        self._observers = observers
+        if self._burials is not None:
+            self._burials.observe(observers)
 
     # -- from the channel -------------------------------------------------------------------------------------------
 
@@ -186,7 +192,9 @@ class Subscription:
         """Takes the outcome of an attempt (called by the delivery)."""
         self.in_flight -= 1
         if self._observers:
-            seconds = self._clock.monotonic() - delivery.started
+            # an attempt that began before anybody was told has no beginning
+            seconds = self._clock.monotonic() - delivery.started if delivery.started >= 0 else 0.0
+            delivery.started = UNTIMED
             for observer in self._observers:
                 observer.attempted(self.name, delivery.event, outcome, seconds)
         if outcome.delivered:

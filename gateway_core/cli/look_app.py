@@ -1,0 +1,47 @@
+"""The commands that look into a running gateway: names, arguments and help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DataDir = Annotated[Path | None, typer.Option(help="Where the gateway keeps its state. [TIDEGATE_DATA_DIR]")]
+AdminAddress = Annotated[str | None, typer.Option("--admin", help="Address of the admin API.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    for command in (tap,):
+        app.command()(command)
+
+
+def tap(
+    broker: Annotated[str | None, typer.Option(help="Only what this broker or bridge accepts.")] = None,
+    trigger: Annotated[
+        str | None, typer.Option(help="Show the attempts of this trigger or bridge, and what became of them.")
+    ] = None,
+    filter_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter",
+            help="Only events that match NAME=VALUE (VALUE may end with *), or a CloudEvents SQL expression; may be "
+            "repeated, then all must match.",
+        ),
+    ] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="End after so many events.")] = None,
+    data: Annotated[bool, typer.Option("--data", help="Also show the first 1 KiB of each event's data.")] = False,
+    admin: AdminAddress = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Show events live, as a running gateway accepts them, until Ctrl-C.
+
+    Events that come faster than they can be shown are dropped from the view, and counted.
+    """
+    from .tap import show_tap
+
+    choice = {"broker": broker, "trigger": trigger, "filter": filter_ or [], "data_bytes": "1024" if data else "0"}
+    raise typer.Exit(show_tap(choice, count, admin, data_dir, as_json=as_json))

@@ -1,0 +1,121 @@
+"""One tap: an observer that writes what it is told of into a bounded buffer."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+import msgspec
+
+from ..clock import Clock
+from ..delivery.deadletter import rfc3339, without_facts
+from ..errors import Refused
+from ..event import Event
+from ..interfaces import Filter, Observer, Outcome
+from .choice import Choice
+
+MOST_HELD = 1000
+"""Lines that wait to be read; what comes while there are so many is counted and dropped."""
+
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+class Tap(Observer):
+    """Lines are JSON. They are taken by `take`, as soon as `wait` says that there are some."""
+
+    def __init__(self, choice: Choice, filter: Filter | None, clock: Clock) -> None:
+        self.choice = choice
+        self.closed = False
+        self._matches: Callable[[Event], bool] | None = filter.matches if filter else None
+        self._now_ns = clock.now_ns
+        self._lines: deque[bytes] = deque()
+        self._dropped = 0
+        self._some = anyio.Event()
+
+    # -- what happens -----------------------------------------------------------------------------------------------
+
+    def accepted(self, broker: str, events: Sequence[Event]) -> None:
+        for event in events:
+            self._event("accepted", event, broker=broker)
+
+    def refused(self, broker: str, error: Refused) -> None:
+        if self._matches is None:
+            told = {"broker": broker, "code": error.status, "reason": str(error)}
+            self._line({"kind": "refused", "at": self._at(), **told})
+
+    def attempted(self, trigger: str, event: Event, outcome: Outcome, seconds: float) -> None:
+        self._event(
+            *("attempt", event),
+            trigger=trigger,
+            delivered=outcome.delivered,
+            retry=outcome.retry,
+            code=outcome.code,
+            reason=outcome.reason,
+            ms=round(seconds * 1000, 3) if seconds else None,
+        )
+
+    def dead_lettered(self, trigger: str, event: Event) -> None:
+        facts = event.attributes
+        told = {"reason": facts.get("tidegatereason"), "attempts": facts.get("tidegateattempts")}
+        self._event("dead_lettered", without_facts(event), trigger=trigger, **told)
+
+    def _event(self, kind: str, event: Event, **facts: Any) -> None:
+        if self._matches is not None and not self._matches(event):
+            return
+        if len(self._lines) >= MOST_HELD:
+            self._drop(1)
+            return
+        line = {"kind": kind, "at": self._at(), **facts, "position": event.position, "event": event.attributes}
+        line["bytes"] = None if event.data is None else len(event.data)
+        if self.choice.data_bytes and event.data is not None:
+            line.update(_data(event.data[: self.choice.data_bytes]))
+        self._line(line)
+
+    def _line(self, line: dict[str, Any]) -> None:
+        self.push([_encode(line)])
+
+    def _at(self) -> str:
+        return rfc3339(self._now_ns())
+
+    # -- lines ------------------------------------------------------------------------------------------------------
+
+    def push(self, lines: Sequence[bytes], dropped: int = 0) -> None:
+        """Adds lines, as many as there is room for, and counts what was dropped elsewhere."""
+        room = max(0, MOST_HELD - len(self._lines))
+        self._lines.extend(lines[:room])
+        if dropped := dropped + len(lines) - len(lines[:room]):
+            self._drop(dropped)
+        self._some.set()
+
+    def _drop(self, count: int) -> None:
+        self._dropped += count
+        self._some.set()
+
+    async def wait(self) -> None:
+        """Returns when there is something to take, or the tap was closed."""
+        await self._some.wait()
+
+    def take(self, most: int) -> tuple[list[bytes], int]:
+        """The oldest lines, and how many were dropped since the last time."""
+        lines = [self._lines.popleft() for _ in range(min(most, len(self._lines)))]
+        dropped, self._dropped = self._dropped, 0
+        if not self._lines and not self.closed:
+            self._some = anyio.Event()
+        return lines, dropped
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self.closed = True
+        self._some.set()
+
+
+def _data(data: bytes) -> dict[str, str]:
+    try:
+        return {"data": data.decode()}
+    except UnicodeDecodeError as e:
+        if e.start > len(data) - 4 and e.reason == "unexpected end of data":  # cut inside a character
+            return {"data": data[: e.start].decode()}
+        return {"data_base64": b64encode(data).decode()}
