@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Any, TypeVar
 
-import anyio
 from aiokafka import errors
-from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import for_code
 from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest, ListGroupsRequest
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
@@ -19,13 +15,10 @@ from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import TopicPartition
 
-from .aio.faults import check_token, fault_of, probe, quieten
-from .aio.options import client_options
+from .asking import Asking
 from .client import KafkaFault, Partition
-from .config import KafkaConfig, OffsetStart, Start, TimestampStart
+from .config import OffsetStart, Start, TimestampStart
 
-_T = TypeVar("_T")
-_RETRY_S = 0.1
 _EARLIEST = -2
 _LATEST = -1
 _READ_COMMITTED = 1
@@ -41,37 +34,9 @@ class NoTopic(KafkaFault):
     """A topic does not exist."""
 
 
-class Admin:
-    """One connection to a cluster, open inside `async with`. Every method asks again what can succeed a moment later,
-    until `request_timeout_s` is over, and raises `KafkaFault`."""
-
-    def __init__(self, config: KafkaConfig) -> None:
-        self._config = config
-        self._where = f"Kafka at {','.join(config.bootstrap)}"
-        self._client: Any = None
-
-    async def __aenter__(self) -> Admin:
-        quieten()
-        await check_token(self._config)
-        client = AIOKafkaClient(**client_options(self._config))
-        try:
-            with anyio.fail_after(self._config.request_timeout_s):
-                await client.bootstrap()
-        except BaseException as error:
-            with anyio.CancelScope(shield=True):
-                await client.close()
-            if not isinstance(error, errors.KafkaError | OSError):  # TimeoutError is an OSError
-                raise
-            await probe(self._config)
-            raise fault_of(error, self._where) from error
-        self._client = client
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with anyio.CancelScope(shield=True):
-            await self._client.close()
+class Admin(Asking):
+    """To be opened by `async with`. Every method asks again what can succeed a moment later, until `request_timeout_s`
+    is over, and raises `KafkaFault`."""
 
     # -- topics ----------------------------------------------------------------------------------------------------
 
@@ -273,29 +238,6 @@ class Admin:
             ends = await self.ends(partitions)
             return {p: min(max(start.offset, beginnings[p]), ends[p]) for p in partitions}
         return beginnings
-
-    # -- asking ----------------------------------------------------------------------------------------------------
-
-    async def _send(self, node: Any, request: Any) -> Any:
-        client = self._client
-        return await client.send(client.get_random_node() if node is None else node, request)
-
-    async def _try(self, ask: Callable[[], Awaitable[_T]], about: str) -> _T:
-        last: errors.KafkaError | None = None
-        try:
-            with anyio.fail_after(self._config.request_timeout_s):
-                while True:
-                    try:
-                        return await ask()
-                    except errors.KafkaError as error:
-                        if not error.retriable and not isinstance(error, errors.BrokerNotAvailableError):
-                            raise fault_of(error, about) from error
-                        last = error
-                    if last.invalid_metadata or isinstance(last, errors.NodeNotReadyError):
-                        self._client.force_metadata_update()
-                    await anyio.sleep(_RETRY_S)
-        except TimeoutError as error:
-            raise fault_of(last or error, about) from error
 
 
 def milliseconds(timestamp: str) -> int:

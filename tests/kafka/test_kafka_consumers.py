@@ -12,12 +12,15 @@ from typing import Any
 
 import anyio
 import pytest
+from aiokafka.protocol.admin import DescribeGroupsRequest
+from aiokafka.protocol.group import LeaveGroupRequest
 from confluent_kafka import Consumer as RdConsumer
 from confluent_kafka import Producer as RdProducer
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from gateway_java.kafka import KafkaBroker
 from gateway_kafka import connect
+from gateway_kafka.admin import Admin
 from gateway_kafka.client import Consumer, KafkaFault, Partition, Record
 from gateway_kafka.config import KafkaConfig
 
@@ -99,6 +102,16 @@ class Reading:
                 self._changed = anyio.Event()
                 with anyio.move_on_after(0.2):
                     await self._changed.wait()
+
+
+class Lookup(Admin):
+    """An admin that can put members out of a group, as the cluster does with those that were silent."""
+
+    async def put_out(self, group: str) -> None:
+        coordinator = await self._coordinator(group)
+        answer = await self._send(coordinator, DescribeGroupsRequest([group]))
+        for id, *_ in answer.groups[0][5]:
+            await self._send(coordinator, LeaveGroupRequest(group, id))
 
 
 @asynccontextmanager
@@ -342,6 +355,25 @@ async def test_nothing_is_lost_while_members_come_and_go(kafka: KafkaBroker, cli
                 await anyio.sleep(0.2)
             seen.update(guest.values)
         await steady.until(lambda: seen | set(steady.values) >= set(numbered(3000)))
+
+
+@clients
+async def test_who_was_put_out_of_the_group_does_not_undo_what_others_committed(
+    kafka: KafkaBroker, client: str
+) -> None:
+    topic = group = name_of("out")
+    kafka.create_topic(topic)
+    write(kafka.bootstrap, topic, numbered(20))
+    reading = Reading()
+    async with member(client, kafka.bootstrap, group, topic, reading=reading) as reading:
+        await reading.until(lambda: len(reading.values) == 20)
+        reading.next[topic, 0] = 5  # so far it has got
+        async with Lookup(KafkaConfig(bootstrap=[kafka.bootstrap])) as lookup:
+            await lookup.put_out(group)
+            await lookup.commit(group, {(topic, 0): 15})
+        await reading.until(lambda: len(reading.told) > 1 and (topic, 0) in reading.ours)
+        assert committed(kafka.bootstrap, group, topic) == 15
+        assert reading.ours[topic, 0] == 15
 
 
 @pytest.mark.slow

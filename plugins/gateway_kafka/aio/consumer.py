@@ -22,10 +22,11 @@ from gateway_core.clock import Clock
 
 from ..client import KafkaFault, Member, Partition, Record
 from ..config import KafkaConfig
+from ..standing import Standing
+from .commits import commit
 from .faults import fault_of, quieten
 from .places import Starts, first_offsets, moved
 from .session import close, connected
-from .standing import Standing
 from .watch import CHECK_S, Watch
 
 _log = logging.getLogger("tidegate.kafka")
@@ -35,13 +36,6 @@ _MOST_WAIT_S = 5.0
 _POLL_MS = 1000
 _NOTHING = TopicPartition("", -1)
 
-_NOT_OURS = (  # of a commit: the partitions have gone to someone else, who reads from what was committed before
-    errors.CommitFailedError,
-    errors.IllegalStateError,
-    errors.RebalanceInProgressError,
-    errors.UnknownMemberIdError,
-    errors.IllegalGenerationError,
-)
 _NOT_ALLOWED = (errors.TopicAuthorizationFailedError, errors.GroupAuthorizationFailedError)
 
 
@@ -178,7 +172,7 @@ class AioConsumer:
                 return
             offsets = await self._member.revoked(ours)
             try:
-                await self._write(consumer, offsets)
+                await commit(consumer, offsets, self._group, self._config.request_timeout_s)
             except KafkaFault as fault:
                 _log.warning("consumer group %s: the last offsets can't be committed: %s", self._group, fault)
 
@@ -275,18 +269,7 @@ class AioConsumer:
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
         mine = {name: offset for name, offset in offsets.items() if name in self._ours}
         if mine:
-            await self._write(self._consumer, mine)
-
-    async def _write(self, consumer: Any, offsets: Mapping[Partition, int]) -> None:
-        if not offsets:
-            return
-        try:
-            with anyio.fail_after(self._config.request_timeout_s):
-                await consumer.commit({TopicPartition(*name): offset for name, offset in offsets.items()})
-        except _NOT_OURS:
-            pass
-        except (errors.KafkaError, OSError) as error:  # TimeoutError is an OSError
-            raise fault_of(error, f"commit of group {self._group}") from error
+            await commit(self._consumer, mine, self._group, self._config.request_timeout_s)
 
     async def _watching(self) -> None:
         watch = Watch(self._config, self._standing)

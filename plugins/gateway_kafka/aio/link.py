@@ -13,9 +13,9 @@ from anyio.abc import TaskGroup
 
 from ..client import KafkaFault
 from ..config import KafkaProducerConfig
+from ..standing import Standing
 from .faults import check_token, fault_of, probe
 from .options import client_options
-from .standing import Standing
 
 _log = logging.getLogger("tidegate.kafka")
 _FIRST_WAIT_S = 0.25

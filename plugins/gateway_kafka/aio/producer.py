@@ -20,11 +20,11 @@ from anyio.abc import TaskGroup
 
 from ..client import Acknowledged, Headers, KafkaFault
 from ..config import KafkaProducerConfig
+from ..standing import Standing
 from .board import Board
 from .faults import fault_of, quieten
 from .gather import Batch, Entry, Lane, Queue, Topic
 from .link import Client, Link
-from .standing import Standing
 from .upkeep import Upkeep
 
 _log = logging.getLogger("tidegate.kafka")

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from aiokafka.errors import KafkaError
+from aiokafka.errors import CommitFailedError, KafkaError
 
 from ..config import KafkaConfig
 from .faults import check_token, fault_of, probe
@@ -46,7 +46,21 @@ async def connected(config: KafkaConfig, group: str, session_s: float) -> Any:
             raise
         await probe(config)
         raise fault_of(error, f"Kafka at {','.join(config.bootstrap)}") from error
+    _only_as_member(consumer._coordinator)
     return consumer
+
+
+def _only_as_member(coordinator: Any) -> None:
+    """aiokafka commits without a generation once the group has put its consumer out, and Kafka takes that for a group
+    that has no members at the moment: what others had done meanwhile would be done again."""
+    write = coordinator._do_commit_offsets
+
+    async def guarded(*args: Any) -> None:
+        if coordinator.generation < 0:
+            raise CommitFailedError
+        await write(*args)
+
+    coordinator._do_commit_offsets = guarded
 
 
 def _assignor() -> type[StickyPartitionAssignor]:

@@ -11,11 +11,11 @@ from aiokafka import errors
 
 from ..client import KafkaFault
 from ..config import KafkaProducerConfig
+from ..standing import Standing
 from .board import Board
 from .faults import probe
 from .gather import Batch, Entry, Topic
 from .link import Link
-from .standing import Standing
 
 _log = logging.getLogger("tidegate.kafka")
 _SWEEP_S = 0.1

@@ -11,8 +11,8 @@ from aiokafka.structs import TopicPartition
 
 from ..client import KafkaFault, Partition
 from ..config import KafkaConfig
+from ..standing import Standing
 from .faults import probe
-from .standing import Standing
 
 CHECK_S = 2.0
 _STUCK = 5  # failed checks of a cluster that can be reached, before another client is made

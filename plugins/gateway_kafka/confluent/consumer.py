@@ -12,10 +12,11 @@ from anyio.abc import TaskGroup
 
 from gateway_core.clock import Clock
 
-from ..aio.standing import Standing
 from ..client import KafkaFault, Member, Partition, Record
 from ..config import KafkaConfig
-from .reader import Place, Reader
+from ..standing import Standing
+from .places import Place
+from .reader import Reader
 
 _log = logging.getLogger("tidegate.kafka")
 _START_S = 5.0  # how long a start waits for the cluster

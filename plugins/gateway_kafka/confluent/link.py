@@ -12,9 +12,9 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka import Producer as RdProducer
 
-from ..aio.standing import Standing
 from ..client import Acknowledged, Headers, KafkaFault
 from ..config import KafkaProducerConfig
+from ..standing import Standing
 from .faults import fault_of
 from .options import producer_options, tokens_of
 from .watch import Watch

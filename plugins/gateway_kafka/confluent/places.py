@@ -1,19 +1,37 @@
-"""Where the reading of a partition begins: at the committed offset, or at the beginning where there is none or it is
-no longer there."""
+"""A partition that is ours, and where its reading begins: at the committed offset, or at the beginning where there is
+none or it is no longer there."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
-from ..client import Partition
+from ..client import Partition, Record
 
 _log = logging.getLogger("tidegate.kafka")
 _TRIES, _WAIT_S = 6, 1.0
+
+
+class Place:
+    """An assignment of a partition to us. Assigned anew it is another one.
+
+    On the loop: `paused`; `held` are batches that came while it was; `stopped`, librdkafka was told to pause.
+    """
+
+    __slots__ = ("held", "kept", "name", "paused", "records", "stopped")
+
+    def __init__(self, name: Partition) -> None:
+        self.name = name
+        self.records: list[Record] = []  # the thread's, of the batch in work
+        self.paused = False
+        self.stopped = False
+        self.held: deque[tuple[list[Record], int]] = deque()
+        self.kept = 0
 
 
 def starts(client: Any, partitions: Sequence[Any], group: str, timeout_s: float) -> dict[Partition, int]:

@@ -19,9 +19,9 @@ import anyio
 from anyio.abc import TaskGroup
 from confluent_kafka import KafkaError, KafkaException
 
-from ..aio.standing import Standing
 from ..client import Acknowledged, Headers, KafkaFault
 from ..config import KafkaProducerConfig
+from ..standing import Standing
 from .faults import fault_of
 from .link import Entry, Link
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -20,47 +20,19 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer as RdConsumer
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from ..aio.standing import Standing
 from ..client import KafkaFault, Partition, Record
 from ..config import KafkaConfig
+from ..standing import Standing
+from .commits import Commits, Done, Offsets
 from .faults import fault_of, text_of
 from .options import consumer_options, tokens_of
-from .places import checked, starts
+from .places import Place, checked, starts
 from .watch import Watch
 
 _log = logging.getLogger("tidegate.kafka")
 _POLL_S = 0.02  # how long what the loop wants may wait
 _AGAIN_S = 1.0
 _AHEAD = 2  # batches that the loop has not looked at yet
-
-Offsets = Mapping[Partition, int]
-Done = Callable[[KafkaFault | None], None]
-
-_NOT_OURS = {
-    KafkaError.ILLEGAL_GENERATION,
-    KafkaError.UNKNOWN_MEMBER_ID,
-    KafkaError.REBALANCE_IN_PROGRESS,
-    KafkaError.FENCED_INSTANCE_ID,
-    KafkaError._ASSIGNMENT_LOST,
-    KafkaError._NO_OFFSET,
-}
-
-
-class Place:
-    """An assignment of a partition to us. Assigned anew it is another one.
-
-    On the loop: `paused`; `held` are batches that came while it was; `stopped`, librdkafka was told to pause.
-    """
-
-    __slots__ = ("held", "kept", "name", "paused", "records", "stopped")
-
-    def __init__(self, name: Partition) -> None:
-        self.name = name
-        self.records: list[Record] = []  # the thread's, of the batch in work
-        self.paused = False
-        self.stopped = False
-        self.held: deque[tuple[list[Record], int]] = deque()
-        self.kept = 0
 
 
 class Owner(Protocol):
@@ -98,8 +70,7 @@ class Reader:
         self._tokens = tokens_of(config)
         self._watch = Watch(config, standing, self._tokens)
         self._wanted: deque[Callable[[Any], None]] = deque()
-        self._commits: deque[tuple[Offsets, Done]] = deque()
-        self._committing: tuple[Offsets, list[Done]] | None = None
+        self._commits = Commits(group, standing, self._tell)
         self._room = threading.Semaphore(_AHEAD)
         self._closing = threading.Event()
         self._tried = False
@@ -119,7 +90,7 @@ class Reader:
 
     def commit(self, offsets: Offsets, done: Done) -> None:
         """Commits what is ours of it; `done` is called on the loop."""
-        self._commits.append((offsets, done))
+        self._commits.want(offsets, done)
 
     def taken(self) -> None:
         """The loop has looked at a batch."""
@@ -151,8 +122,7 @@ class Reader:
                 _log.error("consumer group %s: begins anew: %s", self._group, error, exc_info=True)
                 self._closing.wait(_AGAIN_S)
             self._leave(client)
-        for _, done in self._commits:
-            self._tell(done, KafkaFault("the consumer has been closed"))
+        self._commits.close()
 
     def _made(self) -> Any:
         while not self._closing.is_set():
@@ -163,7 +133,7 @@ class Reader:
                 return RdConsumer(
                     consumer_options(self._config, self._group, self._session_s)
                     | self._watch.options()
-                    | {"on_commit": self._committed}
+                    | {"on_commit": self._commits.told}
                 )
             except (KafkaFault, KafkaException) as error:
                 fault = error if isinstance(error, KafkaFault) else fault_of(error.args[0])
@@ -181,18 +151,14 @@ class Reader:
             _log.warning("consumer group %s: could not leave: %s", self._group, error)
         if self._ours:
             self._forget(list(self._ours.values()))
-        committing, self._committing = self._committing, None
-        if committing is not None:
-            for done in committing[1]:
-                self._tell(done, KafkaFault("the consumer has been closed"))
+        self._commits.drop()
 
     def _read(self, client: Any) -> None:
         poll, consume, watch, more = client.poll, client.consume, self._watch, self._most - 1
         while not self._closing.is_set() and not watch.fatal:
             while self._wanted:
                 self._wanted.popleft()(client)
-            if self._commits and self._committing is None:
-                self._commit(client)
+            self._commits.go_on(client, self._ours)
             first = poll(_POLL_S)
             if first is not None:
                 found = [first]
@@ -320,7 +286,7 @@ class Reader:
         if places:
             offsets = self._asked(places)
             if offsets:
-                self._commit_last(client, offsets)
+                self._commits.last(client, offsets)
         client.incremental_unassign(list(partitions))
 
     def _lost(self, client: Any, partitions: Sequence[Any]) -> None:
@@ -354,69 +320,3 @@ class Reader:
             except Exception:
                 _log.exception("consumer group %s: a member failed", self._group)
                 return {}
-
-    # -- commits ---------------------------------------------------------------------------------------------------
-
-    def _commit_last(self, client: Any, offsets: Offsets) -> None:
-        if self._standing.fault is not None:
-            _log.warning(
-                "consumer group %s: the last offsets can't be committed: %s", self._group, self._standing.fault
-            )
-            return
-        try:
-            self._check(client.commit(offsets=_listed(offsets), asynchronous=False))
-        except KafkaException as error:
-            if error.args[0].code() not in _NOT_OURS:
-                text = text_of(error.args[0])
-                _log.warning("consumer group %s: the last offsets can't be committed: %s", self._group, text)
-
-    def _commit(self, client: Any) -> None:
-        """Begins to commit all that is wanted; one commit is under way at most."""
-        merged: dict[Partition, int] = {}
-        waiting: list[Done] = []
-        while self._commits:
-            offsets, done = self._commits.popleft()
-            merged |= {name: offset for name, offset in offsets.items() if name in self._ours}
-            waiting.append(done)
-        if not merged:
-            self._answer(waiting, None)
-            return
-        self._committing = (merged, waiting)
-        try:
-            client.commit(offsets=_listed(merged), asynchronous=True)
-        except KafkaException as error:
-            self._committed(error.args[0], [])
-
-    def _committed(self, error: Any, partitions: Sequence[Any]) -> None:
-        """librdkafka's `on_commit`; it also tells of `_commit_last`."""
-        committing = self._committing
-        if committing is None:
-            return
-        offsets, waiting = committing
-        if partitions and {(p.topic, p.partition): p.offset for p in partitions} != offsets:
-            return
-        self._committing = None
-        try:
-            if error is not None:
-                raise KafkaException(error)
-            self._check(partitions)
-        except KafkaException as failure:
-            what = failure.args[0]
-            self._answer(
-                waiting, None if what.code() in _NOT_OURS else fault_of(what, f"commit of group {self._group}")
-            )
-        else:
-            self._answer(waiting, None)
-
-    def _check(self, partitions: Sequence[Any]) -> None:
-        for partition in partitions:
-            if partition.error is not None:
-                raise KafkaException(partition.error)
-
-    def _answer(self, waiting: list[Done], fault: KafkaFault | None) -> None:
-        for done in waiting:
-            self._tell(done, fault)
-
-
-def _listed(offsets: Offsets) -> list[Any]:
-    return [TopicPartition(*name, offset) for name, offset in offsets.items()]

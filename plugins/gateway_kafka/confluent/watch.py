@@ -8,10 +8,10 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from ..aio.standing import Standing
 from ..client import KafkaFault
 from ..config import KafkaConfig
 from ..oauth import Tokens
+from ..standing import Standing
 from .faults import fault_of, refuses_us, text_of
 
 _log = logging.getLogger("tidegate.kafka")

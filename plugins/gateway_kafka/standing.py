@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
-from ..client import KafkaFault
+from .client import KafkaFault
 
 _log = logging.getLogger("tidegate.kafka")
 

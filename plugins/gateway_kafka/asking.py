@@ -1,0 +1,72 @@
+"""A connection to a cluster for questions outside of reading and writing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import anyio
+from aiokafka import errors
+from aiokafka.client import AIOKafkaClient
+
+from .aio.faults import check_token, fault_of, probe, quieten
+from .aio.options import client_options
+from .config import KafkaConfig
+
+_T = TypeVar("_T")
+_RETRY_S = 0.1
+
+
+class Asking:
+    """One connection to a cluster, open inside `async with`, always on aiokafka."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._config = config
+        self._where = f"Kafka at {','.join(config.bootstrap)}"
+        self._client: Any = None
+
+    async def __aenter__(self) -> Self:
+        quieten()
+        await check_token(self._config)
+        client = AIOKafkaClient(**client_options(self._config))
+        try:
+            with anyio.fail_after(self._config.request_timeout_s):
+                await client.bootstrap()
+        except BaseException as error:
+            with anyio.CancelScope(shield=True):
+                await client.close()
+            if not isinstance(error, errors.KafkaError | OSError):  # TimeoutError is an OSError
+                raise
+            await probe(self._config)
+            raise fault_of(error, self._where) from error
+        self._client = client
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._client.close()
+
+    async def _send(self, node: Any, request: Any) -> Any:
+        client = self._client
+        return await client.send(client.get_random_node() if node is None else node, request)
+
+    async def _try(self, ask: Callable[[], Awaitable[_T]], about: str) -> _T:
+        """Asks again what can succeed a moment later, until `request_timeout_s` is over. Raises `KafkaFault`."""
+        last: errors.KafkaError | None = None
+        try:
+            with anyio.fail_after(self._config.request_timeout_s):
+                while True:
+                    try:
+                        return await ask()
+                    except errors.KafkaError as error:
+                        if not error.retriable and not isinstance(error, errors.BrokerNotAvailableError):
+                            raise fault_of(error, about) from error
+                        last = error
+                    if last.invalid_metadata or isinstance(last, errors.NodeNotReadyError):
+                        self._client.force_metadata_update()
+                    await anyio.sleep(_RETRY_S)
+        except TimeoutError as error:
+            raise fault_of(last or error, about) from error
