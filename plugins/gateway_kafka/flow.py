@@ -102,6 +102,7 @@ class Flow:
         """What was settled at or after the last safe offset, in the partitions that have gone since the last
         assignment. Another flow in this one's place may take it over."""
         self._commit_fails = False
+        self._turn = 0
         self._closed = self._hurried = False
 
     # -- life -------------------------------------------------------------------------------------------------------
@@ -261,9 +262,11 @@ class Flow:
 
     def resume(self) -> None:
         """There is room again."""
-        for p in list(self._partitions.values()):
-            if p.events or p.queue:
-                self._pump(p)
+        waiting = [p for p in self._partitions.values() if p.events or p.queue]
+        self._turn += 1
+        first = self._turn % (len(waiting) or 1)  # not always the same one
+        for p in (*waiting[first:], *waiting[:first]):
+            self._pump(p)
 
     # -- for status -------------------------------------------------------------------------------------------------
 

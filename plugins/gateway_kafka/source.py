@@ -30,6 +30,8 @@ RETRY_S = 1.0
 FULL_S = 0.02
 LETTER_RETRY_S = 5.0
 CHUNK = 256
+MOST_STORING = 1000
+"""Events that may wait to be stored: what comes by other ways waits behind them."""
 
 Placed = tuple[Event, int]
 """An event, and its position here."""
@@ -64,6 +66,7 @@ class KafkaSource:
         self._waiting_for: KafkaFault | None = None
         self._letter_fails = False
         self._wake: Timer | None = None
+        self._storing = 0  # events on their way into the channel
         self._failing = 0  # groups that could not be stored, and are tried again
         self.address = f"kafka://{options.bootstrap[0]}/{','.join(options.topics)}"
 
@@ -153,7 +156,7 @@ class KafkaSource:
     def take(self, events: Sequence[Event]) -> int:
         """See `flow.Taker`."""
         if self._intake.stores:
-            if self._failing:
+            if self._failing or self._storing >= MOST_STORING:
                 return 0
             self._store([(event, event.position) for event in events])
             return len(events)
@@ -192,12 +195,20 @@ class KafkaSource:
 
     def _store(self, events: Sequence[Placed]) -> None:
         stored = _Stored(self, events)
+        self._storing += len(events)
         self._intake.accept(stored.events, stored)
 
     def _stored(self, stored: _Stored) -> None:
+        self._left(stored)
         for position in stored.positions:
             self._flow.settle(position)
         self._fails(stored, False)
+
+    def _left(self, stored: _Stored) -> None:
+        full = self._storing >= MOST_STORING // 2
+        self._storing -= len(stored.positions)
+        if full and self._storing < MOST_STORING // 2:
+            self._flow.resume()
 
     def _not_stored(self, stored: _Stored, error: BaseException) -> None:
         """Tries again. What the channel will never take (it is too large) is looked for, and put away."""
@@ -205,6 +216,7 @@ class KafkaSource:
             self._fails(stored, True)
             self._clock.call_later(RETRY_S, self._intake.accept, stored.events, stored)
             return
+        self._left(stored)
         placed = list(zip(stored.events, stored.positions, strict=True))
         if len(placed) == 1:
             self._bury(*placed[0], error, "delivery")
