@@ -241,8 +241,8 @@ class LogChannel:
         reject: Callable[[Event, Outcome], None] | None = None,
         withdraw: Callable[[int], Sequence[int]] | None = None,
     ) -> LogFeed:
-        """Adds a subscription. After `open`, it begins at once, and its place is durable soon. Nobody else writes to
-        the log or shares it: nothing is rejected or withdrawn."""
+        """Adds a subscription. After `open`, it begins at once, and its place is durable when it has `joined`. Nobody
+        else writes to the log or shares it: nothing is rejected or withdrawn."""
         feed = self._feeder.attach(name, filter, offer, from_start)
         for tail in self._tails:
             place = self._known[tail.shard].get(name)
@@ -251,6 +251,12 @@ class LogChannel:
                 tail.mark(cursor)
                 self._feeder.wake(cursor)
         return feed
+
+    async def joined(self, name: str) -> None:
+        """See `interfaces.Joined`: a crash does not forget the place. Where the disk is full no event comes in either,
+        and the place is written when there is room."""
+        if self._taking:
+            await self._write_places()
 
     def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> LogReaderFeed:
         """Adds a sink that reads the shards' files by itself. Raises `StartError`."""
