@@ -47,6 +47,11 @@ class Admin:
         self._guard: Guard
         self._server: AsgiServer | None = None
 
+    @property
+    def routes(self) -> Sequence[Route]:
+        """All that it answers."""
+        return self._router.routes
+
     async def start(self, address: str, tasks: TaskGroup) -> str:
         """Listens on `host:port` (port 0: a free one); returns the URL. Raises `StartError`."""
         try:

@@ -95,7 +95,8 @@ class Sources:
         merged = self.root.value[section]
         for name, value in node.value.items():
             if name in merged.value:
-                first = f"{merged.value[name].file}:{merged.lines[name]}"
+                file, line = merged.value[name].file, merged.lines[name]
+                first = f"{file}:{line}" if file else f"line {line}"
                 self._at(f"`{name}` is defined twice; first in {first}", (section, name), node, node.lines[name])
             else:
                 merged.value[name] = value

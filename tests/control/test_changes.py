@@ -56,7 +56,7 @@ def test_a_trigger_is_created_changed_and_deleted(console, subscriber) -> None:
 def test_what_is_kept_is_read_back_as_the_same(console, subscriber) -> None:
     text = (
         f'subscriber: {{http: {{url: "{subscriber.url}"}}}}\n'
-        'filters: [{any: [{exact: {type: "1_0"}}, {exact: {subject: "a: b # c"}}, {prefix: {source: "é\\t\\u2028😀"}}]}]\n'
+        'filters: [{any: [{exact: {type: "1_0"}}, {exact: {subject: "a: #"}}, {prefix: {source: "é\\t\\u2028😀"}}]}]\n'
         "delivery:\n  retry: 0x10\n  backoff_delay_s: 1e-1\n  rate_per_s: ${RATE:-2.5}\n"
     )
     assert console.put("odd", text).status_code == 201
