@@ -57,6 +57,24 @@ def test_the_trace_goes_on_after_the_gateway_ended_and_came_back(tmp_path: Path)
     assert event.attributes == {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 
 
+def test_an_event_that_was_stored_with_its_trace_carries_it_also_when_nothing_is_traced_any_more(
+    tmp_path: Path,
+) -> None:
+    spans = Spans()
+    with Subscriber(default=503) as s:
+        trigger = f"all: {{subscriber: '{s.url}', delivery: {{backoff_delay_s: 30, backoff_max_s: 30}}}}"
+        with traced(config(trigger), tmp_path, spans) as g:
+            assert post(g.ingress(), {**binary(), "traceparent": header_of(CLIENT)}) == 202
+            s.wait_for(1)
+    with Subscriber() as s:
+        text = config(f"all: {{subscriber: '{s.url}'}}").removeprefix(OBSERVED)
+        with traced(text, tmp_path, spans) as g:
+            assert post(g.ingress(), {**binary("2"), "traceparent": header_of(CLIENT)}) == 202
+            got = {r.headers["ce-id"]: r.headers for r in s.wait_for(2)}
+    assert context_of(got["1"]) == of_span(spans.one("receive default"))
+    assert "traceparent" not in got["2"]
+
+
 @pytest.mark.spec("BR-25")
 def test_without_tracing_nothing_is_added_anywhere(tmp_path: Path) -> None:
     """The request, the stored row and the status are those of a gateway that knows of no traces."""
