@@ -170,15 +170,16 @@ class ReadingTrigger:
         self.sink = sink
         self.from_start = from_start
         self._options = options
-        self._feed: ReaderFeed
+        self.feed: ReaderFeed
 
     def attach(self) -> None:
         """Takes its place in the broker's channel."""
         feed = self.broker.channel.attach_reader(self.name, self.filter, from_start=self.from_start)
-        self._feed = FilteredFeed(feed, self._options)
+        self.feed = feed
+        self._filtered = FilteredFeed(feed, self._options)
 
     async def start(self, tasks: TaskGroup) -> None:
-        await self.sink.start_reading(self._feed, tasks)
+        await self.sink.start_reading(self._filtered, tasks)
 
     def condition(self) -> Condition:
         """Ready and, where not, why."""

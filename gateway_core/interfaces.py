@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from anyio.abc import TaskGroup
 
@@ -272,6 +272,38 @@ class Channel(Protocol):
     def info(self) -> dict[str, Any]:
         """For status: `writable` (bool), `events`, `bytes`, `first`, `next`, `unrouted` (events that no subscription
         wanted, since the start), `failed` (events that could not be stored) and whatever else helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A step of a search: what was found, newest first, how many events were looked at, and where the next step goes on
+    (None where everything was looked at; else JSON that `find` understands)."""
+
+    events: Sequence[Event]
+    searched: int
+    rest: Any = None
+
+
+@runtime_checkable
+class Searchable(Protocol):
+    """A channel in which events of the past can be found."""
+
+    async def find(self, id: str, source: str | None, rest: Any = None, within_s: float = 0.5) -> Found:
+        """Looks for the events with this id (and source), newest first, for about so many seconds or until there are
+        some; `rest` is that of the step before."""
+
+
+Standing = Literal["before", "unread", "pending", "passed"]
+"""Where an event is for a subscription: older than it (where that is known), not read yet, offered and not dealt with,
+or passed: dealt with, or dropped by the filter that it had then."""
+
+
+@runtime_checkable
+class Placed(Protocol):
+    """A feed that knows where single events are."""
+
+    def standing(self, position: int) -> Standing | None:
+        """None where another worker knows, or the channel does not have the event."""
 
 
 @runtime_checkable

@@ -34,6 +34,7 @@ from .settings import Settings
 from .status import bridge_status, broker_status, merge, orphan_status
 from .talk import Alone, Colleagues
 from .tap.taps import Taps
+from .whereabouts import whereabouts
 
 if TYPE_CHECKING:
     from .control import Control
@@ -190,8 +191,9 @@ class Gateway:
         return self._ready
 
     def answer(self, question: Any) -> Any:
-        """What this worker answers to another's question."""
-        return None
+        """What this worker answers to the first one's question: where an event is (`whereabouts`)."""
+        asked = (question[name] for name in ("owner", "id", "source", "position"))
+        return whereabouts(self.built, *asked)
 
     # -- looking in -------------------------------------------------------------------------------------------------
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..explain import explain_text, sources_of
 from ..tap.choice import BadFilter, Choice, compile_all
 from ..tap.stream import MEDIA, stream
+from ..why import Wanted, why
 from . import models
 from .http import JSON, Answer, Problem, Request
 from .routes import Route, Text
@@ -28,6 +29,7 @@ class _Question(msgspec.Struct, forbid_unknown_fields=True):
     trigger: str | None = None
 
 
+_rest = msgspec.json.Decoder(dict[str, dict[str, int]] | None).decode
 _question = msgspec.json.Decoder(_Question).decode
 
 
@@ -55,7 +57,17 @@ def looking_routes(gateway: Gateway) -> list[Route]:
         workers = len(gateway.others()) + 1
         return Answer(stream=stream(choice, gateway, workers), media=MEDIA, headers=_NO_STORE)
 
+    async def find(request: Request) -> Answer:
+        wanted, rest = _wanted(request)
+        check_names(gateway.built, wanted.broker, None)
+        return Answer(await why(gateway, wanted, rest), headers=_NO_STORE)
+
     return [
+        Route(
+            *("GET", f"{_V1}/events", find, "What became of an event", {200: models.Whereabouts}),
+            problems=[404, 422],
+            query=_FIND,
+        ),
         Route(
             *("GET", f"{_V1}/tap", tap, "Live events, as server-sent events", {200: Text(MEDIA)}),
             problems=[404, 422],
@@ -77,6 +89,25 @@ _TAP = {
     "match.",
     "data_bytes": "How much of an event's data is shown; 0 by default, 65536 at the most.",
 }
+
+
+_FIND = {
+    "id": "The event's id.",
+    "source": "Its source, where several have this id.",
+    "broker": "Only this broker or bridge.",
+    "rest": "`rest` of the answer before, as JSON: the search goes on from there.",
+}
+
+
+def _wanted(request: Request) -> tuple[Wanted, dict[str, Any] | None]:
+    id = request.asked("id")
+    if not id:
+        raise Problem(422, "say which event: `?id=…`")
+    try:
+        rest = _rest(request.asked("rest") or "null")
+    except msgspec.MsgspecError as e:
+        raise Problem(422, f"`rest` is not that of an answer: {e}") from e
+    return Wanted(id, request.asked("source"), request.asked("broker")), rest
 
 
 def _choice(request: Request) -> Choice:

@@ -192,6 +192,25 @@ class Explanation(BaseModel):
     """One for each trigger and bridge: its filter, the message, the retries."""
 
 
+class Whereabouts(BaseModel):
+    """What became of an event (`tidegate why --json`)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+    source: str | None
+    events: list[dict[str, Any]]
+    """The events with this id, newest first: their place, and their way to each trigger."""
+    searched: int
+    """How many events were looked at."""
+    unsearchable: list[str]
+    """Brokers and bridges whose past events can't be found."""
+    letters_searched: bool
+    """Whether all dead letters were looked at."""
+    rest: dict[str, Any] | None
+    """What to ask with to go on with the search; null where it is at its end."""
+
+
 class Live(Model):
     live: bool
 

@@ -104,16 +104,17 @@ def as_lines(document: Mapping[str, Any]) -> Iterator[str]:
     for way in document["ways"]:
         at = f" of broker {way['broker']}" if way["broker"] else ""
         yield f"{way['kind']} {way['name']}{at}: {'matched' if way['matched'] else 'not matched'}"
-        yield from (f"  {line}" for line in _clause(way["filter"]))
+        yield from (f"  {line}" for line in clause_lines(way["filter"]))
         if way["matched"]:
             yield from (f"  {line}" for line in _delivery(way))
 
 
-def _clause(clause: Mapping[str, Any]) -> Iterator[str]:
+def clause_lines(clause: Mapping[str, Any]) -> Iterator[str]:
+    """A filter's clause, and those that it is made of."""
     found = f" ({clause['found']})" if clause.get("found") else ""
     yield f"{'holds' if clause['matched'] else 'fails'}: {clause['text']}{found}"
     for part in clause.get("parts", ()):
-        yield from (f"  {line}" for line in _clause(part))
+        yield from (f"  {line}" for line in clause_lines(part))
 
 
 def _delivery(way: Mapping[str, Any]) -> Iterator[str]:

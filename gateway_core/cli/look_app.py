@@ -14,8 +14,25 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    for command in (tap,):
+    for command in (why, tap):
         app.command()(command)
+
+
+def why(
+    id_: Annotated[str, typer.Argument(metavar="ID", help="The event's id.")],
+    source: Annotated[str | None, typer.Option(help="Its source, where several have this id.")] = None,
+    broker: Annotated[str | None, typer.Option(help="Only this broker or bridge.")] = None,
+    admin: AdminAddress = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Say what became of an event: where it is, and for each trigger whether it was delivered, or why not.
+
+    Exit codes: 0 it was found, and all who want it have it; 1 it was not found, or is not delivered (yet).
+    """
+    from .why import tell_why
+
+    raise typer.Exit(tell_why(id_, source, broker, admin, data_dir, as_json=as_json))
 
 
 def tap(

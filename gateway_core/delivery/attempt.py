@@ -19,7 +19,7 @@ UNTIMED = -1.0
 class Delivery:
     """The attempts for one event. It is itself the callback of each: no closure is made."""
 
-    __slots__ = ("attempts", "event", "first_ns", "lane", "outcome", "owner", "size", "started", "timer")
+    __slots__ = ("attempts", "due_ns", "event", "first_ns", "lane", "outcome", "owner", "size", "started", "timer")
 
     def __init__(self, owner: Subscription, event: Event) -> None:
         self.owner = owner
@@ -30,6 +30,7 @@ class Delivery:
         self.size = size
         self.attempts = 0
         self.first_ns = 0
+        self.due_ns = 0
         self.started = UNTIMED
         self.outcome: Outcome | None = None
         self.timer: Timer | None = None

@@ -145,6 +145,10 @@ class Burials:
         self.stuck -= len(found)
         return [delivery for _, delivery in found]
 
+    def deliveries(self) -> list[Delivery]:
+        """Those whose letter is on its way."""
+        return list(self._under_way.values())
+
     @property
     def sending(self) -> bool:
         """True while the writing of a letter is under way."""

@@ -7,7 +7,7 @@ retry (or its dead letter); the others of the lane stand behind it. Events witho
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 
 from ..event import PARTITION_BITS, Event, text_of
 from .attempt import Delivery
@@ -68,6 +68,12 @@ class Line:
             self.due.append(behind.popleft())
         else:
             del self._behind[lane]
+
+    def under_way(self) -> Iterator[tuple[str, Delivery]]:
+        """All of them, each with what it waits for: `due`, `waiting` or `behind`."""
+        yield from (("due", d) for d in self.due)
+        yield from (("waiting", d) for d in self.waiting)
+        yield from (("behind", d) for behind in self._behind.values() for d in behind or ())
 
     def withdraw(self, partition: int) -> list[Delivery]:
         """Takes out the deliveries of a partition for which no attempt is under way."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ..clock import Clock, Timer
 from ..config.model import DeliveryConfig
@@ -21,6 +21,7 @@ from .attempt import NO_FEED, UNTIMED, Delivery
 from .burials import Burials
 from .lanes import LaneOf, Line
 from .limits import Budget, Limits
+from .memory import Memory
 from .reply import TTL, as_published
 
 log = logging.getLogger("tidegate.delivery")
@@ -92,6 +93,7 @@ class Subscription:
         self.attempts = self.delivered = self.retried = self.dead_lettered = 0
         self.failures_in_a_row = 0
         self.last_error: str | None = None
+        self.memory = Memory()
 
     def observe(self, observers: tuple[Observer, ...]) -> None:
         """Tells these from now on, and no others."""
@@ -232,6 +234,8 @@ class Subscription:
         self.failures_in_a_row += 1
         self.last_error = outcome.reason
         delivery.outcome = outcome
+        now_ns = self._clock.now_ns()
+        self.memory.failed(now_ns, delivery.event, delivery.attempts, outcome)
         asked = self._limits.failed(outcome.retry_after_s) if outcome.retry else 0.0
         if (not outcome.retry or delivery.attempts > self.policy.retry) and not self._endless:
             self._give_up(delivery, "encode" if outcome.reason.startswith("encode: ") else "delivery")
@@ -240,6 +244,7 @@ class Subscription:
             log.error("%s waits for its sink, it has no dead letter: %s", self.name, outcome.reason)
         self.retried += 1
         wait = max(asked, backoff.wait_s(self.policy, delivery.attempts, self.draw()))
+        delivery.due_ns = now_ns + int(wait * 1e9)
         self._line.waiting.add(delivery)
         delivery.timer = self._clock.call_later(wait, self._due, delivery)
 
@@ -316,6 +321,13 @@ class Subscription:
     def busy(self) -> bool:
         """True while an attempt or the writing of a letter is under way."""
         return self.in_flight > 0 or (self._burials is not None and self._burials.sending)
+
+    def under_way(self) -> Iterator[tuple[str, Delivery]]:
+        """What is held, but for attempts in flight: `due`, `waiting` (for its retry), `behind` another of its order,
+        `letter` (on its way into the dead letter)."""
+        yield from self._line.under_way()
+        if self._burials is not None:
+            yield from (("letter", delivery) for delivery in self._burials.deliveries())
 
     @property
     def held(self) -> int:

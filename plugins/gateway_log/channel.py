@@ -18,7 +18,7 @@ from gateway_core.clock import Timer
 from gateway_core.component import BuildContext
 from gateway_core.errors import Overloaded, StorageError, TidegateError
 from gateway_core.event import Event
-from gateway_core.interfaces import Accepted, Filter, Outcome
+from gateway_core.interfaces import Accepted, Filter, Found, Outcome
 
 from . import readers
 from .chunks import ChunkReader
@@ -30,6 +30,7 @@ from .places import Changes, Place
 from .reader import SHARD_BITS, TRACE, position_of
 from .readers import LogReaderFeed
 from .retention import Retention
+from .search import find
 from .shard import Shard, file_bytes
 from .tail import Tail
 from .writer import Commit, Unit, Writer
@@ -276,6 +277,10 @@ class LogChannel:
             self._known[shard][name] = place
 
     # -- looking in -------------------------------------------------------------------------------------------------
+
+    async def find(self, id: str, source: str | None, rest: Any = None, within_s: float = 0.5) -> Found:
+        """See `gateway_core.interfaces.Searchable`; the shards of all workers are looked at."""
+        return await self._loop.run_in_executor(None, find, self._folder.path, id, source, rest, within_s)
 
     def info(self) -> dict[str, Any]:
         """For status. `first` and `next` are positions in this worker's own shard; `events` and `bytes` are those of

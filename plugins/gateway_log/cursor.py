@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from gateway_core.event import Event
+from gateway_core.interfaces import Standing
 
 from .feed import LogFeed
 from .places import MOST_PENDING, Place
@@ -29,13 +30,14 @@ class Cursor:
     `next` that were pending when the gateway stopped, and are to be offered again.
     """
 
-    __slots__ = ("behind", "busy", "changed", "feed", "next", "pending", "redo", "tail")
+    __slots__ = ("begin", "behind", "busy", "changed", "feed", "next", "pending", "redo", "tail")
 
     def __init__(self, feed: LogFeed, tail: Tail, next: int, redo: Sequence[int] = ()) -> None:
         self.feed = feed
         self.tail = tail
         self.next = next
         self.redo = list(redo)
+        self.begin = 0  # the first sequence that was meant for it, where it began while this process ran
         self.pending: dict[int, None] = {}
         self.behind = True
         self.busy = False  # a step of catching up is under way
@@ -108,6 +110,14 @@ class Cursor:
         """The first sequence that is still needed."""
         waiting = self._waiting(1)
         return waiting[0] if waiting else self.next if self.behind else self.tail.end
+
+    def standing(self, sequence: int) -> Standing:
+        """Where an event is."""
+        if position_of(self.tail.shard, sequence) in self.pending or sequence in self.redo:
+            return "pending"
+        if sequence < self.begin:
+            return "before"
+        return "unread" if sequence >= (self.next if self.behind else self.tail.end) else "passed"
 
     def lag(self) -> int:
         """Events not dealt with; of those not read yet, also what the filter will drop."""

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gateway_core.event import Event
-from gateway_core.interfaces import Filter
+from gateway_core.interfaces import Filter, Standing
 
-from .reader import SHARD_BITS
+from .reader import SHARD_BITS, place_of
 
 if TYPE_CHECKING:
     from .cursor import Cursor
@@ -49,6 +49,12 @@ class LogFeed:
         for cursor in self.cursors.values():
             if cursor.behind:
                 self.wake(cursor)
+
+    def standing(self, position: int) -> Standing | None:
+        """Where an event is for this subscription (`gateway_core.interfaces.Placed`)."""
+        shard, sequence = place_of(position)
+        cursor = self.cursors.get(shard)
+        return None if cursor is None else cursor.standing(sequence)
 
     def lag(self) -> int:
         """Events that the subscription has not dealt with, those unread counted before the filter."""

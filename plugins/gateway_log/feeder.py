@@ -55,6 +55,7 @@ class Feeder:
         """Gives a subscription its place in a shard: the one it had, else a new one."""
         if place is None:
             cursor = Cursor(feed, tail, tail.first if feed.from_start else tail.end)
+            cursor.begin = cursor.next
             tail.mark(cursor)
         else:
             cursor = Cursor(feed, tail, routed if place.next is None else place.next, place.pending)

@@ -26,7 +26,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -128,6 +128,16 @@ class LogReader:
         with contextlib.closing(rows):
             for row in rows:
                 yield Row._make(row)
+
+    def having(self, shard: int, start: int, end: int, texts: Sequence[str]) -> Iterator[Row]:
+        """The shard's rows with `start <= sequence < end` whose attributes' JSON has all of these texts in it, the
+        newest first."""
+        connection = self._connection(shard)
+        if connection is None:
+            return
+        having = " AND instr(attributes, ?)" * len(texts)
+        query = f"SELECT {_COLUMNS} FROM events WHERE sequence >= ? AND sequence < ?{having} ORDER BY sequence DESC"
+        yield from map(Row._make, connection.execute(query, (start, end, *texts)).fetchall())
 
     def _connection(self, shard: int) -> sqlite3.Connection | None:
         if (known := self._connections.get(shard)) is not None:

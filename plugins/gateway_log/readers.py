@@ -13,6 +13,9 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from gateway_core.errors import StartError
+from gateway_core.interfaces import Standing
+
+from .reader import place_of
 
 Places = dict[str, int]
 
@@ -31,6 +34,12 @@ class LogReaderFeed:
     def advance(self, offsets: Mapping[str, int]) -> None:
         """All before these sequences is dealt with. Raises `OSError`."""
         _write(self._path, {**_read(self._path), **offsets})
+
+    def standing(self, position: int) -> Standing | None:
+        """Where an event is for this reader (`gateway_core.interfaces.Placed`)."""
+        shard, sequence = place_of(position)
+        place = _read(self._path).get(str(shard), 1)
+        return "passed" if sequence < place else "unread"
 
     def ends(self) -> Mapping[str, int]:
         """The sequence that the next event of each shard will get."""

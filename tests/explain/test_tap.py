@@ -105,12 +105,15 @@ def test_a_filter_chooses(tmp_path: Path, filters: list[str], wanted: list[str])
 
 
 def test_attempts_are_seen_with_their_outcome(tmp_path: Path) -> None:
-    with Subscriber([202, 503, 503]) as subscriber, running(tmp_path, subscriber.url) as gateway:
-        with tap(gateway, trigger="all") as events:
-            send(gateway.ingress(), "1")
-            good = next(events)[1]
-            send(gateway.ingress(), "2")
-            bad, worse, dead = (next(events)[1] for _ in range(3))
+    with (
+        Subscriber([202, 503, 503]) as subscriber,
+        running(tmp_path, subscriber.url) as gateway,
+        tap(gateway, trigger="all") as events,
+    ):
+        send(gateway.ingress(), "1")
+        good = next(events)[1]
+        send(gateway.ingress(), "2")
+        bad, worse, dead = (next(events)[1] for _ in range(3))
     assert (good["event"]["id"], good["delivered"], good["code"]) == ("1", True, 202)
     assert good["ms"] > 0
     assert [(line["event"]["id"], line["delivered"], line["code"], line["retry"]) for line in (bad, worse)] == [
@@ -138,11 +141,10 @@ def test_a_tap_that_can_not_be(tmp_path: Path, query: dict[str, str], status: in
 
 
 def test_it_ends_with_the_gateway(tmp_path: Path) -> None:
-    with running(tmp_path, "http://127.0.0.1:9/") as gateway, tap(gateway) as events:
-        with ThreadPoolExecutor(1) as other:
-            stopped = other.submit(gateway.stop)
-            assert list(events)[-1] == ("end", {"reason": "the gateway stops"})
-            assert stopped.result() == 0
+    with running(tmp_path, "http://127.0.0.1:9/") as gateway, tap(gateway) as events, ThreadPoolExecutor(1) as other:
+        stopped = other.submit(gateway.stop)
+        assert list(events)[-1] == ("end", {"reason": "the gateway stops"})
+        assert stopped.result() == 0
 
 
 def test_a_reload_is_followed(tmp_path: Path) -> None:

@@ -1,0 +1,169 @@
+"""Why an event was not delivered, or that it was: its way through channel, triggers, attempts and dead letters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from anyio import to_thread
+
+from .delivery.deadletter import rfc3339, without_facts
+from .delivery.memory import id_of
+from .event import PARTITION_BITS, Event
+from .explain import explain
+from .interfaces import DeadLetterStore, Searchable
+from .way_state import state_of
+from .whereabouts import merged, whereabouts
+
+if TYPE_CHECKING:
+    from .runtime import Gateway
+
+LETTERS_WITHIN_S = 3.0
+_KEPT = ("kind", "name", "broker", "matched", "filter", "sink", "fault")
+_FACTS = {
+    "attempts": "tidegateattempts",
+    "code": "knativeerrorcode",
+    "reason": "tidegatereason",
+    "stage": "tidegatestage",
+    "first": "tidegatefirst",
+    "last": "tidegatelast",
+    "dest": "knativeerrordest",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The event that is looked for."""
+
+    id: str
+    source: str | None = None
+    broker: str | None = None
+
+    def is_it(self, event: Event) -> bool:
+        return id_of(event) == self.id and self.source in (None, event.attributes.get("source"))
+
+
+async def why(gateway: Gateway, wanted: Wanted, rest: Mapping[str, Any] | None) -> dict[str, Any]:
+    """One step of the search, as JSON values: `events` with their ways, how many were `searched`, and the `rest` for
+    the next step, None where this was the last. `unsearchable` are brokers and bridges whose past events can't be
+    found; what is known of the event there all the same stands among `events`, without a position."""
+    built = gateway.built
+    found: list[tuple[str, Event]] = []
+    searched, left, unsearchable = 0, {}, [n for n in built.bridges if wanted.broker in (None, n)]
+    for name, broker in built.brokers.items():
+        if wanted.broker not in (None, name):
+            continue
+        if not isinstance(broker.channel, Searchable):
+            unsearchable.append(name)
+        elif rest is None or name in rest:
+            step = await broker.channel.find(wanted.id, wanted.source, (rest or {}).get(name))
+            searched += step.searched
+            found += [(name, event) for event in step.events]
+            if step.rest is not None:
+                left[name] = step.rest
+    last = bool(found) or not left
+    letters, complete = await to_thread.run_sync(_letters, gateway, wanted) if last else ([], True)
+    events = [await _entry(gateway, wanted, owner, event, letters) for owner, event in found]
+    if last:
+        owners = [*built.brokers, *built.bridges]
+        others = [n for n in owners if wanted.broker in (None, n) and n not in {name for name, _ in found}]
+        entries = [await _unfound(gateway, wanted, owner, letters) for owner in others]
+        events += [entry for entry in entries if entry is not None]
+    return {
+        "id": wanted.id,
+        "source": wanted.source,
+        "events": events,
+        "searched": searched,
+        "unsearchable": sorted(unsearchable),
+        "letters_searched": complete,
+        "rest": left or None,
+    }
+
+
+async def _where(gateway: Gateway, wanted: Wanted, owner: str, position: int) -> dict[str, dict[str, Any]]:
+    mine = whereabouts(gateway.built, owner, wanted.id, wanted.source, position)
+    question = {"owner": owner, "id": wanted.id, "source": wanted.source, "position": position}
+    return merged([mine, *await gateway.colleagues.ask(question)])
+
+
+async def _entry(
+    gateway: Gateway, wanted: Wanted, owner: str, event: Event, letters: list[tuple[str, Event]]
+) -> dict[str, Any]:
+    where = await _where(gateway, wanted, owner, event.position)
+    explained = explain(gateway.built, event, owner)
+    mask = (1 << PARTITION_BITS) - 1
+    entry = {
+        "broker": owner,
+        "position": event.position or None,
+        "place": f"{event.position >> PARTITION_BITS}/{event.position & mask}" if event.position else None,
+        "received": rfc3339(event.received_ns) if event.received_ns else None,
+        "event": explained["event"],
+    }
+    ways = []
+    for way in explained["ways"]:
+        kept = {name: way[name] for name in _KEPT if way.get(name) is not None}
+        of_it = [letter for to, letter in letters if to == way["name"]]
+        ways.append({**kept, **state_of(way, where.get(way["name"]), _letter(of_it), bool(event.position))})
+    return {**entry, "ways": ways}
+
+
+async def _unfound(
+    gateway: Gateway, wanted: Wanted, owner: str, letters: list[tuple[str, Event]]
+) -> dict[str, Any] | None:
+    """What is known of an event that is not in the channel, or can't be found there; None where nothing is."""
+    where = await _where(gateway, wanted, owner, 0)
+    known = {name for name, w in where.items() if w["held"] is not None or w["failures"]}
+    of_it = [(to, letter) for to, letter in letters if to == owner or to in where]
+    if of_it:
+        bare = without_facts(of_it[-1][1])
+        bare.position = 0
+        return await _entry(gateway, wanted, owner, bare, letters)
+    if not known:
+        return None
+    ways = [
+        {
+            "kind": "bridge" if name == owner else "trigger",
+            "name": name,
+            "matched": True,
+            **state_of({}, w, None, False),
+        }
+        for name, w in where.items()
+        if name in known
+    ]
+    head = {"id": wanted.id, **({"source": wanted.source} if wanted.source else {})}
+    return {"broker": owner, "position": None, "place": None, "received": None, "event": head, "ways": ways}
+
+
+# -- dead letters -----------------------------------------------------------------------------------------------------
+
+
+def _letters(gateway: Gateway, wanted: Wanted) -> tuple[list[tuple[str, Event]], bool]:
+    """The letters of the event with the names of their triggers, oldest first, and whether all were looked at."""
+    until = time.monotonic() + LETTERS_WITHIN_S
+    found: list[tuple[str, Event]] = []
+    for store in _stores(gateway):
+        for n, (_, letter) in enumerate(store.entries()):
+            if wanted.is_it(letter):
+                found.append((str(letter.attributes.get("tidegatetrigger", "")), letter))
+            if n % 256 == 255 and time.monotonic() > until:
+                return found, False
+    return found, True
+
+
+def _stores(gateway: Gateway) -> Iterator[DeadLetterStore]:
+    built = gateway.built
+    sinks = [b.dead_letter for b in built.brokers.values()]
+    sinks += [t.dead_letter for t in built.triggers.values() if hasattr(t, "dead_letter")]
+    sinks += [b.dead_letter for b in built.bridges.values() if b.dead_letter is not None]
+    for sink in {sink.address: sink for sink in sinks}.values():
+        if isinstance(sink, DeadLetterStore):
+            yield sink
+
+
+def _letter(letters: list[Event]) -> dict[str, Any] | None:
+    if not letters:
+        return None
+    facts = letters[-1].attributes
+    return {name: facts[attribute] for name, attribute in _FACTS.items() if attribute in facts}

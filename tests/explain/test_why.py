@@ -1,0 +1,169 @@
+"""What became of an event of the past: its way to every trigger."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway_core.testing import Received, Subscriber
+from gateway_core.testing.process import GatewayProcess
+
+pytestmark = pytest.mark.slow
+
+CONFIG = """
+brokers: {{default: {{ingress: [http: {{listen: "127.0.0.1:{port}"}}], delivery: {{retry: 1, backoff_delay_s: 0.01}}}}}}
+triggers:
+  good: {{subscriber: "{url}good"}}
+  never: {{subscriber: "{url}never"}}
+  later: {{subscriber: "{url}later", delivery: {{retry: 5, backoff_delay_s: 600, backoff_max_s: 600}}}}
+  slow: {{subscriber: "{url}slow"}}
+  other: {{filter: {{type: other}}, subscriber: "{url}good"}}
+  queue: {{subscriber: "{url}slow", delivery: {{order: key, max_in_flight: 1}}}}
+bridges:
+  direct: {{source: {{http: {{listen: "127.0.0.1:0"}}}}, sink: "{url}never", dead_letter: deadletter}}
+"""
+
+
+@contextmanager
+def running(folder: Path, *flags: str, config: str = CONFIG, port: int = 0) -> Iterator[GatewayProcess]:
+    """A gateway whose subscribers answer at once, never well, or not before the test ends."""
+    over = threading.Event()
+
+    def decide(request: Received) -> Any:
+        if request.path == "/slow":
+            over.wait(60)
+        return 503 if request.path in ("/never", "/later") else 202
+
+    with Subscriber(decide=decide) as subscriber:
+        text = config.format(port=port, url=subscriber.url)
+        with GatewayProcess(text, folder, {"TIDEGATE_DRAIN_TIMEOUT_S": "0.1"}, *flags) as gateway:
+            yield gateway
+            over.set()
+
+
+def send(url: str, id: str, **headers: str) -> None:
+    attributes = {"ce-specversion": "1.0", "ce-id": id, "ce-source": "/s", "ce-type": "t", **headers}
+    httpx.post(url, content=b"{}", headers=attributes)
+
+
+def why(gateway: GatewayProcess, id: str, **query: str) -> dict[str, Any]:
+    url = json.loads((gateway.data_dir / "gateway.json").read_text())["admin"]
+    found: dict[str, Any] = httpx.get(f"{url}/api/v1/events", params={"id": id, **query}, timeout=30).json()
+    return found
+
+
+def ways(document: dict[str, Any], entry: int = 0) -> dict[str, Any]:
+    return {way["name"]: way for way in document["events"][entry]["ways"]}
+
+
+def states(gateway: GatewayProcess, id: str) -> dict[str, str]:
+    found = why(gateway, id)
+    return {name: way["state"] for name, way in ways(found).items()} if found["events"] else {}
+
+
+def test_its_way_to_every_trigger(tmp_path: Path) -> None:
+    with running(tmp_path) as gateway:
+        send(gateway.ingress(), "first", **{"ce-partitionkey": "k"})
+        send(gateway.ingress(), "second", **{"ce-partitionkey": "k"})
+        expected = {
+            "good": "delivered",
+            "never": "dead_lettered",
+            "later": "retrying",
+            "slow": "in_flight",
+            "other": "not_matched",
+            "queue": "waiting",
+        }
+        gateway.wait_until(lambda: states(gateway, "second") == expected, what=f"{expected}")
+        found = why(gateway, "second")
+        (entry,) = found["events"]
+        assert (entry["broker"], entry["place"], entry["event"]["source"]) == ("default", "0/2", "/s")
+        assert entry["received"].endswith("Z")
+        by_name = ways(found)
+        assert [(f["attempt"], f["code"]) for f in by_name["never"]["failures"]] == [(1, 503), (2, 503)]
+        assert (by_name["never"]["letter"]["attempts"], by_name["never"]["letter"]["code"]) == (2, "503")
+        assert by_name["later"]["next"] > by_name["later"]["failures"][0]["at"]
+        assert "1 attempt failed, the next is at" in by_name["later"]["text"]
+        assert by_name["other"]["filter"]["found"] == "type is 't'"
+        assert by_name["queue"]["text"] == "it stands behind an earlier event of its order; 1 others are in flight"
+
+        ran = tidegate(gateway, "second")
+        assert ran.returncode == 1  # not all have it yet
+        assert "in the channel of broker default at 0/2, received " in ran.stdout
+        assert "trigger never: dead lettered" in ran.stdout
+        assert "    attempt 2 at " in ran.stdout
+        assert "    fails: exact type: 'other' (type is 't')" in ran.stdout
+        assert json.loads(tidegate(gateway, "second", "--json").stdout)["events"][0]["place"] == "0/2"
+
+
+def tidegate(gateway: GatewayProcess, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gateway_core.cli", "why", "--data-dir", str(gateway.data_dir), *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_what_it_does_not_know(tmp_path: Path) -> None:
+    with running(tmp_path) as gateway:
+        ran = tidegate(gateway, "nobody")
+        assert (ran.returncode, "no event with the id nobody is known" in ran.stdout) == (1, True)
+        assert "past events of direct can't be searched" in ran.stdout
+        url = json.loads((gateway.data_dir / "gateway.json").read_text())["admin"]
+        assert httpx.get(f"{url}/api/v1/events").status_code == 422
+        assert httpx.get(f"{url}/api/v1/events", params={"id": "1", "rest": "7"}).status_code == 422
+        assert httpx.get(f"{url}/api/v1/events", params={"id": "1", "broker": "x"}).status_code == 404
+
+
+def test_of_a_bridge_its_dead_letters_and_attempts_are_known(tmp_path: Path) -> None:
+    with running(tmp_path) as gateway:
+        send(gateway.ingress("direct"), "1")
+        (entry,) = why(gateway, "1")["events"]
+        (way,) = entry["ways"]
+        assert (entry["broker"], entry["position"], way["kind"], way["state"]) == (
+            "direct",
+            None,
+            "bridge",
+            "dead_lettered",
+        )
+        assert [f["code"] for f in way["failures"]] == [503]
+
+
+def test_sources_tell_events_with_one_id_apart(tmp_path: Path) -> None:
+    with running(tmp_path) as gateway:
+        send(gateway.ingress(), "1")
+        send(gateway.ingress(), "1", **{"ce-source": "/z"})
+        both, one = why(gateway, "1"), why(gateway, "1", source="/s")
+        assert [e["event"]["source"] for e in both["events"]] == ["/z", "/s"]
+        assert [e["event"]["source"] for e in one["events"]] == ["/s"]
+
+
+def test_a_trigger_that_came_later_is_told(tmp_path: Path) -> None:
+    with running(tmp_path) as gateway:
+        send(gateway.ingress(), "1")
+        text = gateway.config.read_text()
+        gateway.config.write_text(text.replace("\nbridges", '\n  late: {subscriber: "http://127.0.0.1:9/"}\nbridges'))
+        gateway.wait_until(lambda: "late" in [t["name"] for t in gateway.status()["triggers"] if t["ready"]])
+        assert ways(why(gateway, "1"))["late"]["state"] == "before"
+
+
+def test_every_worker_is_asked(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with running(tmp_path, "--workers", "2", config=CONFIG.partition("bridges:")[0], port=port) as gateway:
+        gateway.wait_until(lambda: len(gateway.status()["processes"]) == 2)
+        shards: dict[str, str] = {}
+        for n in range(200):
+            send(gateway.ingress(), str(n))
+            shards.setdefault(why(gateway, str(n))["events"][0]["place"][0], str(n))
+            if len(shards) == 2:
+                break
+        for id in shards.values():
+            gateway.wait_until(lambda id=id: states(gateway, id).get("later") == "retrying")  # type: ignore[misc]
+            assert ways(why(gateway, id))["never"]["failures"]
