@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from ..asgi import split_address
@@ -17,6 +17,17 @@ from ..settings import Settings
 
 TIMEOUT_S = 5.0
 _PORTS = {"http": 80, "https": 443}
+
+
+@runtime_checkable
+class Connects(Protocol):
+    """Options that can try their far side by themselves. `end` says which that is."""
+
+    @property
+    def end(self) -> str: ...
+
+    def connect(self, limit_s: float) -> None:
+        """Returns where it answers and takes us. Raises `OSError` with the reason."""
 
 
 def probe_all(config: GatewayConfig, settings: Settings) -> list[dict[str, Any]]:
@@ -45,7 +56,9 @@ def _ends(config: GatewayConfig, settings: Settings) -> Iterator[tuple[str, str,
     for path, ref in _refs(config):
         # the shipped transports' words; a component with other ends says so when it starts
         options = ref.options
-        if ref.kind == "source" and isinstance(listen := getattr(options, "listen", None), str):
+        if isinstance(options, Connects):
+            yield path, options.end, partial(options.connect, TIMEOUT_S)
+        elif ref.kind == "source" and isinstance(listen := getattr(options, "listen", None), str):
             yield path, f"listen {listen}", partial(_free, listen)
         elif ref.kind in ("sink", "dead_letter"):
             if isinstance(url := getattr(options, "url", None), str):
@@ -58,6 +71,7 @@ def _refs(config: GatewayConfig) -> Iterator[tuple[str, ComponentRef]]:
     for name, broker in config.brokers.items():
         for i, ref in enumerate(broker.ingress):
             yield f"brokers.{name}.ingress[{i}]", ref
+        yield f"brokers.{name}.channel", broker.channel
         yield f"brokers.{name}.dead_letter", broker.dead_letter
     for name, trigger in config.triggers.items():
         yield f"triggers.{name}.subscriber", trigger.subscriber

@@ -12,6 +12,7 @@ from aiokafka.client import AIOKafkaClient
 
 from .aio.faults import check_token, fault_of, probe, quieten
 from .aio.options import client_options
+from .client import KafkaFault
 from .config import KafkaConfig
 
 _T = TypeVar("_T")
@@ -70,3 +71,19 @@ class Asking:
                     await anyio.sleep(_RETRY_S)
         except TimeoutError as error:
             raise fault_of(last or error, about) from error
+
+
+def reach(config: KafkaConfig, limit_s: float) -> None:
+    """Connects, logs in, and leaves again. Raises `OSError` with the reason, in one line."""
+
+    async def ask() -> None:
+        with anyio.fail_after(limit_s):
+            async with Asking(config):
+                return
+
+    try:
+        anyio.run(ask)
+    except KafkaFault as fault:
+        raise OSError(str(fault).removeprefix(f"Kafka at {','.join(config.bootstrap)}: ")) from fault
+    except TimeoutError:
+        raise OSError(f"no answer within {limit_s:g} s") from None

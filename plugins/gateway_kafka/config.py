@@ -120,6 +120,18 @@ class KafkaConfig(Config):
     request_timeout_s: Seconds = 20.0
     """How long the cluster may take to answer one request, in seconds."""
 
+    @property
+    def end(self) -> str:
+        """The cluster and who we are there, for `tidegate check --connect`."""
+        user = self.sasl.username if self.sasl is not None else None
+        return f"Kafka at {','.join(self.bootstrap)}" + (f" as {user}" if user else "")
+
+    def connect(self, limit_s: float) -> None:
+        """Tries to connect and to log in. Raises `OSError` with the reason."""
+        from .asking import reach  # a library that only this needs
+
+        reach(self, limit_s)
+
 
 class KafkaProducerConfig(KafkaConfig):
     """How records are written."""

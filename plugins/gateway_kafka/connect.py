@@ -48,4 +48,5 @@ def consumer(
 
 def start_error(owner: str, config: KafkaConfig, fault: KafkaFault) -> StartError:
     """The fault as what stops a start, naming the place in the config."""
-    return StartError(f"{owner}: Kafka at {', '.join(config.bootstrap)}: {fault}")
+    where = f"Kafka at {','.join(config.bootstrap)}: "
+    return StartError(f"{owner}: {where}{str(fault).removeprefix(where)}")

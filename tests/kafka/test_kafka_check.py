@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+from gateway_java.kafka import KafkaBroker
 from gateway_kafka.config import KafkaSourceConfig
 from gateway_kafka.source import KafkaSource
 
@@ -24,3 +30,46 @@ def test_a_bridge_from_kafka_without_dead_letter_is_warned_of(tmp_path: Path) ->
     assert (warning.path, warning.line) == ("bridges.out", 2)
     assert warning.message.startswith("the bridge has no `dead_letter`")
     assert KafkaSourceConfig.pulls is KafkaSource.pulls is True
+
+
+CLUSTER = """
+secrets: {{PW: {{env: PW}}}}
+brokers:
+  default:
+    ingress: [{{http: {{listen: "127.0.0.1:0"}}}}]
+    channel:
+      kafka: {{bootstrap: "{at}", client: {client}{more}}}
+    dead_letter: {{stdout: {{}}}}
+"""
+LOGIN = ', sasl: {mechanism: PLAIN, username: gate, password: "${secret:PW}"}'
+
+
+@pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+@pytest.mark.parametrize(
+    ("there", "more", "ok", "says"),
+    [
+        pytest.param(True, "", True, "", id="there"),
+        pytest.param(True, LOGIN, False, "credentials", id="no such login"),
+        pytest.param(False, "", False, "Connection refused", id="away"),
+    ],
+)
+def test_connect_tries_the_cluster_and_shows_no_secret(
+    kafka: KafkaBroker, tmp_path: Path, client: str, there: bool, more: str, ok: bool, says: str
+) -> None:
+    file = tmp_path / "tidegate.yaml"
+    file.write_text(CLUSTER.format(at=kafka.bootstrap if there else "127.0.0.1:9", client=client, more=more))
+    run = subprocess.run(
+        [sys.executable, "-m", "gateway_core.cli", "check", "--connect", "--json", str(file)],
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "PW": "hunter2secret",
+            "TIDEGATE_DATA_DIR": str(tmp_path / "data"),
+            "TIDEGATE_ADMIN": "127.0.0.1:0",
+        },
+    )
+    (probe,) = [p for p in json.loads(run.stdout)["probes"] if p["path"] == "brokers.default.channel"]
+    assert (probe["ok"], run.returncode) == (ok, 0 if ok else 1)
+    assert says in probe["reason"]
+    assert "hunter2secret" not in run.stdout + run.stderr

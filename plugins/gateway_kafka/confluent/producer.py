@@ -76,6 +76,8 @@ class ConfluentProducer:
 
     async def stop(self) -> None:
         self._stopping = True
+        if self._link is None:
+            return
         try:
             self._write()
             while self._under_way:
