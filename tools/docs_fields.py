@@ -9,13 +9,21 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from gateway_core.component import ComponentRef
 
-_PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path", type(None): "nothing"}
+_PLAIN = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    Path: "path",
+    type(None): "nothing",
+    SecretStr: "text",
+}
 _BOUNDS = {
     "ge": "≥ {}",
     "gt": "> {}",
