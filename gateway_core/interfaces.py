@@ -85,7 +85,8 @@ class Watched(Protocol):
 
 class Sink(Protocol):
     """A way out. `address` is shown in status and named in dead letters. A sink that gathers many events in one request
-    may have `in_flight`, the `max_in_flight` that serves it best; it holds where the config sets none."""
+    may have `in_flight`, the `max_in_flight` that serves it best; it holds where the config sets none. One whose far side
+    may answer with events has `replies`, True where they are wanted."""
 
     address: str
 

@@ -186,6 +186,11 @@ class Gateway:
         return frozenset(self._paused)
 
     @property
+    def config(self) -> GatewayConfig:
+        """The config that runs."""
+        return self._config
+
+    @property
     def running(self) -> bool:
         """True between start and stop."""
         return self._ready

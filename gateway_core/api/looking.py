@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..explain import explain_text, sources_of
+from ..graph.svg import svg
+from ..graph.topology import topology
 from ..tap.choice import BadFilter, Choice, compile_all
 from ..tap.stream import MEDIA, stream
 from ..why import Wanted, why
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 _V1 = "/api/v1"
 _NO_STORE = {"cache-control": "no-store"}
 _MOST_DATA = 65_536
+_SVG = "image/svg+xml"
 
 
 class _Question(msgspec.Struct, forbid_unknown_fields=True):
@@ -62,7 +65,16 @@ def looking_routes(gateway: Gateway) -> list[Route]:
         check_names(gateway.built, wanted.broker, None)
         return Answer(await why(gateway, wanted, rest), headers=_NO_STORE)
 
+    def graph(request: Request) -> Answer:
+        return Answer(topology(gateway.config, gateway.built).document(), headers=_NO_STORE)
+
+    def drawing(request: Request) -> Answer:
+        drawn = svg(topology(gateway.config, gateway.built))
+        return Answer(body=drawn.encode(), media=_SVG, headers=_NO_STORE)
+
     return [
+        Route("GET", f"{_V1}/graph", graph, "What is connected to what", {200: models.TopologyDocument}),
+        Route("GET", f"{_V1}/graph.svg", drawing, "What is connected to what, drawn", {200: Text(_SVG)}),
         Route(
             *("GET", f"{_V1}/events", find, "What became of an event", {200: models.Whereabouts}),
             problems=[404, 422],

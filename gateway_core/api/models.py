@@ -211,6 +211,29 @@ class Whereabouts(BaseModel):
     """What to ask with to go on with the search; null where it is at its end."""
 
 
+class TopologyNode(Model):
+    id: str
+    kind: Literal["source", "broker", "trigger", "bridge", "sink", "dead_letter"]
+    title: str
+    detail: list[str]
+    """Addresses, channels, filters."""
+    missing: bool
+    """True for a broker that triggers name and that does not exist."""
+
+
+class TopologyEdge(Model):
+    start: str
+    end: str
+    kind: Literal["flow", "reply", "dead_letter"]
+
+
+class TopologyDocument(Model):
+    """What is connected to what."""
+
+    nodes: list[TopologyNode]
+    edges: list[TopologyEdge]
+
+
 class Live(Model):
     live: bool
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +13,16 @@ AdminAddress = Annotated[str | None, typer.Option("--admin", help="Address of th
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+class Form(StrEnum):
+    mermaid = "mermaid"
+    dot = "dot"
+    svg = "svg"
+    json = "json"
+
+
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    for command in (why, tap):
+    for command in (why, tap, graph):
         app.command()(command)
 
 
@@ -62,3 +70,22 @@ def tap(
 
     choice = {"broker": broker, "trigger": trigger, "filter": filter_ or [], "data_bytes": "1024" if data else "0"}
     raise typer.Exit(show_tap(choice, count, admin, data_dir, as_json=as_json))
+
+
+def graph(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Config files or directories. Default: $TIDEGATE_CONFIG, else ./tidegate.yaml."),
+    ] = None,
+    form: Annotated[Form, typer.Option("--format", "-f", help="What is drawn, or written.")] = Form.mermaid,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; standard output else.")] = None,
+    admin: Annotated[str | None, typer.Option("--admin", help="Ask the gateway with this admin API instead.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Ask the gateway that runs with this data directory.")] = None,
+) -> None:
+    """Draw what is connected to what: sources, brokers, triggers with their filters, sinks, dead letters, bridges.
+
+    It is drawn from a config, or with --admin or --data-dir from a gateway that runs.
+    """
+    from .graph import draw
+
+    raise typer.Exit(draw(paths, form.value, output, admin, data_dir))

@@ -94,6 +94,7 @@ class Recorder(_Idle):
         self._inner = inner
         if (most := getattr(real, "in_flight", None)) is not None:
             self.in_flight = most
+        self.replies = getattr(real, "replies", False)
         if isinstance(real, Previewing):
             self.preview = real.preview
 

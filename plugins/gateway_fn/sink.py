@@ -29,7 +29,7 @@ class FnSink:
         self._version = options.version
         self._deadline_s = options.deadline_s
         self._clock = context.clock
-        self._wants_reply = context.wants_reply
+        self._wants_reply = self.replies = context.wants_reply
         # by the event's position, in the order of their first attempts: (deadline, its text)
         self._deadlines: dict[int, tuple[float, str]] = {}
         self.address = self._function.address

@@ -32,6 +32,7 @@ class NativeSink:
         judge = Judge(codec, context.wants_reply, target.address, lambda: context.clock.now_ns() / 1e9)
         self.address = target.address
         self.judge = judge.settle
+        self.replies = context.wants_reply
         self._options, self._target = options, target
         self._encode = codec.encode
         self._writer = RequestWriter(target)

@@ -35,6 +35,7 @@ class HttpxSink(AsyncSink):
         self._probed = not options.probe
         self.address = self._target.address
         self.judge = self._judge.settle
+        self.replies = context.wants_reply
 
     async def start(self, tasks: TaskGroup) -> None:
         await super().start(tasks)
