@@ -91,13 +91,14 @@ class Floors:
         known, self._known = self._known, {}
         if not self._folder.is_dir():
             return
-        for entry in os.scandir(self._folder):
-            if entry.name.endswith(".json"):
-                status = entry.stat()
-                mark = (status.st_mtime_ns, status.st_ino)  # every change is a new file
-                before = known.get(entry.name)
-                same = before is not None and before[0] == mark
-                self._known[entry.name] = before if same and before else (mark, _read(Path(entry.path)))
+        with os.scandir(self._folder) as entries:
+            places = [entry for entry in entries if entry.name.endswith(".json")]
+        for entry in places:
+            status = entry.stat()
+            mark = (status.st_mtime_ns, status.st_ino)  # every change is a new file
+            before = known.get(entry.name)
+            same = before is not None and before[0] == mark
+            self._known[entry.name] = before if same and before else (mark, _read(Path(entry.path)))
 
 
 def _file(folder: Path, name: str) -> Path:
