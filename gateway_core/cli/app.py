@@ -203,14 +203,12 @@ def send(
 def status(
     admin: AdminAddress = None,
     data_dir: DataDir = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, with rates.")] = False,
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
     as_json: Json = False,
 ) -> None:
-    """Show a running gateway: brokers, triggers, lag."""
+    """Show a running gateway: brokers, triggers, lag. `tidegate top` shows rates, live."""
     from .status import show_status
 
-    raise typer.Exit(show_status(admin, data_dir, interval if watch else None, as_json=as_json))
+    raise typer.Exit(show_status(admin, data_dir, as_json=as_json))
 
 
 control_app.register(app)

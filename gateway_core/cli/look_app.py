@@ -13,6 +13,12 @@ AdminAddress = Annotated[str | None, typer.Option("--admin", help="Address of th
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+class Sort(StrEnum):
+    rate = "rate"
+    lag = "lag"
+    name = "name"
+
+
 class Form(StrEnum):
     mermaid = "mermaid"
     dot = "dot"
@@ -22,7 +28,7 @@ class Form(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    for command in (why, tap, graph):
+    for command in (why, tap, top, graph):
         app.command()(command)
 
 
@@ -70,6 +76,23 @@ def tap(
 
     choice = {"broker": broker, "trigger": trigger, "filter": filter_ or [], "data_bytes": "1024" if data else "0"}
     raise typer.Exit(show_tap(choice, count, admin, data_dir, as_json=as_json))
+
+
+def top(
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
+    sort: Annotated[Sort, typer.Option(help="What comes first.")] = Sort.rate,
+    count: Annotated[int | None, typer.Option(min=1, help="End after so many looks.")] = None,
+    admin: AdminAddress = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Show rates and durations of a running gateway, live: q quits, s changes the order.
+
+    Where the output is no terminal, it is tables one after another.
+    """
+    from .top import show_top
+
+    raise typer.Exit(show_top(admin, data_dir, interval, sort.value, count, as_json=as_json))
 
 
 def graph(

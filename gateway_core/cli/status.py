@@ -2,64 +2,30 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from . import OK, common
 from .running import connected, fetch_status
-from .tables import print_table, rich_table
+from .tables import print_table
 
 Table = tuple[str, Sequence[str], list[list[str]]]
 """Title, columns, rows."""
 
 
-def show_status(admin: str | None, data_dir: Path | None, every_s: float | None, *, as_json: bool) -> int:
-    """Shows the status once, or every so many seconds until Ctrl-C. Returns the exit code."""
+def show_status(admin: str | None, data_dir: Path | None, *, as_json: bool) -> int:
+    """Shows the status. Returns the exit code."""
     with connected(admin, data_dir) as (url, http):
-        if every_s is None:
-            _show(fetch_status(url, http), as_json)
-        else:
-            try:
-                _watch(url, http, every_s, as_json)
-            except KeyboardInterrupt:
-                return OK
-    return OK
-
-
-def _show(status: dict[str, Any], as_json: bool) -> None:
+        status = fetch_status(url, http)
     if as_json:
         common.print_json(status)
-        return
+        return OK
     print(headline(status))
     for title, columns, rows in tables(status):
         print()
         print_table(title, columns, rows)
-
-
-def _watch(url: str, http: httpx.Client, every_s: float, as_json: bool) -> None:
-    if as_json or not sys.stdout.isatty():
-        while True:
-            _show(fetch_status(url, http), as_json)
-            sys.stdout.flush()
-            time.sleep(every_s)
-    from rich.console import Group
-    from rich.live import Live
-    from rich.text import Text
-
-    before, then = fetch_status(url, http), time.monotonic()
-    console = common.console()
-    with Live(console=console, screen=True, auto_refresh=False) as live:
-        while True:
-            status, now = fetch_status(url, http), time.monotonic()
-            shown = [rich_table(*table, console.width) for table in tables(status, before, now - then)]
-            live.update(Group(Text(headline(status)), *shown), refresh=True)
-            before, then = status, now
-            time.sleep(every_s)
+    return OK
 
 
 def headline(status: dict[str, Any]) -> str:
@@ -69,46 +35,33 @@ def headline(status: dict[str, Any]) -> str:
     return f"tidegate {status['version']}  {ready}  pid {status['pid']}{workers}  up {_span(status['uptime_s'])}"
 
 
-def tables(status: dict[str, Any], before: dict[str, Any] | None = None, seconds: float = 0.0) -> Iterator[Table]:
-    """The sections that have entries; with an earlier status also rates over the time between."""
-    rates = before is not None and seconds > 0
-
-    def rate(section: str, entry: dict[str, Any], count: str) -> list[str]:
-        if not rates or before is None:
-            return []
-        old = next((e for e in before[section] if e["name"] == entry["name"]), entry)
-        return [f"{max(0, entry[count] - old[count]) / seconds:,.0f}"]
-
-    per_s = ["per s"] if rates else []
+def tables(status: dict[str, Any]) -> Iterator[Table]:
+    """The sections that have entries."""
     if brokers := status["brokers"]:
         rows = [
             [
                 *_condition(b),
                 " ".join(b["ingress"]),
                 b["channel"]["name"],
-                *_texts(b, "accepted"),
-                *rate("brokers", b, "accepted"),
-                *_texts(b, "refused", "unrouted"),
+                *_texts(b, "accepted", "refused", "unrouted"),
             ]
             for b in brokers
         ]
-        columns = ["broker", "ready", "ingress", "channel", "accepted", *per_s, "refused", "unrouted"]
+        columns = ["broker", "ready", "ingress", "channel", "accepted", "refused", "unrouted"]
         yield _with_reasons(("Brokers", columns, rows), brokers)
     if triggers := status["triggers"]:
-        counts = ("attempts", "retried", "dead_lettered", "in_flight", "lag")
+        counts = ("delivered", "attempts", "retried", "dead_lettered", "in_flight", "lag")
         rows = [
             [
                 *_condition(t),
                 t["broker"],
                 t["subscriber"] or "",
-                *_texts(t, "delivered"),
-                *rate("triggers", t, "delivered"),
                 *_texts(t, *counts),
             ]
             for t in triggers
         ]
-        columns = ["trigger", "ready", "broker", "subscriber", "delivered", *per_s]
-        columns += ["attempts", "retried", "dead", "in flight", "lag"]
+        columns = ["trigger", "ready", "broker", "subscriber"]
+        columns += ["delivered", "attempts", "retried", "dead", "in flight", "lag"]
         yield _with_reasons(("Triggers", columns, rows), triggers)
     if bridges := status["bridges"]:
         rows = [
@@ -116,13 +69,11 @@ def tables(status: dict[str, Any], before: dict[str, Any] | None = None, seconds
                 *_condition(b),
                 b["source"],
                 b["sink"],
-                *_texts(b, "delivered"),
-                *rate("bridges", b, "delivered"),
-                *_texts(b, "refused", "failed", "dead_lettered"),
+                *_texts(b, "delivered", "refused", "failed", "dead_lettered"),
             ]
             for b in bridges
         ]
-        columns = ["bridge", "ready", "source", "sink", "delivered", *per_s, "refused", "failed", "dead"]
+        columns = ["bridge", "ready", "source", "sink", "delivered", "refused", "failed", "dead"]
         yield _with_reasons(("Bridges", columns, rows), bridges)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from textwrap import wrap
 from xml.sax.saxutils import escape
 
@@ -58,7 +59,7 @@ def svg(topology: Topology) -> str:
     ]
     parts += [_edge(e, boxes) for e in topology.edges if e not in back]
     parts += [_detour(e, boxes, columns, floor + LANE * (i + 1)) for i, e in enumerate(back)]
-    parts += [text for box in boxes.values() for text in _box(box)]
+    parts += [text for box in boxes.values() if box.node.title for text in _box(box)]
     parts += _legend(height - 14)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
@@ -73,12 +74,22 @@ def _columns(topology: Topology) -> list[list[Box]]:
         longest = max(map(len, [node.title, *lines]))
         box = Box(node, lines, longest * CHAR + 2 * PADDING, LINE * (1 + len(lines)) + PADDING)
         columns[_COLUMN[node.kind]].append(box)
+        if node.kind == "bridge":  # room for its source's arrow among the brokers
+            columns[1].append(Box(Node(_via(node.id), "broker", ""), [], 0, LINE))
+    links = [(e.start, e.end) for e in topology.edges]
+    for start, end in list(links):
+        if start.startswith("source:") and end.startswith("bridge:"):
+            links += [(start, _via(end)), (_via(end), end)]
     for _ in range(4):
-        for before, column in zip(columns, columns[1:], strict=False):
-            _sort(column, before, [(e.start, e.end) for e in topology.edges])
+        for before, column in pairwise(columns):
+            _sort(column, before, links)
         for after, column in zip(columns[:0:-1], columns[-2::-1], strict=False):
-            _sort(column, after, [(e.end, e.start) for e in topology.edges])
+            _sort(column, after, [(end, start) for start, end in links])
     return [column for column in columns if column]
+
+
+def _via(bridge: str) -> str:
+    return f"via {bridge}"
 
 
 def _wrapped(text: str) -> list[str]:
@@ -144,8 +155,16 @@ def _edge(edge: Edge, boxes: dict[str, Box]) -> str:
         x1, y1, x2, y2 = start.x + start.width, start.middle, end.x, end.middle
         if edge.kind == "dead_letter":
             y1 = start.y + start.height * 0.8
+    via = boxes.get(_via(edge.end)) if start.node.kind == "source" else None
+    if via is None:
+        return _path(f"M{x1:g} {y1:g}{_curve(x1, y1, x2, y2)}", edge)
+    there, on = _curve(x1, y1, via.x, via.middle), _curve(via.x + via.width, via.middle, x2, y2)
+    return _path(f"M{x1:g} {y1:g}{there}H{via.x + via.width:g}{on}", edge)
+
+
+def _curve(x1: float, y1: float, x2: float, y2: float) -> str:
     bend = (x2 - x1) / 2
-    return _path(f"M{x1:g} {y1:g}C{x1 + bend:g} {y1:g} {x2 - bend:g} {y2:g} {x2:g} {y2:g}", edge)
+    return f"C{x1 + bend:g} {y1:g} {x2 - bend:g} {y2:g} {x2:g} {y2:g}"
 
 
 def _detour(edge: Edge, boxes: dict[str, Box], columns: list[list[Box]], y: float) -> str:
@@ -168,10 +187,11 @@ def _box(box: Box) -> Iterator[str]:
         f'stroke="{stroke}"{dashed}/>'
     )
     y = box.y + LINE
-    yield f'<text x="{box.x + PADDING:g}" y="{y:g}" font-weight="600" fill="{stroke}">{escape(_shown(box.node.title))}</text>'
+    x, title = box.x + PADDING, escape(_shown(box.node.title))
+    yield f'<text x="{x:g}" y="{y:g}" font-weight="600" fill="{stroke}">{title}</text>'
     for line in box.lines:
         y += LINE
-        yield f'<text x="{box.x + PADDING:g}" y="{y:g}" font-size="11" fill="#37474f">{escape(line)}</text>'
+        yield f'<text x="{x:g}" y="{y:g}" font-size="11" fill="#37474f">{escape(line)}</text>'
     yield "</g>"
 
 

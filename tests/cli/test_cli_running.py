@@ -110,16 +110,8 @@ def status(accepted: int, delivered: int) -> dict[str, Any]:
     }
 
 
-def test_rates_are_the_difference_of_two_looks() -> None:
-    brokers, triggers, bridges = tables(status(3000, 500), status(1000, 400), 2.0)
-    assert dict(zip(*brokers[1:2], brokers[2][0], strict=True))["per s"] == "1,000"
-    assert dict(zip(*triggers[1:2], triggers[2][0], strict=True))["per s"] == "50"
-    assert dict(zip(*bridges[1:2], bridges[2][0], strict=True))["per s"] == "50"
-
-
-def test_one_look_has_no_rates_and_says_what_is_wrong() -> None:
+def test_it_says_what_is_wrong() -> None:
     _, triggers, _ = tables(status(1, 1))
-    assert "per s" not in triggers[1]
     assert (triggers[2][1][1], triggers[2][1][-1]) == ("no", "broker 'gone' does not exist")
 
 
