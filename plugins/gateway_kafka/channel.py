@@ -32,6 +32,7 @@ class KafkaChannel:
 
     def __init__(self, options: KafkaChannelConfig, context: BuildContext) -> None:
         self.appended = 0
+        self.failed = 0  # events that Kafka did not take
         self._options = options
         self._context = context
         self._topic = options.topic_of(context.broker)
@@ -157,13 +158,22 @@ class KafkaChannel:
     def info(self) -> dict[str, Any]:
         """For status. `groups` has each trigger's group with its lag, in the partitions that this gateway has."""
         groups = {feed.group: feed.flow.info() for feed in self._feeds.values()}
-        fault = self._producer.fault if self._taking else KafkaFault("not open")
+        fault = self._fault() if self._taking else KafkaFault("not open")
         return {
             "writable": fault is None,
             "error": str(fault) if fault else None,
+            "failed": self.failed,
             "topic": self._topic,
             "groups": groups,
         }
+
+    def _fault(self) -> KafkaFault | None:
+        """The producer's fault. One that has nothing to write notices nothing: then all groups' word counts."""
+        if self._producer.fault is not None:
+            return self._producer.fault
+        faults = [feed.flow.consumer.fault for feed in self._feeds.values()]
+        known = [fault for fault in faults if fault is not None and fault.retry]
+        return known[0] if known and len(known) == len(faults) else None
 
 
 class _Append:
@@ -185,7 +195,9 @@ class _Append:
         if self._fault is None:
             self._channel.appended += self._size
             self._done(None)
-        elif self._fault.retry:
+            return
+        self._channel.failed += self._size
+        if self._fault.retry or self._fault.credentials:  # not the event's fault
             self._done(Overloaded(f"Kafka did not take the event: {self._fault}"))
         else:
             self._done(Refused(f"Kafka does not take the event: {self._fault}", status=413))

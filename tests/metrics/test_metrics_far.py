@@ -163,6 +163,8 @@ def test_lag_and_errors_of_kafka(tmp_path: Path, own_kafka: object) -> None:
             kafka.kill()
             g.wait_until(lambda: scrape(g)("tidegate_group_failing", **labels) == 1, 60, "the group to fail")
             g.wait_until(lambda: scrape(g)("tidegate_source_failing", broker="default") == 1, 60, "the source to fail")
+            g.wait_until(lambda: g.admin("/health/ready").status_code == 503, 60, "the broker not to be ready")
+            assert g.status()["brokers"][0]["channel"]["writable"] is False
             g.kill()
 
 
