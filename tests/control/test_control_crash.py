@@ -37,6 +37,19 @@ def test_a_change_that_was_written_is_there_after_a_crash_before_it_was_made(sta
         go.set()
 
 
+def test_an_event_that_came_after_the_answer_is_not_missed_by_the_new_trigger(start) -> None:
+    with Subscriber(default=503) as s:
+        console = start(CONFIG)
+        assert console.put("x", f"subscriber: {s.url}\n").status_code == 201
+        console.send("1", "t")
+        console.gateway.kill()
+        with Subscriber(port=0) as later:
+            file = console.gateway.data_dir / "applied" / "x.yaml"
+            file.write_text(file.read_text().replace(s.url, later.url))
+            console.gateway.start()
+            assert later.wait_for(1, 30)[0].headers["ce-id"] == "1"
+
+
 def quietly(console, text: str) -> None:
     try:
         console.put("x", text)
