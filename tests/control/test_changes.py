@@ -177,6 +177,7 @@ def test_a_change_may_depend_on_what_is_there(console, subscriber) -> None:
     problem(console.put("tagged", text, **{"if-match": "*"}), 412)
 
 
+@pytest.mark.slow
 def test_a_paused_trigger_keeps_its_events_through_change_and_restart(start) -> None:
     with Subscriber() as s:
         console = start('brokers: {default: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}\n')

@@ -14,6 +14,7 @@ from gateway_core.testing import Subscriber
 CONFIG = 'brokers: {default: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}\n'
 
 
+@pytest.mark.slow
 def test_a_change_that_was_written_is_there_after_a_crash_before_it_was_made(start) -> None:
     go = threading.Event()
     with Subscriber(decide=lambda r: 202 if r.path == "/new" or go.wait(60) else 500) as s:
@@ -37,6 +38,7 @@ def test_a_change_that_was_written_is_there_after_a_crash_before_it_was_made(sta
         go.set()
 
 
+@pytest.mark.slow
 def test_an_event_that_came_after_the_answer_is_not_missed_by_the_new_trigger(start) -> None:
     with Subscriber(default=503) as s:
         console = start(CONFIG)
@@ -57,6 +59,7 @@ def quietly(console, text: str) -> None:
         return
 
 
+@pytest.mark.slow
 def test_half_a_file_is_not_there(start) -> None:
     console = start(CONFIG)
     assert console.put("x", "subscriber: http://127.0.0.1:9/a\n").status_code == 201
