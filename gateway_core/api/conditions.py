@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.lowlevel
 
 from ..broker import ReadingTrigger
 from ..clock import Clock
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..runtime import Gateway
 
 LOOK_EVERY_S = 1.0
+SLICE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +57,25 @@ class Conditions:
         self._seen: dict[Key, Seen] = {}
 
     async def watch(self) -> None:
-        """Looks again and again."""
+        """Looks again and again. Thousands of entries are looked at in slices: events don't wait for them."""
         while True:
-            self.observe()
+            for number, (key, condition) in enumerate(self._look(), 1):
+                self._note(key, condition)
+                if number % SLICE == 0:
+                    await anyio.lowlevel.checkpoint()
             await anyio.sleep(LOOK_EVERY_S)
 
     def observe(self) -> None:
         """One look."""
-        now, before, self._seen = self._clock.now_ns(), self._seen, {}
         for key, condition in self._look():
-            known = before.get(key)
-            same = known is not None and known.condition.ready is condition.ready
-            self._seen[key] = Seen(condition, known.since_ns if known is not None and same else now)
+            self._note(key, condition)
+
+    def _note(self, key: Key, condition: Condition) -> None:
+        known = self._seen.get(key)
+        if known is None or known.condition.ready is not condition.ready:
+            self._seen[key] = Seen(condition, self._clock.now_ns())
+        elif known.condition != condition:
+            self._seen[key] = Seen(condition, known.since_ns)
 
     def of(self, section: str, name: str) -> Seen:
         """As it was seen last."""
@@ -81,10 +90,13 @@ class Conditions:
             for entry in document[section]
             if not entry["ready"]
         }
+        names = {section: gateway.generations.names(section) for section in SECTIONS}
+        for key in self._seen.keys() - {(section, name) for section in SECTIONS for name in names[section]}:
+            self._seen.pop(key, None)
         for section in SECTIONS:
-            for name in gateway.generations.names(section):
+            for name in names[section]:
                 condition = self._mine(section, name)
-                if condition.ready and not isinstance(gateway.built.triggers.get(name), ReadingTrigger):
+                if others and condition.ready and not isinstance(gateway.built.triggers.get(name), ReadingTrigger):
                     condition = others.get((section, name), condition)
                 yield (section, name), condition
 
