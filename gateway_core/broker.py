@@ -55,7 +55,8 @@ class Broker(Counted):
             self.accept = self.meter.accepting(self.accept)
         self.letters.observe(observers)
         for inlet in self.inlets:
-            inlet.door.lead_to(self)
+            if inlet.door.intake is self:  # amid a reload it may lead to another already
+                inlet.door.lead_to(self)
 
     def publish(self, events: Sequence[Event], done: Accepted) -> None:
         """Takes replies, which come by no source."""
@@ -170,7 +171,7 @@ class ReadingTrigger:
         self.sink = sink
         self.from_start = from_start
         self._options = options
-        self.feed: ReaderFeed
+        self.feed: ReaderFeed | None = None
 
     def attach(self) -> None:
         """Takes its place in the broker's channel."""

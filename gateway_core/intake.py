@@ -23,6 +23,7 @@ class Door:
 
     def lead_to(self, intake: Intake) -> None:
         """From now on everything goes to this intake. What was accepted before is answered by the other."""
+        self.intake = intake
         self.stores = intake.stores
         # its own attributes, so that a call costs no step more
         self.accept: Accept = intake.accept

@@ -75,7 +75,12 @@ class Tap(Observer):
         self._line(line)
 
     def _line(self, line: dict[str, Any]) -> None:
-        self.push([_encode(line)])
+        try:
+            text = _encode(line)
+        except (ValueError, TypeError, OverflowError):  # what JSON can't have; an observer must not raise
+            self._drop(1)
+            return
+        self.push([text])
 
     def _at(self) -> str:
         return rfc3339(self._now_ns())

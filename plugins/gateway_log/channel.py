@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from gateway_core.clock import Timer
@@ -280,7 +281,7 @@ class LogChannel:
 
     async def find(self, id: str, source: str | None, rest: Any = None, within_s: float = 0.5) -> Found:
         """See `gateway_core.interfaces.Searchable`; the shards of all workers are looked at."""
-        return await self._loop.run_in_executor(None, find, self._folder.path, id, source, rest, within_s)
+        return await to_thread.run_sync(find, self._folder.path, id, source, rest, within_s)
 
     def info(self) -> dict[str, Any]:
         """For status. `first` and `next` are positions in this worker's own shard; `events` and `bytes` are those of

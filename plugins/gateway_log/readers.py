@@ -38,7 +38,10 @@ class LogReaderFeed:
     def standing(self, position: int) -> Standing | None:
         """Where an event is for this reader (`gateway_core.interfaces.Placed`)."""
         shard, sequence = place_of(position)
-        place = _read(self._path).get(str(shard), 1)
+        try:
+            place = _read(self._path).get(str(shard), 1)
+        except (OSError, ValueError):
+            return None
         return "passed" if sequence < place else "unread"
 
     def ends(self) -> Mapping[str, int]:
