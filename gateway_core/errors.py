@@ -52,8 +52,8 @@ class Refused(TidegateError):
     """An input can't be taken, and the same input will never be. Becomes an RFC 9457 problem with this status.
 
     `title` is the kind of fault in a few words, `detail` what is wrong with this input, `rule` the specification and
-    section that says so, `attribute` the CloudEvents attribute at fault where there is one. `trace` is the trace context
-    that came with the input, where the gateway traces (`gateway_core.tracing`).
+    section that says so, `attribute` the CloudEvents attribute at fault where there is one. `trace` is the trace
+    context that came with the input, where the gateway traces (`gateway_core.tracing`).
     """
 
     trace: str | None = None

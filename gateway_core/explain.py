@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import eventjson
+from .abilities import Previewing, Reading
 from .broker import ReadingTrigger, Trigger
 from .build import Bridged, Built
 from .delivery import Subscription
@@ -17,7 +18,7 @@ from .delivery.plan import retry_plan
 from .errors import Refused
 from .event import PARTITION_BITS, Event, Message
 from .filters import clause_of, match_all
-from .interfaces import Clause, Previewing, Reading
+from .interfaces import Clause
 
 _MOST_BODY = 64 * 1024
 

@@ -1,6 +1,6 @@
 """What each kind of component must be able to do. The core talks to plugins through these protocols alone.
 
-Two rules hold everywhere:
+What they may be able to do besides stands in `gateway_core.abilities`. Two rules hold everywhere:
 
 * A `done` callback is called exactly once, on the event loop's thread, and must not raise.
 * `start` returns when the component works; `stop` takes no new work, finishes what it began, and may be cancelled.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from anyio.abc import TaskGroup
 
@@ -62,9 +62,9 @@ class Source(Protocol):
     """A way in. `address` is what a sender needs (a URL); known after `start`.
 
     A source that fetches its events, and can keep those that are not accepted, sets `pulls` to True: nobody waits for
-    its answer, so a bridge from it retries for as long as it takes. A source may also be `Watched`. It may have
-    `take_over(old, intake, tasks)`, a `start` that takes the address of another source of its kind, which is stopped by
-    that; it returns False where it can't."""
+    its answer, so a bridge from it retries for as long as it takes. It may be `Watched` (`gateway_core.abilities`), and
+    have `take_over(old, intake, tasks)`, a `start` that takes the address of another source of its kind, which is
+    stopped by that; it returns False where it can't."""
 
     address: str
 
@@ -75,18 +75,10 @@ class Source(Protocol):
         """Takes no more events; returns when all that were taken are answered."""
 
 
-@runtime_checkable
-class Watched(Protocol):
-    """A source that has something to tell."""
-
-    def info(self) -> dict[str, Any]:
-        """For status: `address`, `error` (None while all is well), `lag` in events, and whatever else helps."""
-
-
 class Sink(Protocol):
     """A way out. `address` is shown in status and named in dead letters. A sink that gathers many events in one request
-    may have `in_flight`, the `max_in_flight` that serves it best; it holds where the config sets none. One whose far side
-    may answer with events has `replies`, True where they are wanted."""
+    may have `in_flight`, the `max_in_flight` that serves it best; it holds where the config sets none. One whose far
+    side may answer with events has `replies`, True where they are wanted."""
 
     address: str
 
@@ -99,32 +91,6 @@ class Sink(Protocol):
     def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
         """One attempt. `done` follows: delivered when the far side has the event, else why not. Within `timeout_s`
         seconds at the latest. Sinks whose client is a coroutine derive from `AsyncSink` instead."""
-
-
-@runtime_checkable
-class Previewing(Protocol):
-    """A sink (or channel) that can say what it would send. `tidegate explain` and `tidegate test` ask it; it works
-    before `start`, and reaches nothing outside the process."""
-
-    def preview(self, event: Event) -> Message:
-        """What one attempt would send: `url` says where to (of a record: `kafka://HOST:PORT/TOPIC`), `key` is the record
-        key. Headers that hold a secret are `****`. Raises `Refused` where the event can't be written."""
-
-
-@runtime_checkable
-class Judging(Protocol):
-    """A sink whose far side answers with a status, and that can say what an answer would mean."""
-
-    def judge(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> Outcome:
-        """The outcome of an attempt with this answer; header names are lower-case."""
-
-
-@runtime_checkable
-class Reading(Protocol):
-    """A source that can say which events it reads from a message, without having started."""
-
-    def read(self, message: Message) -> list[Event]:
-        """The events of a message. Raises `Refused` as at the real ingress."""
 
 
 @runtime_checkable
@@ -187,7 +153,8 @@ class Filter:
     `matches` decides. `exact` and `prefix` are conditions that every matching event fulfils, (attribute, value) pairs:
     the router indexes by them. `alternatives`, where not empty, are filters of which at least one must match (for
     `any`): the filter is indexed under each of them. A filter with none of these is asked for every event. `explain`
-    says why an event matches or not; it is asked by people only, so it may be slow. Its `matched` is what `matches` says.
+    says why an event matches or not; it is asked by people only, so it may be slow. Its `matched` is what `matches`
+    says.
     """
 
     matches: Callable[[Event], bool]
@@ -273,46 +240,6 @@ class Channel(Protocol):
     def info(self) -> dict[str, Any]:
         """For status: `writable` (bool), `events`, `bytes`, `first`, `next`, `unrouted` (events that no subscription
         wanted, since the start), `failed` (events that could not be stored) and whatever else helps."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A step of a search: what was found, newest first, how many events were looked at, and where the next step goes on
-    (None where everything was looked at; else JSON that `find` understands)."""
-
-    events: Sequence[Event]
-    searched: int
-    rest: Any = None
-
-
-@runtime_checkable
-class Searchable(Protocol):
-    """A channel in which events of the past can be found."""
-
-    async def find(self, id: str, source: str | None, rest: Any = None, within_s: float = 0.5) -> Found:
-        """Looks for the events with this id (and source), newest first, for about so many seconds or until there are
-        some; `rest` is that of the step before."""
-
-
-Standing = Literal["before", "unread", "pending", "passed"]
-"""Where an event is for a subscription: older than it (where that is known), not read yet, offered and not dealt with,
-or passed: dealt with, or dropped by the filter that it had then."""
-
-
-@runtime_checkable
-class Placed(Protocol):
-    """A feed that knows where single events are."""
-
-    def standing(self, position: int) -> Standing | None:
-        """None where another worker knows, or the channel does not have the event."""
-
-
-@runtime_checkable
-class Joined(Protocol):
-    """A channel in which a subscription that is attached while it is open gets its place a moment later."""
-
-    async def joined(self, name: str) -> None:
-        """Waits until it has, or for as long as a reload may take. What is appended then is not missed."""
 
 
 class Observer:

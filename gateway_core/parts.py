@@ -11,12 +11,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 import anyio
 from anyio.abc import TaskGroup
 
+from .abilities import Joined
 from .broker import Broker, ReadingTrigger, Trigger
 from .build import Bridged, Built
 from .delivery import Subscription
 from .delivery.attempt import NO_FEED
 from .intake import Inlet
-from .interfaces import Joined, Sink, Source
+from .interfaces import Sink, Source
 
 log = logging.getLogger("tidegate")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .abilities import Watched
 from .broker import Broker
 from .condition import Condition
 from .config.model import TriggerConfig
-from .interfaces import Source, Watched
+from .interfaces import Source
 
 if TYPE_CHECKING:
     from .build import Bridged

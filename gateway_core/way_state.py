@@ -9,8 +9,8 @@ Facts = Mapping[str, Any]
 
 
 def state_of(way: Facts, where: Facts | None, letter: Facts | None, found: bool) -> dict[str, Any]:
-    """`state`: not_matched, before, waiting, in_flight, retrying, dead_lettering, dead_lettered, delivered, read or unknown;
-    `text` says it in words. `found` says whether the event was found in its channel."""
+    """`state`: not_matched, before, waiting, in_flight, retrying, dead_lettering, dead_lettered, delivered, read or
+    unknown; `text` says it in words. `found` says whether the event was found in its channel."""
     if way and not way["matched"] and letter is None:
         return _told("not_matched", "its filter does not match", None, None)
     if where is None:

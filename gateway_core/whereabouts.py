@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from .abilities import Placed
 from .broker import ReadingTrigger
 from .build import Built
 from .delivery import Subscription
 from .delivery.deadletter import rfc3339
 from .delivery.memory import id_of
-from .interfaces import Placed
 
 
 def whereabouts(built: Built, owner: str, id: str, source: str | None, position: int) -> dict[str, dict[str, Any]]:

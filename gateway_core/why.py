@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 
+from .abilities import Searchable
 from .delivery.deadletter import rfc3339, without_facts
 from .delivery.memory import id_of
 from .event import PARTITION_BITS, Event
 from .explain import explain
-from .interfaces import DeadLetterStore, Searchable
+from .interfaces import DeadLetterStore
 from .way_state import state_of
 from .whereabouts import merged, whereabouts
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from ..clock import Clock, Timer
 from ..config.model import DeliveryConfig
@@ -23,6 +23,7 @@ from .lanes import LaneOf, Line
 from .limits import Budget, Limits
 from .memory import Memory
 from .reply import TTL, as_published
+from .standing import Standing
 
 log = logging.getLogger("tidegate.delivery")
 
@@ -30,11 +31,9 @@ MOST_HELD = 10_000
 """Events that one subscription holds in memory at the most; the channel keeps the rest."""
 ALWAYS_HELD = 16
 """Events that it may hold whatever the others hold."""
-FAILING = 5
-"""Failures in a row after which the trigger is not ready."""
 
 
-class Subscription:
+class Subscription(Standing):
     """Delivers to one sink by one policy. `feed` is set once the channel knows the subscription.
 
     Without a `dead_letter`, failures go to `give_back(position, outcome)` instead (bridges); without both, an event is
@@ -309,32 +308,3 @@ class Subscription:
             self._burials.cancel()
         if self._wake is not None:
             self._wake.cancel()
-
-    # -- for status -------------------------------------------------------------------------------------------------
-
-    @property
-    def paused(self) -> bool:
-        """True while the dead letter refuses a letter."""
-        return self._burials is not None and self._burials.stuck > 0
-
-    @property
-    def busy(self) -> bool:
-        """True while an attempt or the writing of a letter is under way."""
-        return self.in_flight > 0 or (self._burials is not None and self._burials.sending)
-
-    def under_way(self) -> Iterator[tuple[str, Delivery]]:
-        """What is held, but for attempts in flight: `due`, `waiting` (for its retry), `behind` another of its order,
-        `letter` (on its way into the dead letter)."""
-        yield from self._line.under_way()
-        if self._burials is not None:
-            yield from (("letter", delivery) for delivery in self._burials.deliveries())
-
-    @property
-    def held(self) -> int:
-        """Events taken from the channel and not settled."""
-        return self._held
-
-    @property
-    def failing(self) -> bool:
-        """True while the subscriber answers nothing but failures."""
-        return self.failures_in_a_row >= FAILING

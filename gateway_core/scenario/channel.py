@@ -8,9 +8,10 @@ from typing import Any
 
 from anyio.abc import TaskGroup
 
+from ..abilities import Previewing
 from ..errors import Refused
 from ..event import Event
-from ..interfaces import Accepted, Filter, Outcome, Previewing
+from ..interfaces import Accepted, Filter, Outcome
 from .record import Passage
 from .stage import Stage
 

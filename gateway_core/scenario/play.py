@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from .. import eventjson
+from ..abilities import Reading
 from ..broker import Trigger
 from ..build import Builder, Built
 from ..config.model import GatewayConfig
 from ..delivery import Subscription
 from ..errors import Refused
 from ..event import Event, Message
-from ..interfaces import Reading
 from ..registry import Registry
 from ..settings import Settings
 from .inputs import messages

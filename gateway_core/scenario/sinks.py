@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 from anyio.abc import TaskGroup
 
+from ..abilities import Judging, Previewing
 from ..errors import Refused
 from ..event import Event, Message
-from ..interfaces import DELIVERED, Judging, Outcome, Previewing, ReaderFeed
+from ..interfaces import DELIVERED, Outcome, ReaderFeed
 from ..outcome import unwritable
 from .inputs import event_text
 from .model import AnswerConfig

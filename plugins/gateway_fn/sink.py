@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from anyio.abc import TaskGroup
 
+from gateway_core.abilities import Previewing
 from gateway_core.component import BuildContext
 from gateway_core.errors import Refused
 from gateway_core.event import Event, Message
-from gateway_core.interfaces import Outcome, Previewing
+from gateway_core.interfaces import Outcome
 
 from .config import FnSinkConfig
 from .convert import converted

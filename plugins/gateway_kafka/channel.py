@@ -78,7 +78,7 @@ class KafkaChannel:
         self._taking = True
 
     async def joined(self, name: str) -> None:
-        """See `interfaces.Joined`: waits until a subscription that came later has joined its group, but not for a
+        """See `abilities.Joined`: waits until a subscription that came later has joined its group, but not for a
         cluster that is away."""
         with anyio.move_on_after(JOIN_S):
             await self._feeds[name].flow.joined.wait()
@@ -113,7 +113,7 @@ class KafkaChannel:
             send(topic, key, value, headers, appending)
 
     def preview(self, event: Event) -> Message:
-        """See `gateway_core.interfaces.Previewing`: the record that keeps this event."""
+        """See `gateway_core.abilities.Previewing`: the record that keeps this event."""
         return preview(f"kafka://{self._options.bootstrap[0]}/{self._topic}", *self._write(event))
 
     # -- subscriptions ----------------------------------------------------------------------------------------------

@@ -78,5 +78,5 @@ def writer(ref: CodecRef, key: KeyMapperRef, context: BuildContext) -> Callable[
 
 
 def preview(url: str, key: bytes | None, value: bytes | None, headers: Headers) -> Message:
-    """A record as `gateway_core.interfaces.Previewing` shows it."""
+    """A record as `gateway_core.abilities.Previewing` shows it."""
     return Message([(name.encode(), text) for name, text in headers], value, key, url=url)

@@ -74,7 +74,7 @@ class KafkaSource:
         return self._lanes.setdefault(partition, len(self._lanes) + 1)
 
     def read(self, message: Message) -> list[Event]:
-        """See `gateway_core.interfaces.Reading`: the event of one record."""
+        """See `gateway_core.abilities.Reading`: the event of one record."""
         headers = [(name.decode(), value) for name, value in message.headers]
         return [self._read(Record(0, 0, message.key, message.body, headers))]
 

@@ -15,11 +15,12 @@ import msgspec
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from gateway_core.abilities import Found
 from gateway_core.clock import Timer
 from gateway_core.component import BuildContext
 from gateway_core.errors import Overloaded, StorageError, TidegateError
 from gateway_core.event import Event
-from gateway_core.interfaces import Accepted, Filter, Found, Outcome
+from gateway_core.interfaces import Accepted, Filter, Outcome
 
 from . import readers
 from .chunks import ChunkReader
@@ -255,7 +256,7 @@ class LogChannel:
         return feed
 
     async def joined(self, name: str) -> None:
-        """See `interfaces.Joined`: a crash does not forget the place. Where the disk is full no event comes in either,
+        """See `abilities.Joined`: a crash does not forget the place. Where the disk is full no event comes in either,
         and the place is written when there is room."""
         if self._taking:
             await self._write_places()
@@ -280,7 +281,7 @@ class LogChannel:
     # -- looking in -------------------------------------------------------------------------------------------------
 
     async def find(self, id: str, source: str | None, rest: Any = None, within_s: float = 0.5) -> Found:
-        """See `gateway_core.interfaces.Searchable`; the shards of all workers are looked at."""
+        """See `gateway_core.abilities.Searchable`; the shards of all workers are looked at."""
         return await to_thread.run_sync(find, self._folder.path, id, source, rest, within_s)
 
     def info(self) -> dict[str, Any]:

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Sequence
 from itertools import islice
 
+from gateway_core.abilities import Standing
 from gateway_core.event import Event
-from gateway_core.interfaces import Standing
 
 from .feed import LogFeed
 from .places import MOST_PENDING, Place

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from gateway_core.abilities import Standing
 from gateway_core.event import Event
-from gateway_core.interfaces import Filter, Standing
+from gateway_core.interfaces import Filter
 
 from .reader import SHARD_BITS, place_of
 
@@ -51,7 +52,7 @@ class LogFeed:
                 self.wake(cursor)
 
     def standing(self, position: int) -> Standing | None:
-        """Where an event is for this subscription (`gateway_core.interfaces.Placed`)."""
+        """Where an event is for this subscription (`gateway_core.abilities.Placed`)."""
         shard, sequence = place_of(position)
         cursor = self.cursors.get(shard)
         return None if cursor is None else cursor.standing(sequence)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+from gateway_core.abilities import Standing
 from gateway_core.errors import StartError
-from gateway_core.interfaces import Standing
 
 from .reader import place_of
 
@@ -36,7 +36,7 @@ class LogReaderFeed:
         _write(self._path, {**_read(self._path), **offsets})
 
     def standing(self, position: int) -> Standing | None:
-        """Where an event is for this reader (`gateway_core.interfaces.Placed`)."""
+        """Where an event is for this reader (`gateway_core.abilities.Placed`)."""
         shard, sequence = place_of(position)
         try:
             place = _read(self._path).get(str(shard), 1)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from gateway_core.abilities import Found
 from gateway_core.event import Event
-from gateway_core.interfaces import Found
 
 from .reader import LogReader, to_event
 
@@ -20,7 +20,7 @@ WINDOW = 20_000
 def find(
     folder: Path, id: str, source: str | None, rest: Mapping[str, int] | None = None, within_s: float = 0.5
 ) -> Found:
-    """A step of a search, see `gateway_core.interfaces.Searchable`; `rest` has for each shard the sequence before which
+    """A step of a search, see `gateway_core.abilities.Searchable`; `rest` has for each shard the sequence before which
     it goes on. It blocks: call it in a thread. Raises `sqlite3.Error`."""
     until = time.monotonic() + within_s
     found: list[Event] = []

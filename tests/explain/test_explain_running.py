@@ -82,3 +82,16 @@ def test_it_takes_json_only(gateway: GatewayProcess) -> None:
 def test_files_and_a_running_gateway_are_not_asked_together(gateway: GatewayProcess) -> None:
     ran = tidegate("explain", "-", gateway.config, "--data-dir", gateway.data_dir, text=json.dumps(PAID))
     assert (ran.returncode, "a running gateway has its config" in ran.stderr) == (2, True)
+
+
+def test_the_topology_is_that_of_the_config(gateway: GatewayProcess) -> None:
+    drawn = tidegate("graph", "--data-dir", gateway.data_dir, "--format", "json")
+    found = json.loads(drawn.stdout)
+    assert (drawn.returncode, found) == (0, gateway.admin("/api/v1/graph").json())
+    titles = [(node["kind"], node["title"]) for node in found["nodes"]]
+    assert {("broker", "default"), ("trigger", "paid"), ("bridge", "direct"), ("dead_letter", "http")} <= set(titles)
+    (source,) = [n for n in found["nodes"] if n["id"] == "source:default/0"]
+    assert source["detail"] == [gateway.ingress()]
+    svg = gateway.admin("/api/v1/graph.svg")
+    assert (svg.headers["content-type"], svg.text.startswith("<svg ")) == ("image/svg+xml", True)
+    assert tidegate("graph", "--data-dir", gateway.data_dir).stdout.startswith("flowchart LR\n")

@@ -94,7 +94,6 @@ class MemoryIntake:
     def refuse(self, error: Refused) -> None:
         self.refused.append(error)
 
-
     def ids(self) -> list[str]:
         return [e.attributes["id"] for e in self.events]
 

@@ -13,9 +13,10 @@ import pytest
 from confluent_kafka import Producer
 from gateway_java.kafka import KafkaBroker
 
+from gateway_core.abilities import Watched
 from gateway_core.errors import Overloaded, Refused, StorageError
 from gateway_core.event import Event
-from gateway_core.interfaces import Accepted, Outcome, Watched
+from gateway_core.interfaces import Accepted, Outcome
 from gateway_core.testing.suites import Kit, MemoryIntake
 from gateway_core.testing.suites.kit import until
 

@@ -17,9 +17,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from gateway_java.kafka import KafkaBroker
 
+from gateway_core.abilities import Watched
 from gateway_core.component import KAFKA
 from gateway_core.event import Event, Message
-from gateway_core.interfaces import Channel, Sink, Source, Watched
+from gateway_core.interfaces import Channel, Sink, Source
 from gateway_core.testing.suites import ChannelSuite, FarSide, Kit, MemoryIntake, SinkSuite, SourceSuite
 from gateway_core.testing.suites.kit import PATIENCE_S, until
 from gateway_core.testing.vectors import Vector

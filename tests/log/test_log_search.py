@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-
 from gateway_log import search
 from gateway_log.reader import shard_file
 from gateway_log.schema import open_shard

@@ -9,10 +9,11 @@ from typing import Any
 import anyio
 import pytest
 
+from gateway_core.abilities import Judging, Previewing
 from gateway_core.clock import SystemClock
 from gateway_core.component import BuildContext, SinkRef
 from gateway_core.event import Event
-from gateway_core.interfaces import Judging, Outcome, Previewing
+from gateway_core.interfaces import Outcome
 from gateway_core.registry import Registry
 from gateway_core.testing import Subscriber
 

@@ -1,0 +1,49 @@
+"""How a subscription stands: what status, readiness and the commands ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .attempt import Delivery
+from .burials import Burials
+from .lanes import Line
+
+FAILING = 5
+"""Failures in a row after which the trigger is not ready."""
+
+
+class Standing:
+    """The questions to a subscription, which keeps these facts."""
+
+    in_flight: int
+    failures_in_a_row: int
+    _held: int
+    _line: Line
+    _burials: Burials | None
+
+    @property
+    def paused(self) -> bool:
+        """True while the dead letter refuses a letter."""
+        return self._burials is not None and self._burials.stuck > 0
+
+    @property
+    def busy(self) -> bool:
+        """True while an attempt or the writing of a letter is under way."""
+        return self.in_flight > 0 or (self._burials is not None and self._burials.sending)
+
+    def under_way(self) -> Iterator[tuple[str, Delivery]]:
+        """What is held, but for attempts in flight: `due`, `waiting` (for its retry), `behind` another of its order,
+        `letter` (on its way into the dead letter)."""
+        yield from self._line.under_way()
+        if self._burials is not None:
+            yield from (("letter", delivery) for delivery in self._burials.deliveries())
+
+    @property
+    def held(self) -> int:
+        """Events taken from the channel and not settled."""
+        return self._held
+
+    @property
+    def failing(self) -> bool:
+        """True while the subscriber answers nothing but failures."""
+        return self.failures_in_a_row >= FAILING
