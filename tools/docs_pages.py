@@ -7,6 +7,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any, get_args
 
 import docs_fields as fields
@@ -15,7 +16,7 @@ import typer
 from pydantic import BaseModel
 from typer.core import TyperArgument, TyperGroup
 
-from gateway_core import hookspecs, interfaces
+from gateway_core import abilities, hookspecs, interfaces
 from gateway_core.cli.app import app
 from gateway_core.component import Command, Component, Kind, Transport
 from gateway_core.config.model import GatewayConfig
@@ -130,7 +131,9 @@ def hooks() -> str:
     for cls in (Component, Transport, Command):
         lines += [f"## {cls.__name__}", "", _fenced(_fields_of(cls)), "", inspect.getdoc(cls) or "", ""]
     lines += ["# Interfaces", "", "`gateway_core.interfaces`. " + (inspect.getdoc(interfaces) or ""), ""]
-    lines += _interfaces()
+    lines += _interfaces(interfaces)
+    lines += ["# Abilities", "", "`gateway_core.abilities`. " + (inspect.getdoc(abilities) or ""), ""]
+    lines += _interfaces(abilities)
     return _page(*lines)
 
 
@@ -147,9 +150,9 @@ def _signature(function: Callable[..., Any]) -> str:
     return _fenced(f"@hookimpl\ndef {function.__name__}() -> {returns}: ...")
 
 
-def _interfaces() -> Iterator[str]:
-    """Every public class of `gateway_core.interfaces`, read from its source so that order and wording stay."""
-    for node in ast.parse(inspect.getsource(interfaces)).body:
+def _interfaces(module: ModuleType) -> Iterator[str]:
+    """Every public class of a module, read from its source so that order and wording stay."""
+    for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.ClassDef):
             doc = ast.get_docstring(node) or ""
             yield from (f"## {node.name}", "", doc, "")
