@@ -152,6 +152,7 @@ def test_a_triggers_delivery_wins_key_by_key() -> None:
     assert (effective.retry, effective.timeout_s, effective.backoff, effective.backoff_delay_s) == (10, 5, "linear", 1)
 
 
+@pytest.mark.slow
 def test_ten_thousand_triggers_are_loaded(tmp_path: Path) -> None:
     one = "  t{0}:\n    filter: {{type: a{0}}}\n    subscriber: http://127.0.0.1:9000/{0}\n"
     config = _load(tmp_path, "triggers:\n" + "".join(one.format(i) for i in range(10_000)))

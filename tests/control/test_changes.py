@@ -11,6 +11,8 @@ import pytest
 from gateway_core.testing import Subscriber
 from tests.ledger import free_port
 
+pytestmark = pytest.mark.slow
+
 MANIFEST = """
 apiVersion: eventing.knative.dev/v1
 kind: Trigger

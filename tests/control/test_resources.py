@@ -10,6 +10,8 @@ import pytest
 
 from gateway_core.testing import Subscriber
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.spec("BR-01", "BR-02")
 def test_a_ready_broker_shows_its_address(console) -> None:

@@ -27,6 +27,7 @@ def post(gateway: GatewayProcess, *ids: str) -> None:
         assert httpx.post(gateway.ingress(), headers=headers).status_code == 202
 
 
+@pytest.mark.slow
 @pytest.mark.spec("DP-18")
 def test_a_stop_lets_a_letter_arrive_that_is_under_way(tmp_path: Path) -> None:
     def slowly(received: Received) -> int:

@@ -145,6 +145,7 @@ def test_what_can_not_be_taken_is_refused_and_counted(tmp_path: Path) -> None:
         assert (broker["accepted"], broker["refused"]) == (1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BR-18", "DP-14", "DP-07")
 def test_a_subscriber_that_is_away_gets_its_events_when_it_is_back(tmp_path: Path) -> None:
     with socket.socket() as reserved:
@@ -197,6 +198,7 @@ def test_after_its_retries_an_event_is_in_the_dead_letter_and_the_operator_is_to
             g.wait_until(g.drained)
 
 
+@pytest.mark.slow
 def test_a_stop_finishes_what_is_under_way_and_loses_nothing(tmp_path: Path) -> None:
     with Subscriber() as s, GatewayProcess(config(trigger("all", s.url)), tmp_path) as g:
         accepted = 0
@@ -237,6 +239,7 @@ bridges:
         assert failed.headers["retry-after"]
 
 
+@pytest.mark.slow
 def test_a_second_gateway_on_the_same_data_is_refused(tmp_path: Path) -> None:
     with Subscriber() as s, GatewayProcess(config(trigger("all", s.url)), tmp_path) as g:
         with pytest.raises(AssertionError, match=r"(?s)ended with 3.*data"):

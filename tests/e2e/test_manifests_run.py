@@ -17,6 +17,7 @@ def post(url: str, id: str, type: str, **more: str) -> int:
     return httpx.post(url, headers=headers | {f"ce-{k}": v for k, v in more.items()}).status_code
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BR-06", "BR-07", "BR-08")
 def test_manifests_run_with_their_triggers_first(tmp_path: Path) -> None:
     """The sample's documents in reverse: all triggers, one of them without a broker, and the broker last."""
@@ -47,6 +48,7 @@ def test_manifests_run_with_their_triggers_first(tmp_path: Path) -> None:
     assert not dead.requests
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BR-07")
 def test_a_trigger_waits_for_its_broker_and_turns_ready_with_it(tmp_path: Path) -> None:
     early, late = (SAMPLE.parent / "trigger-before-broker.yaml").read_text().split("\n---\n")

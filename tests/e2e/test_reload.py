@@ -68,6 +68,7 @@ def test_a_changed_file_is_followed(tmp_path: Path) -> None:
         assert gateway.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_broken_file_changes_nothing_and_is_told(tmp_path: Path) -> None:
     with Subscriber() as a, GatewayProcess(config(free_port(), a.url), tmp_path) as gateway:
         good = gateway.config.read_text()
@@ -84,6 +85,7 @@ def test_a_broken_file_changes_nothing_and_is_told(tmp_path: Path) -> None:
         assert gateway.stop() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BR-05")
 def test_the_broker_of_a_trigger_can_not_be_changed(tmp_path: Path) -> None:
     with Subscriber() as a, GatewayProcess(config(free_port(), a.url), tmp_path) as gateway:
@@ -94,6 +96,7 @@ def test_the_broker_of_a_trigger_can_not_be_changed(tmp_path: Path) -> None:
         assert gateway.stop() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BR-07")
 def test_a_trigger_turns_ready_when_its_broker_comes(tmp_path: Path) -> None:
     with Subscriber() as a, GatewayProcess(config(free_port(), a.url), tmp_path) as gateway:

@@ -326,6 +326,7 @@ async def test_a_topic_without_permission_is_refused_clearly(
         assert "authori" in str(faults[0]).lower()
 
 
+@pytest.mark.slow
 @clients
 async def test_a_cluster_that_is_away_is_no_error_at_start_and_records_end_in_time(client: str) -> None:
     async with producing(bootstrap="127.0.0.1:1", client=client, delivery_timeout_s=1) as producer:

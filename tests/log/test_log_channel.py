@@ -219,6 +219,7 @@ async def test_positions_name_shard_and_sequence(log: Any) -> None:
     assert (info["writable"], info["first"], info["next"]) == (True, s.got[0], s.got[-1] + 1)
 
 
+@pytest.mark.slow
 async def test_idle_subscriptions_cost_no_writes(log: Any) -> None:
     idle = {f"t{n}": log.Subscriber(attributes_filter({"type": f"t{n}"}), acks=True) for n in range(10_000)}
     channel = await log.open(idle)
@@ -257,6 +258,7 @@ async def test_what_is_acknowledged_while_the_log_opens_is_durable_soon(log: Any
         await log.wait(lambda: load(connection) == (1001, {"s": Place(None)}))
 
 
+@pytest.mark.slow
 async def test_a_fault_of_an_old_shard_fails_no_event_of_the_new_one(log: Any, caplog: Any) -> None:
     channel = await log.open({"s": log.Subscriber()}, worker=1, workers=2)
     await log.append(channel, log.events(100))

@@ -304,6 +304,7 @@ def test_a_disk_that_is_full(rig: Rig) -> None:
 OF_CONFIG = ("tidegate_config_generation", "tidegate_config_last_reload_successful")
 
 
+@pytest.mark.slow
 def test_reloads(rig: Rig) -> None:
     before = rig.scrape()
     text = rig.gateway.config.read_text()

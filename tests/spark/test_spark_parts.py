@@ -135,6 +135,7 @@ def test_a_lock_of_a_living_process_is_respected(tmp_path: Path, holder: Any) ->
     os.kill(holder[1], 0)
 
 
+@pytest.mark.slow
 def test_a_jvm_that_outlives_its_driver_is_ended_before_the_lock_is_taken(
     tmp_path: Path, holder: Any, wait: Callable[..., Any]
 ) -> None:
