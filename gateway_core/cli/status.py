@@ -29,10 +29,12 @@ def show_status(admin: str | None, data_dir: Path | None, *, as_json: bool) -> i
 
 
 def headline(status: dict[str, Any]) -> str:
-    """One line about the process."""
+    """One line about the process, and what is wrong with its config, where something is."""
     ready = "ready" if status["ready"] else "NOT READY"
     workers = f", {status['workers']} workers" if status.get("workers", 1) > 1 else ""
-    return f"tidegate {status['version']}  {ready}  pid {status['pid']}{workers}  up {_span(status['uptime_s'])}"
+    line = f"tidegate {status['version']}  {ready}  pid {status['pid']}{workers}  up {_span(status['uptime_s'])}"
+    fault = status.get("config", {}).get("error")
+    return f"{line}\nthe config has faults, the one before is in force:\n{fault}" if fault else line
 
 
 def tables(status: dict[str, Any]) -> Iterator[Table]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -77,6 +79,10 @@ def test_a_broken_file_changes_nothing_and_is_told(tmp_path: Path) -> None:
         error = gateway.status()["config"]["error"]
         assert "tidegate.yaml:10" in error
         assert "subscribr" in error
+        command = [sys.executable, "-m", "gateway_core.cli", "status", "--data-dir", str(gateway.data_dir)]
+        shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+        assert "the one before is in force" in shown
+        assert "tidegate.yaml:10" in shown
         assert send(gateway.ingress(), 1).status_code == 202
         gateway.wait_until(lambda: len(a.requests) == 1, 20, "the event")
         rewrite(gateway, good)
