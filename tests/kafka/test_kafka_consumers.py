@@ -144,7 +144,8 @@ def name_of(what: str) -> str:
 
 def write(bootstrap: str, topic: str, values: Iterable[bytes | None], partition: int | None = 0) -> None:
     """Writes records; to all four partitions in turn where `partition` is None."""
-    producer = RdProducer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+    # idempotent: a batch that is sent again, because its topic is so new, must not change the order
+    producer = RdProducer({"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True})
     for number, value in enumerate(values):
         producer.produce(topic, value, partition=number % 4 if partition is None else partition)
     assert producer.flush(LIMIT_S) == 0
