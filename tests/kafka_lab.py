@@ -70,7 +70,7 @@ class Lab:
         self.gateway = gateway
         self._subscriber = subscriber
         self._written = written
-        self._producer = Producer({"bootstrap.servers": at, "log.connection.close": False})
+        self._producer = Producer({"bootstrap.servers": at, "log.connection.close": False, "enable.idempotence": True})
         self._ids = 0
 
     def id(self) -> str:

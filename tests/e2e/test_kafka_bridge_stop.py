@@ -27,7 +27,9 @@ TAKEN, ALL = 30, 40
 
 
 def write(kafka: KafkaBroker, topic: str) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log.connection.close": False})
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap, "log.connection.close": False, "enable.idempotence": True}
+    )
     for number in range(ALL):
         own = {"specversion": "1.0", "source": "/s", "type": "t", "id": str(number)}
         producer.produce(topic, b"", headers=[(f"ce_{n}", v.encode()) for n, v in own.items()], partition=number % 2)

@@ -178,7 +178,7 @@ async def test_records_come_in_order_and_byte_for_byte(kafka: KafkaBroker, clien
     every_byte = bytes(range(256))
     headers = [("ce_größe", "größe ✓".encode()), ("none", None), ("empty", b""), ("twice", b"1"), ("twice", b"2")]
     given = [(None, None), (None, b""), (b"", None), (b"", b""), (b"key", every_byte), (every_byte, b"x" * 100_000)]
-    producer = RdProducer({"bootstrap.servers": kafka.bootstrap})
+    producer = RdProducer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
     for key, value in given:
         producer.produce(topic, value, key, partition=1, timestamp=1_700_000_000_123, headers=headers)
     assert producer.flush(LIMIT_S) == 0

@@ -91,7 +91,9 @@ async def test_a_source_that_is_stopped_while_it_waits_for_kafka_does_not_join_l
         await anyio.to_thread.run_sync(broker.start)
         successor = kit.source("kafka", {**place, "client": client})
         await successor.start(intake, tasks)
-        producer = Producer({"bootstrap.servers": broker.bootstrap, "log.connection.close": False})
+        producer = Producer(
+            {"bootstrap.servers": broker.bootstrap, "log.connection.close": False, "enable.idempotence": True}
+        )
         headers = [(f"ce_{n}", v.encode()) for n, v in event("1").attributes.items()]
         for _ in range(20):
             producer.produce(topic, b"", headers=headers)

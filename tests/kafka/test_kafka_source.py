@@ -56,7 +56,9 @@ class Topic:
         self.name = f"source-{uuid.uuid4().hex[:8]}"
         kafka.create_topic(self.name, partitions)
         self.intake = Intake()
-        self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "log.connection.close": False})
+        self._producer = Producer(
+            {"bootstrap.servers": kafka.bootstrap, "log.connection.close": False, "enable.idempotence": True}
+        )
         place = {"bootstrap": kafka.bootstrap, "topic": self.name, "group": self.name, "start": "earliest"}
         self.source = Kit(folder).source("kafka", {**place, "commit_interval_s": 0.05, "drain_s": 0, **options})
 

@@ -132,7 +132,7 @@ class TestKafkaSource(Clients, SourceSuite):
         assert isinstance(kit, KafkaKit)
         self.its = kit
         kit.broker.create_topic(kit.topic, 1)
-        kit.producer = Producer({"bootstrap.servers": kit.broker.bootstrap, "linger.ms": 0})
+        kit.producer = Producer({"bootstrap.servers": kit.broker.bootstrap, "linger.ms": 0, "enable.idempotence": True})
         more = {"group": kit.topic, "start": "earliest", "not_an_event": "drop", **QUICKLY}
         return kit.source("kafka", self.options(kit, **more))
 
