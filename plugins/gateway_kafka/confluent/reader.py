@@ -305,8 +305,21 @@ class Reader:
 
     def _asked(self, places: list[Place]) -> Offsets:
         """What the member wants to be committed."""
+        future: Future[Offsets] = Future()
+
+        def ask() -> None:  # the coroutine is made on the loop: one that ends before would leave it unawaited
+            asyncio.ensure_future(self._owner.revoked(places)).add_done_callback(answered)
+
+        def answered(task: asyncio.Task[Offsets]) -> None:
+            if task.cancelled():
+                future.cancel()
+            elif (error := task.exception()) is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(task.result())
+
         try:
-            future: Future[Offsets] = asyncio.run_coroutine_threadsafe(self._owner.revoked(places), self._loop)
+            self._loop.call_soon_threadsafe(ask)
         except RuntimeError:
             return {}
         while True:
