@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from gateway_java import jars, java
 
+from .batch import Batches
 from .job import Job, report
 from .processes import Lock
 from .query import DELTA, environment, settings
-from .table import check_owner, local_path, shape
+from .roads import events
+from .rows import check_owner, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +46,7 @@ class Driver:
         self._jvm: Any = None  # the Popen of spark-submit, which becomes the JVM
         self._seen = ""  # timestamp of the last progress that was reported
         self._scratch = Path(job.home) / "scratch"
+        self._batches = Batches(job)
 
     def report(self, state: str, **facts: Any) -> None:
         os.write(self._reports, report(state, **facts))
@@ -97,8 +100,6 @@ class Driver:
         from pyspark.java_gateway import launch_gateway
         from pyspark.sql import SparkSession
 
-        from .datasource import register
-
         found = java.find()
         os.environ.update(environment(found))
         shutil.rmtree(self._scratch, ignore_errors=True)
@@ -121,17 +122,12 @@ class Driver:
         for lock in locks:
             lock.add_jvm(self._jvm.pid)
         SparkContext(gateway=gateway, conf=spark_conf)
-        spark = SparkSession.builder.getOrCreate()
-        register(spark)
-        return spark
+        return SparkSession.builder.getOrCreate()
 
     def _start(self, spark: SparkSession) -> StreamingQuery:
-        events = spark.readStream.format("tidegate").options(**self.job.options).load()
-        writer = shape(events, self.job).writeStream.format(self.job.format)
+        writer = events(self.job, spark).writeStream.foreachBatch(self._batches.write)
         writer = writer.option("checkpointLocation", self.job.checkpoint)
-        if self.job.partition_by:
-            writer = writer.partitionBy(*self.job.partition_by)
-        return writer.trigger(processingTime=f"{self.job.interval_ms} milliseconds").start(self.job.table)
+        return writer.trigger(processingTime=f"{self.job.interval_ms} milliseconds").start()
 
     def _follow(self, query: StreamingQuery) -> None:
         while query.isActive and not self.stopping.is_set():

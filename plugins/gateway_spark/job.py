@@ -1,40 +1,56 @@
-"""What the gateway tells the process that runs Spark: one JSON line, typed on both sides."""
+"""One streaming query as data: one JSON line, the same for the gateway's own process and for spark-submit. Needs
+nothing but Python, as does all that a submitted job imports."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import msgspec
+LOG = "log"
+KAFKA = "kafka"
 
 
 @dataclass(frozen=True)
 class Job:
-    """One streaming query. `options` are those of the data source; `table` and `checkpoint` are absolute paths or URIs;
-    `home` is a local folder of this trigger for locks and scratch files; `interval_ms` is the trigger's interval."""
+    """One streaming query. `road` says what is read: "log" (the Python data source) or "kafka" (Spark's own source);
+    `options` are those of that source, but for `filters` and `attributes`, which both roads have. `table` and
+    `checkpoint` are absolute paths or URIs; `table` may hold `{type}`: then it stands for a table per event type. `home` is a local folder of this trigger for locks and scratch files; `interval_ms` is the trigger's interval.
+    `data_schema` maps an event type ("*" for all others) to Spark DDL, or to "infer"."""
 
     options: dict[str, str]
     table: str
     checkpoint: str
     home: str
+    name: str = "table"
+    road: str = LOG
     format: str = "parquet"
-    data_schema: str | None = None
+    quarantine: str = ""
+    data_schema: dict[str, str] = field(default_factory=dict)
+    evolve: bool = True
+    infer_sample: int = 1000
     columns: list[str] | None = None
     partition_by: list[str] = field(default_factory=list)
+    cluster_by: list[str] = field(default_factory=list)
+    late_s: float | None = None
+    deduplicate_s: float | None = None
+    max_tables: int = 100
     master: str = "local[2]"
     interval_ms: int = 500
     memory: str = ""
     conf: dict[str, str] = field(default_factory=dict)
+    packages: dict[str, list[str]] = field(default_factory=dict)
+    ui: bool = True
     finish_s: float = 10.0
 
     def line(self) -> bytes:
-        return msgspec.json.encode(asdict(self)) + b"\n"
+        return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
     def parse(cls, line: bytes) -> Job:
-        return msgspec.json.decode(line, type=cls)
+        return cls(**json.loads(line))
 
 
 def report(state: str, **facts: Any) -> bytes:
     """A line from the process: `state` is "starting", "running", "progress", "failed" or "stopped"."""
-    return msgspec.json.encode({"state": state, **facts}) + b"\n"
+    return json.dumps({"state": state, **facts}).encode() + b"\n"

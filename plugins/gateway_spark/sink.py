@@ -14,10 +14,10 @@ from gateway_core.component import BuildContext
 from gateway_core.errors import StartError
 from gateway_core.interfaces import ReaderFeed
 
-from .config import SparkSinkConfig
+from .config import SparkSinkConfig, schemas
 from .job import Job
+from .rows import local_path
 from .supervisor import Supervisor
-from .table import local_path
 
 log = logging.getLogger("tidegate.spark")
 
@@ -33,7 +33,8 @@ class SparkSink:
     def __init__(self, config: SparkSinkConfig, context: BuildContext) -> None:
         self._config = config
         self._owner = context.owner
-        self._home = (context.data_dir / "spark" / (context.trigger or "sink")).absolute()
+        self._name = context.trigger or "sink"
+        self._home = (context.data_dir / "spark" / self._name).absolute()
         self._reads = context.worker == 0  # one query covers the shards of all workers
         self._table = _absolute(config.path)
         self._feed: ReaderFeed | None = None
@@ -109,13 +110,23 @@ class SparkSink:
             checkpoint=_absolute(config.checkpoint or str(self._home / "checkpoint")),
             home=str(self._home),
             format=config.format,
-            data_schema=config.data_schema,
+            name=self._name,
+            quarantine=_absolute(config.quarantine) if config.quarantine else "",
+            data_schema=schemas(config),
+            evolve=config.evolve,
+            infer_sample=config.infer_sample,
             columns=config.columns,
             partition_by=config.partition_by,
+            cluster_by=config.cluster_by,
+            late_s=config.late_s,
+            deduplicate_s=config.deduplicate_s,
+            max_tables=config.max_tables,
             master=config.master,
             interval_ms=round(config.trigger_interval_s * 1000),
             memory=config.driver_memory,
             conf=config.conf,
+            packages=dict(config.packages),
+            ui=config.ui,
             finish_s=config.stop_timeout_s,
         )
 

@@ -1,0 +1,7 @@
+"""Faults of a Spark job."""
+
+from __future__ import annotations
+
+
+class SparkFault(Exception):
+    """A fault for people: one line that says what is wrong and what to do."""
