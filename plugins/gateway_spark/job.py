@@ -15,7 +15,8 @@ KAFKA = "kafka"
 class Job:
     """One streaming query. `road` says what is read: "log" (the Python data source) or "kafka" (Spark's own source);
     `options` are those of that source, but for `filters` and `attributes`, which both roads have. `table` and
-    `checkpoint` are absolute paths or URIs; `table` may hold `{type}`: then it stands for a table per event type. `home` is a local folder of this trigger for locks and scratch files; `interval_ms` is the trigger's interval.
+    `checkpoint` are absolute paths or URIs; `table` may hold `{type}`: then it stands for a table per event type.
+    `home` is a local folder of this trigger for locks and scratch files; `interval_ms` is the trigger's interval.
     `data_schema` maps an event type ("*" for all others) to Spark DDL, or to "infer"."""
 
     options: dict[str, str]

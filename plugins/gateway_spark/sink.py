@@ -125,7 +125,7 @@ class SparkSink:
             interval_ms=round(config.trigger_interval_s * 1000),
             memory=config.driver_memory,
             conf=config.conf,
-            packages=dict(config.packages),
+            packages={name: list(coordinates) for name, coordinates in config.packages.items()},
             ui=config.ui,
             finish_s=config.stop_timeout_s,
         )
