@@ -1,10 +1,10 @@
-"""What the plugin offers."""
+"""What the plugin offers: the sink `spark`, and the command `spark`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gateway_core.component import BuildContext, Component, Transport
+from gateway_core.component import BuildContext, Command, Component, Transport
 from gateway_core.hookspecs import hookimpl
 
 from .config import SparkSinkConfig
@@ -14,6 +14,12 @@ def _build(config: SparkSinkConfig, context: BuildContext) -> Any:
     from .sink import build
 
     return build(config, context)
+
+
+def _commands() -> Any:
+    from .commands import app
+
+    return app
 
 
 @hookimpl
@@ -27,3 +33,8 @@ def gateway_transports() -> list[Transport]:
         requires=("pyspark", "pyarrow"),
     )
     return [Transport("spark", sink=sink)]
+
+
+@hookimpl
+def gateway_commands() -> list[Command]:
+    return [Command("spark", "Look after Spark tables: tables, compact, retain.", _commands)]

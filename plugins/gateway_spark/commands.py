@@ -1,0 +1,12 @@
+"""The command `tidegate spark`."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(help="Look after Spark tables.", no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def _group() -> None:
+    """Look after Spark tables."""
