@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 from gateway_java import jars, java
 
+from .errors import SparkFault
+from .job import Job
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -18,8 +21,37 @@ DELTA = tuple(
     jars.Artifact("io.delta", name, "4.4.0")
     for name in ("delta-spark_4.2_2.13", "delta-storage", "delta-kernel-api", "delta-kernel-defaults")
 )
+# What Spark's own Kafka source needs: Spark ships none of it.
+KAFKA = (
+    jars.Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
+    jars.Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+    jars.Artifact("org.apache.kafka", "kafka-clients", "3.9.2"),
+    jars.Artifact("org.apache.commons", "commons-pool2", "2.12.0"),
+)
+CONNECTORS: dict[str, tuple[jars.Artifact, ...]] = {"delta": DELTA, "kafka": KAFKA}
+"""The jars of what a job may need beside Spark, by the name that `packages` knows it by."""
 JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
+
+
+def artifacts_of(job: Job) -> dict[str, list[jars.Artifact]]:
+    """What a job needs beside Spark: for each connector the artifacts of its `packages`, else the tested ones. Raises
+    `SparkFault` where `packages` has something else than `organisation:name:revision`."""
+    found = {}
+    for name in (job.format, job.road):
+        if name not in CONNECTORS:
+            continue
+        try:
+            chosen = [jars.Artifact.parse(text) for text in job.packages.get(name, [])]
+        except ValueError as e:
+            raise SparkFault(f"packages.{name}: {e}") from e
+        found[name] = chosen or list(CONNECTORS[name])
+    return found
+
+
+def jars_of(job: Job, found: java.Java) -> list[Path]:
+    """The jars of what a job needs beside Spark, fetched where they are not in the cache. Raises `StartError`."""
+    return [path for artifacts in artifacts_of(job).values() for path in jars.fetch(artifacts, found)]
 
 
 def settings(
@@ -27,12 +59,13 @@ def settings(
     master: str = "local[2]",
     app: str = "tidegate",
     delta: Sequence[Path] = (),
+    others: Sequence[Path] = (),
     memory: str = "",
     scratch: str = "",
     more: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The Spark settings that all our sessions share. `delta` are Delta's jars, `memory` the driver's ("2g"),
-    `scratch` the folder for temporary files, `more` what a user sets over ours."""
+    """The Spark settings that all our sessions share. `delta` are Delta's jars, `others` further ones, `memory` the
+    driver's ("2g"), `scratch` the folder for temporary files, `more` what a user sets over ours."""
     conf = {
         "spark.master": master,
         "spark.app.name": app,
@@ -52,8 +85,9 @@ def settings(
     if scratch:
         conf["spark.local.dir"] = scratch
         conf["spark.sql.warehouse.dir"] = f"{scratch}/warehouse"
+    if delta or others:
+        conf["spark.jars"] = ",".join(map(str, [*delta, *others]))
     if delta:
-        conf["spark.jars"] = ",".join(map(str, delta))
         conf["spark.sql.extensions"] = "io.delta.sql.DeltaSparkSessionExtension"
         conf["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
     return conf
