@@ -8,31 +8,27 @@ the gateway died: then this process and its JVM end at once. Standard output: on
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway_java import jars, java
+from gateway_java import java
 
 from .batch import Batches
 from .job import Job, report
 from .processes import Lock
-from .query import DELTA, environment, settings
-from .roads import events
+from .query import environment, jars_of, settings
+from .query_run import POLL_S, Progress, finish, one_line, start
 from .rows import check_owner, local_path
+from .session_conf import conf_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-POLL_S = 0.1
-_PYTHON_ERROR = re.compile(r"^\s*((?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Refused)): (.+)", re.MULTILINE)
 
 
 class Driver:
@@ -44,9 +40,7 @@ class Driver:
         self.started = False
         self._reports = reports
         self._jvm: Any = None  # the Popen of spark-submit, which becomes the JVM
-        self._seen = ""  # timestamp of the last progress that was reported
         self._scratch = Path(job.home) / "scratch"
-        self._batches = Batches(job)
 
     def report(self, state: str, **facts: Any) -> None:
         os.write(self._reports, report(state, **facts))
@@ -57,11 +51,14 @@ class Driver:
         locks = self._lock()
         check_owner(self.job)
         spark = self._session(locks)
-        query = self._start(spark)
+        batches = Batches(self.job)
+        query = start(spark, self.job, batches)
+        progress = Progress(query, batches)
         self.started = True
-        self.report("running")
-        self._follow(query)
-        self._finish(query)
+        self.report("running", ui=spark.sparkContext.uiWebUrl)
+        self._follow(query, progress)
+        finish(query, self.job.finish_s)
+        self._report_batches(progress)
         self.report("stopped")
 
     def end_jvm(self) -> None:
@@ -100,18 +97,17 @@ class Driver:
         from pyspark.java_gateway import launch_gateway
         from pyspark.sql import SparkSession
 
-        found = java.find()
-        os.environ.update(environment(found))
+        job, found = self.job, java.find()
+        os.environ.update(environment(found, job.master))
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir(parents=True)
-        delta = jars.fetch(DELTA, found) if self.job.format == "delta" else []
         conf = settings(
-            master=self.job.master,
-            app="tidegate spark sink",
-            delta=delta,
-            memory=self.job.memory,
+            master=job.master,
+            app=f"tidegate {job.name}",
+            others=jars_of(job, found),
+            memory=job.memory,
             scratch=str(self._scratch),
-            more=self.job.conf,
+            more=conf_of(job),
         )
         spark_conf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
         # PySpark would start the JVM by itself, but without the descriptors that keep the locks held
@@ -124,60 +120,16 @@ class Driver:
         SparkContext(gateway=gateway, conf=spark_conf)
         return SparkSession.builder.getOrCreate()
 
-    def _start(self, spark: SparkSession) -> StreamingQuery:
-        writer = events(self.job, spark).writeStream.foreachBatch(self._batches.write)
-        writer = writer.option("checkpointLocation", self.job.checkpoint)
-        return writer.trigger(processingTime=f"{self.job.interval_ms} milliseconds").start()
-
-    def _follow(self, query: StreamingQuery) -> None:
+    def _follow(self, query: StreamingQuery, progress: Progress) -> None:
         while query.isActive and not self.stopping.is_set():
-            self._progress(query)
+            self._report_batches(progress)
             self.stopping.wait(POLL_S)
         if not query.isActive and (error := query.exception()) is not None:
             raise error
 
-    def _progress(self, query: StreamingQuery) -> None:
-        last = query.lastProgress
-        if last is None or last.timestamp <= self._seen:
-            return
-        # progress is made known after the commit of its batch; a batch may be shorter than our poll, so none is skipped
-        for progress in query.recentProgress:
-            if progress.timestamp > self._seen and progress.sources:
-                self._report_batch(progress)
-        self._seen = last.timestamp
-
-    def _report_batch(self, progress: Any) -> None:
-        from msgspec.json import decode
-
-        self.report(
-            "progress",
-            batch=progress.batchId,
-            rows=progress.numInputRows,
-            rows_per_s=round(progress.processedRowsPerSecond, 1) if progress.numInputRows else 0.0,
-            batch_s=progress.batchDuration / 1000,
-            ends=decode(progress.sources[0].endOffset),
-        )
-
-    def _finish(self, query: StreamingQuery) -> None:
-        """Lets the batch under way end, for a while, and stops the query."""
-        end = time.monotonic() + self.job.finish_s
-        while query.status["isTriggerActive"] and time.monotonic() < end:
-            seen = self._seen
-            self._progress(query)
-            if self._seen != seen:
-                break
-            time.sleep(POLL_S / 2)
-        query.stop()
-        self._progress(query)
-
-
-def one_line(error: BaseException) -> str:
-    """An error for people: its first line, and the Python error in a worker that caused it where there is one."""
-    text = str(error).strip() or type(error).__name__
-    first = text.splitlines()[0].strip()
-    causes = [f"{kind}: {said}" for kind, said in _PYTHON_ERROR.findall(text)]
-    shown = f"{first} ({causes[-1]})" if causes and causes[-1] not in first else first
-    return shown[:1000]
+    def _report_batches(self, progress: Progress) -> None:
+        for facts in progress.new():
+            self.report("progress", **facts)
 
 
 def _watch(driver: Driver) -> None:

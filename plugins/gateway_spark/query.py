@@ -12,6 +12,7 @@ from gateway_java import jars, java
 
 from .errors import SparkFault
 from .job import Job
+from .session_conf import on_this_machine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,12 +72,12 @@ def settings(
         "spark.app.name": app,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
         JVM_OPTIONS: f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_LOGGING}",
         "spark.sql.shuffle.partitions": "4",  # 200 is made for clusters
     }
+    if on_this_machine(master):
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     for key, value in (more or {}).items():
         # ours carry the log settings and UTC: options of the JVM add to them
         conf[key] = f"{conf[key]} {value}" if key == JVM_OPTIONS else value
@@ -93,14 +94,15 @@ def settings(
     return conf
 
 
-def environment(found: java.Java) -> dict[str, str]:
+def environment(found: java.Java, master: str = "local") -> dict[str, str]:
     """Environment variables that a process needs before it starts Spark."""
+    loopback = {"SPARK_LOCAL_IP": "127.0.0.1"} if on_this_machine(master) else {}
     return {
+        **loopback,
         "JAVA_HOME": str(found.home),
         # the workers must be this Python, with its packages, whatever `python3` on PATH is
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
     }
 
 

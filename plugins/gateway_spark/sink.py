@@ -48,6 +48,8 @@ class SparkSink:
             "rows": 0,
             "rows_per_s": 0.0,
             "batch_s": None,
+            "parts": {},
+            "ui": None,
             "restarts": 0,
         }
         self.address = self._table if "://" in self._table else Path(self._table).as_uri()
@@ -134,21 +136,22 @@ class SparkSink:
         report = msgspec.json.decode(line)
         match report.pop("state"):
             case "progress":
-                self._on_progress(**report)
+                self._on_progress(report)
             case "failed":
                 self._said = self._facts["error"] = report["error"]
             case "running":
-                self._facts["state"] = "running"
+                self._facts.update(report, state="running")
             case "starting":
                 self._said = ""
                 self._facts["state"] = "starting"
 
-    def _on_progress(self, batch: int, rows: int, rows_per_s: float, batch_s: float, ends: Mapping[str, int]) -> None:
+    def _on_progress(self, facts: Mapping[str, Any]) -> None:
         assert self._feed is not None
         assert self._supervisor is not None
-        self._facts.update(batch=batch, rows=self._facts["rows"] + rows, error=None)
+        rows, ends = facts["rows"], facts["ends"]
+        self._facts.update(batch=facts["batch"], rows=self._facts["rows"] + rows, error=None)
         if rows:
-            self._facts.update(rows_per_s=rows_per_s, batch_s=batch_s)
+            self._facts.update(rows_per_s=facts["rows_per_s"], batch_s=facts["batch_s"], parts=facts["parts"])
         if dict(ends) != self._committed:
             self._supervisor.good()
             self._committed = dict(ends)

@@ -1,0 +1,45 @@
+"""Spark settings that follow from a job: the same in the gateway's own process and in a job that was submitted."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from .job import Job
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+# The status store keeps what the web interface shows, and is there without it as well: a query for months makes a job
+# for each batch, so it keeps few.
+_SMALL = {
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "500",
+    "spark.ui.dagGraph.retainedRootRDDs": "20",
+    "spark.ui.liveUpdate.period": "1s",
+    "spark.sql.ui.retainedExecutions": "20",
+    "spark.sql.streaming.ui.retainedProgressUpdates": "50",
+    "spark.sql.streaming.ui.retainedQueries": "2",
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
+}
+
+
+def conf_of(job: Job) -> dict[str, str]:
+    """The settings of a job's session but for its jars, master and memory; what the user set is over ours."""
+    conf = {
+        **_SMALL,
+        # on loopback, by SPARK_LOCAL_IP; elsewhere it would be open to the network, which is for the user to say
+        "spark.ui.enabled": str(job.ui and on_this_machine(job.master)).lower(),
+        "spark.ui.port": "0",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    if job.master.startswith("local"):
+        conf["spark.sql.shuffle.partitions"] = "4"  # 200 is made for clusters
+    if job.format == "delta":
+        conf["spark.sql.extensions"] = "io.delta.sql.DeltaSparkSessionExtension"
+        conf["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    return {**conf, **job.conf}
+
+
+def on_this_machine(master: str) -> bool:
+    """Whether all of Spark runs here, and the driver needs no address but loopback."""
+    return master.startswith("local") or urlsplit(master).hostname in _LOOPBACK
