@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 PROGRAM = "tidegate"
 
-OK, FAULT, USAGE, START, CRASH = 0, 1, 2, 3, 70
+OK, FAULT, USAGE, START, CRASH, INTERRUPTED = 0, 1, 2, 3, 70, 130
 """Exit codes: 0 done; 1 faults in a config, refused events, a far side that says no; 2 a wrong command line; 3 a
 gateway that can't start; 70 a fault of Tidegate's own. A command ended by Ctrl-C has 130."""
 
@@ -16,7 +16,11 @@ gateway that can't start; 70 a fault of Tidegate's own. A command ended by Ctrl-
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command line and exits. Mistakes of users end in one clear message, never in a traceback."""
     args = list(sys.argv[1:] if argv is None else argv)
-    sys.exit(_run(args))
+    try:
+        code = _run(args)
+    except KeyboardInterrupt:  # at any moment, also while modules are imported
+        code = INTERRUPTED
+    sys.exit(code)
 
 
 def _run(args: list[str]) -> int:
@@ -34,8 +38,6 @@ def _run(args: list[str]) -> int:
         # who reads our output has seen enough; Python would complain about it once more at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAULT
-    except KeyboardInterrupt:
-        return 130
     except Exception as e:
         cause = _unwrapped(e)
         return _explain(cause) if isinstance(cause, TidegateError) else _crash(cause, args)

@@ -159,6 +159,13 @@ def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
     assert (ran.stdout, ran.stderr) == ("[", "")
 
 
+def test_ctrl_c_shows_no_traceback_even_while_modules_are_imported(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    command = [sys.executable, "-m", "gateway_core.cli", "version"]
+    ran = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert (ran.returncode, ran.stderr) == (130, "")
+
+
 def test_schema_is_one_that_editors_read(tidegate) -> None:
     schema = json.loads(tidegate("schema").out)
     jsonschema.Draft202012Validator.check_schema(schema)

@@ -175,9 +175,23 @@ def test_what_all_workers_accept_is_seen(tmp_path: Path) -> None:
         assert shards == {0, 1}
 
 
-def tidegate(gateway: GatewayProcess, *args: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "gateway_core.cli", "tap", "--data-dir", str(gateway.data_dir), *args]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+_COMMAND = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
+from gateway_core.cli import main
+main()
+"""
+
+
+@contextmanager
+def tidegate(gateway: GatewayProcess, *args: str) -> Iterator[subprocess.Popen[str]]:
+    """The command `tidegate tap`; it is gone afterwards, whatever becomes of the test."""
+    command = [sys.executable, "-c", _COMMAND, "tap", "--data-dir", str(gateway.data_dir), *args]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def seen(gateway: GatewayProcess, process: subprocess.Popen[str]) -> str:
@@ -198,8 +212,10 @@ def seen(gateway: GatewayProcess, process: subprocess.Popen[str]) -> str:
 
 
 def test_the_command_ends_after_a_count(tmp_path: Path) -> None:
-    with running(tmp_path, "http://127.0.0.1:9/") as gateway:
-        process = tidegate(gateway, "--count", "1", "--json", "--data")
+    with (
+        running(tmp_path, "http://127.0.0.1:9/") as gateway,
+        tidegate(gateway, "--count", "1", "--json", "--data") as process,
+    ):
         line = json.loads(seen(gateway, process))
         assert (line["kind"], line["data"]) == ("accepted", '{"n": 1}')
         assert process.wait(30) == 0
@@ -207,8 +223,7 @@ def test_the_command_ends_after_a_count(tmp_path: Path) -> None:
 
 
 def test_the_command_ends_with_ctrl_c_and_leaves_no_tap(tmp_path: Path) -> None:
-    with running(tmp_path, "http://127.0.0.1:9/") as gateway:
-        process = tidegate(gateway)
+    with running(tmp_path, "http://127.0.0.1:9/") as gateway, tidegate(gateway) as process:
         assert "default  t  /s  n-" in seen(gateway, process)
         process.send_signal(signal.SIGINT)
         assert (process.wait(30), "Traceback" in process.communicate()[1]) == (0, False)
