@@ -187,7 +187,7 @@ class ReadingTrigger:
         state = self.sink.state()
         if not self.broker.taking:
             return Condition(False, f"broker {self.broker.name!r} is not ready", "BrokerNotReady")
-        if state["state"] == "running":
+        if state["state"] in ("running", "submitted"):  # submitted: others run it
             return Condition(True, "", "Delivering")
         return Condition(False, state.get("error") or f"the reader is {state['state']}", "ReaderNotRunning")
 

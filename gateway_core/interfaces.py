@@ -106,8 +106,8 @@ class ReadingSink(Protocol):
     async def stop(self) -> None: ...
 
     def state(self) -> dict[str, Any]:
-        """For status: `state` ("starting", "running", "restarting", "stopped"), `error` or None, `lag` in events or
-        None, and whatever else helps."""
+        """For status: `state` ("starting", "running", "stalled", "restarting", "stopped"; "submitted" where others run
+        it), `error` or None, `lag` in events or None, and whatever else helps."""
 
 
 @runtime_checkable

@@ -138,6 +138,14 @@ def _counter(part: Part, name: str, source: str, help: str, *, by: str = "", ote
     return Metric(part, name, "counter", source, help, by, otel)
 
 
+def _by(part: Part, name: str, source: str, help: str, by: str) -> Metric:
+    return Metric(part, name, "gauge", source, help, by)
+
+
+def _runs(reader: Entry) -> Value:
+    return None if reader["state"] == "submitted" else int(reader["state"] == "running")
+
+
 def _histogram(part: Part, name: str, source: str, help: str, *, otel: str) -> Metric:
     return Metric(part, name, "histogram", source, help, otel=otel)
 
@@ -220,11 +228,18 @@ METRICS = (
         "From an event's arrival (channel kafka: from its being read) until the subscriber took it." + _SAMPLED,
         otel=PROCESSED,
     ),
-    _gauge(READER, "tidegate_reader_running", lambda r: int(r["state"] == "running"), "1 while the reader runs."),
-    _counter(READER, "tidegate_reader_rows_total", "rows", "Rows that it has written."),
+    _gauge(READER, "tidegate_reader_running", _runs, "1 while the reader runs; none where others run it (submitted)."),
+    _gauge(READER, "tidegate_reader_failing", lambda r: int(bool(r.get("error"))), "1 while it reports an error."),
+    _gauge(READER, "tidegate_reader_stalled_seconds", "stalled_s", "How long events wait and no batch has ended."),
+    _gauge(READER, "tidegate_reader_lag_events", "lag", "Events in the channel that it has not dealt with."),
+    _by(READER, "tidegate_reader_partition_lag_events", "lags", "The same by shard or partition.", "partition"),
+    _counter(READER, "tidegate_reader_rows_total", "rows", "Rows that it has read and dealt with."),
+    _counter(READER, "tidegate_reader_quarantined_total", "quarantined", "Rows that went to the quarantine table."),
     _counter(READER, "tidegate_reader_restarts_total", "restarts", "How often it died and was started again."),
     _gauge(READER, "tidegate_reader_batch_duration_seconds", "batch_s", "How long its last batch with rows took."),
-    _gauge(READER, "tidegate_reader_lag_events", "lag", "Events in the channel that it has not dealt with."),
+    _by(READER, "tidegate_reader_batch_part_seconds", "parts", "How long each part of that took.", "part"),
+    _gauge(READER, "tidegate_reader_rows_per_second", "rows_per_s", "The speed of that batch."),
+    _gauge(READER, "tidegate_reader_state_rows", "state_rows", "Rows that it remembers, to find duplicates."),
     # -- bridges
     _gauge(BRIDGE, "tidegate_bridge_ready", _true("ready"), "1 while events go over the bridge."),
     _gauge(

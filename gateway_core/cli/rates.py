@@ -20,14 +20,25 @@ _TIMED = {"brokers": "accept", "triggers": "attempt", "bridges": "attempt"}
 
 
 def between(before: dict[str, Any], after: dict[str, Any], seconds: float, sort: str = "rate") -> dict[str, Any]:
-    """Rates per second of every broker, trigger and bridge, and the median and 99th percentile of what took its time:
-    accepting (brokers), an attempt (triggers, bridges). None where there were none, or metrics are off."""
+    """Rates per second of every broker, trigger, bridge and reader (Spark), and the median and 99th percentile of what
+    took its time: accepting (brokers), an attempt (triggers, bridges). None where there were none, or metrics are
+    off."""
     found: dict[str, Any] = {"seconds": round(seconds, 3), "ready": after["ready"]}
     for section in _COUNTS:
         old = {entry["name"]: entry for entry in before[section]}
         entries = [_entry(section, old.get(entry["name"]), entry, seconds) for entry in after[section]]
         found[section] = sorted(entries, key=lambda e: _order(e, sort))
+    was = {t["name"]: t.get("reader") for t in before["triggers"]}
+    readers = [_reader(t, was.get(t["name"]), seconds) for t in after["triggers"] if t.get("reader")]
+    found["readers"] = sorted(readers, key=lambda e: _order(e, sort))
     return found
+
+
+def _reader(trigger: dict[str, Any], old: dict[str, Any] | None, seconds: float) -> dict[str, Any]:
+    reader = trigger["reader"]
+    read = ("state", "lag", "lags", "batch_s", "parts", "stalled_s")
+    counts = {f"{name}_per_s": _rate(old, reader, name, seconds) for name in ("rows", "quarantined")}
+    return {"name": trigger["name"], **{name: reader.get(name) for name in read}, **counts}
 
 
 def _entry(section: str, old: dict[str, Any] | None, new: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -35,15 +46,19 @@ def _entry(section: str, old: dict[str, Any] | None, new: dict[str, Any], second
     if section == "triggers":
         entry["broker"] = new["broker"]
     for count in _COUNTS[section]:
-        # what is new since the look before, or began anew, has counted from nothing
-        base = (old or {}).get(count) or 0
-        now = new.get(count) or 0
-        entry[f"{count}_per_s"] = round((now - base if now >= base else now) / seconds, 3) if seconds > 0 else 0.0
+        entry[f"{count}_per_s"] = _rate(old, new, count, seconds)
     entry.update((name, new.get(name)) for name in _AS_THEY_ARE if name in new)
     timed = _TIMED[section]
     buckets = _new_in((old or {}).get(timed), new.get(timed))
     entry["p50_s"], entry["p99_s"] = quantile(buckets, 0.5), quantile(buckets, 0.99)
     return entry
+
+
+def _rate(old: dict[str, Any] | None, new: dict[str, Any], count: str, seconds: float) -> float:
+    # what is new since the look before, or began anew, has counted from nothing
+    base = (old or {}).get(count) or 0
+    now = new.get(count) or 0
+    return round((now - base if now >= base else now) / seconds, 3) if seconds > 0 else 0.0
 
 
 def _new_in(old: dict[str, Any] | None, new: dict[str, Any] | None) -> Sequence[int]:
@@ -73,4 +88,5 @@ def _order(entry: dict[str, Any], sort: str) -> tuple[float, str]:
         return 0.0, entry["name"]
     if sort == "lag":
         return -float(entry.get("lag") or 0), entry["name"]
-    return -float(entry.get("accepted_per_s", entry.get("delivered_per_s", 0.0))), entry["name"]
+    rate = next((entry[r] for r in ("accepted_per_s", "delivered_per_s", "rows_per_s") if r in entry), 0.0)
+    return -float(rate), entry["name"]

@@ -65,6 +65,7 @@ def tables(status: dict[str, Any]) -> Iterator[Table]:
         columns = ["trigger", "ready", "broker", "subscriber"]
         columns += ["delivered", "attempts", "retried", "dead", "in flight", "lag"]
         yield _with_reasons(("Triggers", columns, rows), triggers)
+        yield from _readers([t for t in triggers if t.get("reader")])
     if bridges := status["bridges"]:
         rows = [
             [
@@ -77,6 +78,26 @@ def tables(status: dict[str, Any]) -> Iterator[Table]:
         ]
         columns = ["bridge", "ready", "source", "sink", "delivered", "refused", "failed", "dead"]
         yield _with_reasons(("Bridges", columns, rows), bridges)
+
+
+def _readers(triggers: list[dict[str, Any]]) -> Iterator[Table]:
+    """Subscribers that read by themselves (Spark): how far they are, and what went wrong last."""
+    if not triggers:
+        return
+    columns = ["reader", "state", "rows", "quarantined", "rows/s", "batch s", "lag", "by partition", "restarts"]
+    columns += ["last error", "interface"]
+    rows = []
+    for trigger in triggers:
+        reader = trigger["reader"]
+        counts = _texts(reader, "state", "rows", "quarantined", "rows_per_s", "batch_s", "lag")
+        lags = reader.get("lags") or {}
+        parts = " ".join(f"{part}:{lag}" for part, lag in sorted(lags.items()) if lag)
+        last = reader.get("last_error")
+        error = common.one_line(f"{last['at']} {last['error']}", 200) if last else ""
+        ui = reader.get("ui") or ""
+        rows.append([trigger["name"], *counts, parts, *_texts(reader, "restarts"), error, ui])
+    keep = [i for i in range(len(columns)) if any(row[i] for row in rows)]
+    yield "Readers", [columns[i] for i in keep], [[row[i] for i in keep] for row in rows]
 
 
 def _condition(entry: dict[str, Any]) -> list[str]:

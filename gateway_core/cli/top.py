@@ -146,13 +146,24 @@ _COLUMNS: dict[str, tuple[str, Sequence[tuple[str, str]]]] = {
         ],
     ),
 }
+_COLUMNS["readers"] = (
+    "Readers",
+    [
+        ("reader", "name"),
+        ("state", "state"),
+        ("rows/s", "rows_per_s"),
+        ("quarantined/s", "quarantined_per_s"),
+        ("lag", "lag"),
+        ("last batch", "batch_s"),
+    ],
+)
 _COLUMNS["bridges"] = ("Bridges", [("bridge", "name"), *_COLUMNS["triggers"][1][1:]])
 
 
 def tables(rates: dict[str, Any]) -> Iterator[Table]:
     """The sections that have entries."""
     for section, (title, columns) in _COLUMNS.items():
-        if entries := rates[section]:
+        if entries := rates.get(section):
             rows = [[_cell(key, entry.get(key)) for _, key in columns] for entry in entries]
             yield title, [name for name, _ in columns], rows
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
@@ -14,11 +15,15 @@ from gateway_core.component import BuildContext
 from gateway_core.errors import StartError
 from gateway_core.interfaces import ReaderFeed
 
+from .checkpoint import committed
 from .config import SparkSinkConfig, schemas
+from .facts import Facts
 from .job import Job
 from .rows import local_path
 from .supervisor import Supervisor
 
+SUBMITTED_S = 2.0
+"""How often the checkpoint of a query that others run is looked at."""
 log = logging.getLogger("tidegate.spark")
 
 
@@ -39,19 +44,10 @@ class SparkSink:
         self._table = _absolute(config.path)
         self._feed: ReaderFeed | None = None
         self._supervisor: Supervisor | None = None
-        self._committed: dict[str, int] = {}
+        self._checkpoint = _absolute(config.checkpoint or str(self._home / "checkpoint"))
+        self._stopping = anyio.Event()
+        self._facts = Facts(context.clock)
         self._said = ""  # what the process gave as the reason of its end; a killed one gives none
-        self._facts: dict[str, Any] = {
-            "state": "stopped",
-            "error": None,
-            "batch": None,
-            "rows": 0,
-            "rows_per_s": 0.0,
-            "batch_s": None,
-            "parts": {},
-            "ui": None,
-            "restarts": 0,
-        }
         self.address = self._table if "://" in self._table else Path(self._table).as_uri()
 
     async def start_reading(self, feed: ReaderFeed, tasks: TaskGroup) -> None:
@@ -60,13 +56,16 @@ class SparkSink:
         if kind != "log":
             raise StartError(f"{self._owner}: the sink spark needs a broker whose channel is log, not {kind!r}")
         if not self._reads:
-            self._facts["state"] = "running"  # the first worker's word counts
+            self._facts.state = "running"  # the first worker's word counts
             return
         self._feed = feed
-        self._committed = dict(feed.start)
-        self._facts["state"] = "starting"
-        self._home.mkdir(parents=True, exist_ok=True)
+        self._facts.begin(feed.start, 1 if kind == "log" else 0)
         config = self._config
+        if config.runs == "submitted":
+            self._facts.state = "submitted"
+            tasks.start_soon(self._watch_submitted)
+            return
+        self._home.mkdir(parents=True, exist_ok=True)
         self._supervisor = Supervisor(
             "gateway_spark.driver",
             lambda: self._job(feed).line(),
@@ -79,21 +78,15 @@ class SparkSink:
         tasks.start_soon(self._supervisor.run)
 
     async def stop(self) -> None:
+        self._stopping.set()
         if self._supervisor is not None:
             await self._supervisor.stop()
-        self._facts["state"] = "stopped"
+        self._facts.state = "stopped"
 
     def state(self) -> dict[str, Any]:
-        """See `ReadingSink`. `rows` and `restarts` count since the gateway's start; `rows_per_s` is the speed of the
-        last batch with rows, `batch_s` how long it took in seconds; `batch` is the number of the last one; `pid` is
-        the process that runs Spark."""
+        """See `ReadingSink`, and `Facts`. `pid` is the process that runs Spark."""
         pid = self._supervisor.pid if self._supervisor else None
-        return {**self._facts, "lag": self._lag(), "offsets": dict(self._committed), "pid": pid}
-
-    def _lag(self) -> int | None:
-        if self._feed is None:
-            return None
-        return sum(max(0, end - self._committed.get(shard, 1)) for shard, end in self._feed.ends().items())
+        return self._facts.status(self._feed.ends() if self._feed else None, pid)
 
     def _job(self, feed: ReaderFeed) -> Job:
         config = self._config
@@ -109,7 +102,7 @@ class SparkSink:
         return Job(
             options=options,
             table=self._table,
-            checkpoint=_absolute(config.checkpoint or str(self._home / "checkpoint")),
+            checkpoint=self._checkpoint,
             home=str(self._home),
             format=config.format,
             name=self._name,
@@ -132,39 +125,53 @@ class SparkSink:
             finish_s=config.stop_timeout_s,
         )
 
+    async def _watch_submitted(self) -> None:
+        """Follows a query that others run, by its checkpoint; of one on another machine nothing is known."""
+        checkpoint = local_path(self._checkpoint)
+        while checkpoint is not None and not self._stopping.is_set():
+            if found := committed(checkpoint):
+                self._follow(found)
+            with anyio.move_on_after(SUBMITTED_S):
+                await self._stopping.wait()
+
     def _on_line(self, line: bytes) -> None:
         report = msgspec.json.decode(line)
         match report.pop("state"):
             case "progress":
                 self._on_progress(report)
             case "failed":
-                self._said = self._facts["error"] = report["error"]
+                self._said = report["error"]
+                self._facts.fail(self._said)
             case "running":
-                self._facts.update(report, state="running")
+                self._facts.run(report["ui"])
             case "starting":
                 self._said = ""
-                self._facts["state"] = "starting"
+                self._facts.state = "starting"
 
     def _on_progress(self, facts: Mapping[str, Any]) -> None:
         assert self._feed is not None
         assert self._supervisor is not None
-        rows, ends = facts["rows"], facts["ends"]
-        self._facts.update(batch=facts["batch"], rows=self._facts["rows"] + rows, error=None)
-        if rows:
-            self._facts.update(rows_per_s=facts["rows_per_s"], batch_s=facts["batch_s"], parts=facts["parts"])
-        if dict(ends) != self._committed:
+        caught_up = not facts["rows"] and facts["ends"] == self._feed.ends()
+        self._facts.progress(facts, caught_up)
+        if self._follow(facts["ends"]):
             self._supervisor.good()
-            self._committed = dict(ends)
-            try:
-                self._feed.advance(ends)
-            except OSError as e:  # the channel keeps more than it needs until it is told again
-                log.warning("%s: the channel can't note how far the table is: %s", self._owner, e)
+
+    def _follow(self, ends: dict[str, int]) -> bool:
+        """Notes how far the table is; gives whether that is news."""
+        assert self._feed is not None
+        if not self._facts.follow(ends):
+            return False
+        try:
+            self._feed.advance(ends)
+        except OSError as e:  # the channel keeps more than it needs until it is told again
+            log.warning("%s: the channel can't note how far the table is: %s", self._owner, e)
+        return True
 
     def _on_exit(self, status: int, wait_s: float) -> None:
         assert self._supervisor is not None
         words = self._supervisor.last_words()
         error = self._said or f"Spark ended with status {status}{f': {words}' if words else ''}"
-        self._facts.update(state="restarting", error=error, restarts=self._facts["restarts"] + 1)
+        self._facts.restart(error)
         log.warning("%s: %s; started again in %g s", self._owner, error, wait_s)
 
 

@@ -93,6 +93,20 @@ def test_quantiles_are_drawn_within_their_bucket() -> None:
     assert quantile([], 0.5) is None
 
 
+READER = {"state": "running", "lag": 7, "lags": {"0": 7}, "batch_s": 0.25, "parts": {}, "stalled_s": 0.0}
+
+
+def test_readers_have_rates_of_their_own() -> None:
+    before = entry("t", broker="b", reader={**READER, "rows": 100, "quarantined": 2})
+    after = entry("t", broker="b", reader={**READER, "rows": 300, "quarantined": 3})
+    rates = between(status(triggers=[before, entry("u", broker="b", reader=None)]), status(triggers=[after]), 2.0)
+    (reader,) = rates["readers"]
+    assert (reader["rows_per_s"], reader["quarantined_per_s"], reader["lag"]) == (100, 0.5, 7)
+    _, (title, columns, rows) = tables(rates)
+    shown = dict(zip(columns, rows[0], strict=True))
+    assert (title, shown["rows/s"], shown["last batch"], shown["lag"]) == ("Readers", "100", "250 ms", "7")
+
+
 def test_the_tables() -> None:
     trigger = entry("t", broker="b", delivered=25, attempt=histogram(le_0_005=1))
     ((title, columns, rows),) = tables(between(status(), status(triggers=[trigger]), 10.0))

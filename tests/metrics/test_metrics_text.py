@@ -44,7 +44,8 @@ def document(name: str = "x") -> dict[str, Any]:
         **accepts,
     }
     trigger = {"name": "t", "broker": name, "ready": False, "reader": None, **counts, **ways}
-    state = {"state": "running", "rows": 7, "restarts": 0, "batch_s": 0.25, "lag": 9}
+    state = {"state": "running", "error": None, "rows": 7, "quarantined": 1, "restarts": 0, "batch_s": 0.25, "lag": 9}
+    state |= {"lags": {"0": 9}, "stalled_s": 2.5, "parts": {"addBatch": 0.2}, "rows_per_s": 28.0, "state_rows": 0}
     reading = {"name": "r", "broker": name, "ready": True, "reader": state, "paused": False, **counts}
     bridge = {"name": "b", "ready": True, "sources": [source], "accepted": 1, "unwanted": 0, **counts, **ways}
     process = dict.fromkeys(("cpu_s", "resident_bytes", "virtual_bytes", "open_fds", "max_fds", "started_s"), 1.5)
@@ -113,6 +114,18 @@ def test_numbers_of_workers_are_added() -> None:
     assert (found("tidegate_ready"), found("tidegate_channel_writable"), found("tidegate_workers")) == (0, 0, 2)
     assert found("process_cpu_seconds_total", worker="1") == 1.5
     assert found("tidegate_reader_rows_total") == 7, "a reader runs in the first worker only"
+
+
+def test_a_reader_is_shown_by_partition_and_by_parts_of_its_batches() -> None:
+    status = document()
+    reader = status["triggers"][1]["reader"]
+    reader.update(lags={"0": 3, "1": 6}, error="no Java")
+    found = parsed(render(status))
+    assert found("tidegate_reader_partition_lag_events", trigger="r", partition="1") == 6
+    assert found("tidegate_reader_batch_part_seconds", part="addBatch") == 0.2
+    assert (found("tidegate_reader_running"), found("tidegate_reader_failing")) == (1, 1)
+    reader["state"] = "submitted"
+    assert not parsed(render(status)).has("tidegate_reader_running"), "whether it runs, others know"
 
 
 def test_the_table_names_each_metric_once_with_few_labels() -> None:
