@@ -14,6 +14,7 @@ from .roads import events
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from .batch import Batches
     from .job import Job
@@ -24,9 +25,13 @@ _PYTHON_ERROR = re.compile(r"^\s*((?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Refus
 
 def start(spark: SparkSession, job: Job, batches: Batches) -> StreamingQuery:
     """Starts the job's query in a session that is ready for it."""
-    writer = events(job, spark).writeStream.foreachBatch(batches.write).queryName(job.name)
-    writer = writer.option("checkpointLocation", job.checkpoint)
-    return writer.trigger(processingTime=f"{job.interval_ms} milliseconds").start()
+    return writer(spark, job, batches).trigger(processingTime=f"{job.interval_ms} milliseconds").start()
+
+
+def writer(spark: SparkSession, job: Job, batches: Batches) -> DataStreamWriter:
+    """The job's query but for its trigger."""
+    made = events(job, spark).writeStream.foreachBatch(batches.write).queryName(job.name)
+    return made.option("checkpointLocation", job.checkpoint)
 
 
 class Progress:
