@@ -19,15 +19,16 @@ exec "$@"
 
 
 class Child:
-    """A command in a session of its own (Ctrl-C in the terminal does not reach it), its output appended to `log`."""
+    """A command in a session of its own (Ctrl-C in the terminal does not reach it), its output appended to `log`; where
+    there is none, it goes where ours goes."""
 
-    def __init__(self, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
-        with log.open("ab") as out:
+    def __init__(self, command: Sequence[str], log: Path | None = None, env: Mapping[str, str] | None = None) -> None:
+        with log.open("ab") if log else contextlib.nullcontext() as out:
             self._process = subprocess.Popen(
                 ["/bin/sh", "-c", _SCRIPT, "sh", *command],
                 stdin=subprocess.PIPE,
                 stdout=out,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.STDOUT if log else None,
                 start_new_session=True,
                 env=env,
             )

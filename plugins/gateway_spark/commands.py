@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import typer
 
+from .submit_command import submit, wheel
+
 app = typer.Typer(help="Look after Spark tables.", no_args_is_help=True, add_completion=False)
 
 
 @app.callback()
 def _group() -> None:
     """Look after Spark tables."""
+
+
+app.command()(submit)
+app.command()(wheel)

@@ -1,0 +1,199 @@
+"""Runs a trigger's table on a cluster: the job that the sink would run, by spark-submit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from gateway_core.errors import StartError
+from gateway_java import java
+from gateway_java.child import Child
+
+from . import submitted
+from .job import KAFKA, Job
+from .query import JVM_OPTIONS, environment, jars_of, settings
+from .rows import local_path
+from .session_conf import conf_of, on_this_machine
+from .standalone import spark_home
+from .wheel import shipped, write_wheel
+
+if TYPE_CHECKING:
+    from gateway_core.config.model import GatewayConfig
+    from gateway_core.registry import Registry
+    from gateway_core.settings import Settings
+
+DeployMode = Literal["client", "cluster"]
+_EXECUTOR_JVM = "spark.executor.extraJavaOptions"
+_POLL_S = 0.1
+_STOPPED = (0, 130, 143, -signal.SIGTERM)
+
+
+def job_of(config: GatewayConfig, settings: Settings, registry: Registry, name: str) -> Job:
+    """The job of a trigger, as the gateway itself would run it. Raises `StartError` where there is no such trigger, it
+    writes no Spark table, or the gateway runs it."""
+    from gateway_core.broker import ReadingTrigger
+    from gateway_core.build import Builder
+    from gateway_core.clock import SystemClock
+
+    if name not in config.triggers:
+        raise StartError(f"there is no trigger {name!r}; there are: {', '.join(config.triggers) or 'none'}")
+    wanted = config.triggers[name]
+    if wanted.subscriber.name != "spark":
+        raise StartError(f"triggers.{name}: its subscriber is {wanted.subscriber.name}, not spark")
+    if getattr(wanted.subscriber.options, "runs", "") != "submitted":
+        raise StartError(
+            f"triggers.{name}.subscriber.spark: the gateway runs this query itself; write `runs: submitted` there, and "
+            "reload the gateway, so that it leaves the table to the cluster"
+        )
+    if wanted.broker not in config.brokers:
+        raise StartError(f"triggers.{name}: there is no broker {wanted.broker!r}")
+    channel = config.brokers[wanted.broker].channel.name
+    if channel != KAFKA:
+        raise StartError(
+            f"triggers.{name}: a submitted query reads Kafka, and broker {wanted.broker!r} keeps its events in the "
+            f"channel {channel}; use the channel kafka, or let the gateway run the query (`runs: gateway`), which takes "
+            "`master: spark://…` as well"
+        )
+    alone = config.model_copy(
+        update={
+            "brokers": {k: v for k, v in config.brokers.items() if k == wanted.broker},
+            "triggers": {name: wanted},
+            "bridges": {},
+            "observers": [],
+        }
+    )
+    trigger = Builder(alone, settings, registry, SystemClock()).build().triggers[name]
+    assert isinstance(trigger, ReadingTrigger)
+    trigger.attach()
+    job: Job = trigger.sink.job(trigger.filtered)  # type: ignore[attr-defined]  # it is a SparkSink
+    return job
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What spark-submit is called with."""
+
+    job: Job
+    deploy_mode: DeployMode = "client"
+    wheel: Path | None = None
+    more: Sequence[str] = ()
+
+    def notes(self) -> list[str]:
+        """What may surprise."""
+        if on_this_machine(self.job.master):
+            return []
+        places = {"table": self.job.table, "checkpoint": self.job.checkpoint}
+        return [
+            f"the {what} {place} is a folder: driver and workers must all have it (a shared file system), else name a "
+            "place that all reach (s3a://…, hdfs://…)"
+            for what, place in places.items()
+            if local_path(place) is not None
+        ]
+
+    def command(self, folder: Path) -> list[str]:
+        """The command; writes what it names into a folder. Nothing secret is in it: job and settings are in files that
+        only this user can read."""
+        found = java.find()
+        job_file = _write(folder / "tidegate-job.json", self.job.line())
+        conf = self._conf(found, folder)
+        lines = [f"{key} {_escaped(value)}\n" for key, value in conf.items()]
+        conf_file = _write(folder / "tidegate.conf", "".join(lines).encode())
+        cluster = self.deploy_mode == "cluster"
+        return [
+            str(submit_program()),
+            *("--deploy-mode", self.deploy_mode, "--properties-file", str(conf_file), "--load-spark-defaults"),
+            *(("--files", str(job_file)) if cluster else ()),
+            *self.more,
+            str(Path(submitted.__file__).absolute()),
+            job_file.name if cluster else str(job_file),
+        ]
+
+    def environment(self) -> dict[str, str]:
+        """The environment for spark-submit: the Java that is found, and which Python. A `PYSPARK_PYTHON` that is set
+        counts; without one a cluster on this machine takes this Python, any other its own `python3`."""
+        master = self.job.master
+        ours = environment(java.find(), master)
+        ours["SPARK_HOME"] = str(submit_program().parents[1])
+        for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+            if chosen := os.environ.get(name):
+                ours[name] = chosen
+            elif not on_this_machine(master) and (name == "PYSPARK_PYTHON" or self.deploy_mode == "cluster"):
+                del ours[name]
+        return {**os.environ, **ours}
+
+    def _conf(self, found: java.Java, folder: Path) -> dict[str, str]:
+        job = self.job
+        conf = settings(
+            master=job.master,
+            app=f"tidegate {job.name}",
+            others=jars_of(job, found),
+            memory=job.memory,
+            more=conf_of(job),
+        )
+        utc = "-Duser.timezone=UTC"
+        conf[_EXECUTOR_JVM] = f"{utc} {job.conf.get(_EXECUTOR_JVM, '')}".strip()
+        if self.deploy_mode == "cluster":  # its driver has none of our files
+            conf[JVM_OPTIONS] = f"{utc} {job.conf.get(JVM_OPTIONS, '')}".strip()
+        return shipped(conf, self.wheel or write_wheel(folder), folder)
+
+
+def run(submission: Submission) -> int:
+    """Runs spark-submit until it ends; SIGTERM and SIGINT let the batch under way end first, a second one does not.
+    Returns its exit code, 0 where it was stopped. Raises `StartError`."""
+    told: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: told.append(number))
+    with tempfile.TemporaryDirectory(prefix="tidegate-submit-") as made:
+        folder = Path(made)
+        pid_file = folder / "pid"
+        env = submission.environment()
+        if submission.deploy_mode == "client":
+            env[submitted.PID_FILE] = str(pid_file)
+        try:
+            child = Child(submission.command(folder), env=env)
+        except OSError as e:
+            raise StartError(f"can't run spark-submit: {e}") from e
+        heard = 0
+        while (code := child.ended()) is None:
+            if len(told) > heard:
+                heard += 1
+                _stop(child, pid_file if heard == 1 else None)
+            time.sleep(_POLL_S)
+    return 0 if told and code in _STOPPED else abs(code)
+
+
+def submit_program() -> Path:
+    """The spark-submit of `SPARK_HOME`, else PySpark's. Raises `StartError` and `MissingExtra`."""
+    home = os.environ.get("SPARK_HOME")
+    program = (Path(home) if home else spark_home()) / "bin" / "spark-submit"
+    if not os.access(program, os.X_OK):
+        raise StartError(f"{program} can't be run; {'SPARK_HOME names no Spark' if home else 'install PySpark anew'}")
+    return program
+
+
+def _stop(child: Child, pid_file: Path | None) -> None:
+    """Tells the job's Python process, where it is known; spark-submit itself otherwise."""
+    pid = child.pid
+    if pid_file is not None:
+        with suppress(OSError, ValueError):
+            pid = int(pid_file.read_text())
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+
+
+def _write(file: Path, data: bytes) -> Path:
+    file.touch(mode=0o600)  # passwords may stand in it
+    file.write_bytes(data)
+    return file
+
+
+def _escaped(value: str) -> str:
+    """A value in a Java properties file."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
