@@ -1,11 +1,13 @@
-"""The PySpark data source `tidegate`: reads a broker's log, as a batch or as a stream.
+"""The PySpark data source `tidegate`: reads a broker's log, as a batch or as a stream, and writes to its ingress.
 
     from gateway_spark import register
     register(spark)
     spark.read.format("tidegate").option("location", "tidegate-data/log/default").load()
     spark.readStream.format("tidegate").option("location", …).load()
+    df.write.format("tidegate").option("url", "http://127.0.0.1:8080/").mode("append").save()
+    df.writeStream.format("tidegate").option("url", …).option("checkpointLocation", …).start()
 
-Options:
+Options for reading:
 
 `location`            the broker's log folder (required).
 `filters`             JSON list of filters as in a trigger's `filters`: only events that match all of them.
@@ -16,176 +18,82 @@ Options:
 `maxEventsPerTrigger` stream only: the most events (before filters) that one micro-batch takes from the log.
 `rowsPerPartition`    how many events one task reads, 50000 where absent.
 
-Columns: `gateway_spark.schema.DDL`; a reader with a schema of its own (`.schema("id string, data binary")`) gets those
-of its columns only. Each position of the log is given exactly once.
+Columns that are read: `gateway_spark.schema.DDL`; a reader with a schema of its own (`.schema("id string, data
+binary")`) gets those of its columns only. Each position of the log is given exactly once.
+
+Options for writing:
+
+`url`                 the ingress, `http://` or `https://` (required). User and password in it are basic authentication.
+`batchSize`           the most events in a request, 500 where absent. Requests stay below 512 KiB, and smaller still
+                      where the ingress says so; an ingress that takes no batches gets one event at a time.
+`maxRetries`          how often a request is sent again when there is no answer, or one of 408, 425, 429, 5xx; 10 where
+                      absent. The waits are those of the gateway's deliveries, `Retry-After` is heeded up to 5 minutes.
+`timeout`             the longest wait for an answer, in seconds, 30 where absent.
+`token`               sent as `Authorization: Bearer`. `header.NAME` sets any other header field.
+`caFile`              authorities to trust (PEM) instead of the system's; `insecure` = true trusts anyone: for tests.
+`certFile`, `keyFile` a client certificate (PEM).
+
+Columns that are written: `id`, `source` and `type` are required; `specversion` (1.0 where absent), `subject`, `time`
+(timestamp or text), `datacontenttype`, `dataschema`; `extensions`, a map; `data`: bytes, text, or a structure, map or
+array, which goes as JSON; `data_text`, JSON, where there is no `data`. Columns that tables have besides are left out;
+any other is an error. Each event is accepted at least once: a task or a micro-batch that is repeated sends its rows
+again, so give them ids that stay the same (`deduplicate_s` of a table then drops the copies).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
-from .offsets import Offsets, advance, clamp, parse, ranges
-from .schema import DDL, Batches, Row, decode
-
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from gateway_log.reader import LogReader
     from pyspark.sql import SparkSession
 
 NAME = "tidegate"
-ROWS_PER_PARTITION = 50_000
-ROWS_PER_BATCH = 10_000
 
 
 def register(spark: SparkSession) -> None:
-    """Makes `spark.read.format("tidegate")` and `spark.readStream.format("tidegate")` known to a session."""
+    """Makes the format `tidegate` known to a session: `read`, `readStream`, `write`, `writeStream`."""
     spark.dataSource.register(TidegateSource)
 
 
-def open_log(location: str) -> LogReader:
-    """The log in this folder, read-only."""
-    # The one import of another plugin: the log's reader is the public way to read its folder, and a Spark worker
-    # process has no gateway to ask for it. It is imported here so that `gateway_spark` works without it until used.
-    from gateway_log.reader import LogReader
-
-    return LogReader(location)
-
-
-@dataclass(frozen=True, slots=True)
-class Range(InputPartition):
-    """Positions `first` (included) to `end` (excluded) of one shard."""
-
-    shard: int
-    first: int
-    end: int
-
-
 class TidegateSource(DataSource):
-    """The log of a Tidegate broker. See the module for its options."""
+    """The log of a Tidegate broker, and its ingress. See the module for the options."""
+
+    # each door imports its own: an executor that writes needs nothing of what reading a log takes
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
     def schema(self) -> str:
+        from .schema import DDL
+
         return DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from .reading import BatchReader, Reading
+
         return BatchReader(Reading(self.options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from .reading import Reading, StreamReader
+
         return StreamReader(Reading(self.options, schema))
 
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from .writing import EventWriter, Writing
 
-class Reading:
-    """What both readers share: the options, and the work of one task."""
+        return EventWriter(Writing(self.options, schema, overwrite))
 
-    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        self.location = options.get("location") or ""
-        if not self.location:
-            raise ValueError("the data source tidegate needs the option 'location': the broker's log folder")
-        self.schema = schema
-        self.start = parse(options.get("startingOffsets", "earliest"), "startingOffsets")
-        self.end = parse(options.get("endingOffsets", "latest"), "endingOffsets")
-        self.size = _whole(options, "rowsPerPartition") or ROWS_PER_PARTITION
-        self.limit = _whole(options, "maxEventsPerTrigger")
-        self.filters = options.get("filters", "")
-        self.attributes = options.get("attributes", "")
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from .writing import EventStreamWriter, Writing
 
-    def bounds(self) -> tuple[Offsets, Offsets]:
-        """The first position that each shard still has, and the one its next event will get."""
-        with open_log(self.location) as log:
-            bounds = {str(shard): log.bounds(shard) for shard in log.shards()}
-        return {s: first for s, (first, _) in bounds.items()}, {s: end for s, (_, end) in bounds.items()}
-
-    def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        return [Range(*r) for r in ranges(start, end, self.size)]
-
-    def read(self, part: Range) -> Iterator[pa.RecordBatch]:
-        from .filters import compiled
-
-        batches = Batches(to_arrow_schema(self.schema, timezone="UTC"), part.shard)
-        matches = compiled(self.filters, self.attributes)
-        for rows in _parts(self.location, part):
-            attributes = decode(rows)
-            if matches is not None:
-                chosen = [matches(r, a) for r, a in zip(rows, attributes, strict=True)]
-                rows, attributes = list(compress(rows, chosen)), list(compress(attributes, chosen))
-            if rows:
-                yield batches.build(rows, attributes)
-
-
-def _parts(location: str, part: Range) -> Iterator[Sequence[Row]]:
-    at = part.first
-    with open_log(location) as log:
-        # in parts, because a statement left open while Spark takes a batch keeps the writer's WAL from shrinking
-        while at < part.end and (rows := list(log.read(part.shard, at, part.end, ROWS_PER_BATCH))):
-            yield rows
-            at = rows[-1].sequence + 1
-
-
-class BatchReader(DataSourceReader):
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-
-    def partitions(self) -> Sequence[InputPartition]:
-        first, end = self._reading.bounds()
-        start = clamp(self._reading.start, first, end)
-        stop = clamp(self._reading.end, end, end)
-        return self._reading.partitions(start, stop) or [Range(0, 0, 0)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Range)
-        if partition.first < partition.end:
-            yield from self._reading.read(partition)
-
-
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are {"shard": next position to read}. A shard that appears later is read from its first event."""
-
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-        self._target: Offsets | None = None
-
-    def initialOffset(self) -> dict[str, Any]:
-        first, end = self._reading.bounds()
-        return dict(clamp(self._reading.start, first, end))
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self._reading.limit) if self._reading.limit else ReadAllAvailable()
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        first, end = self._reading.bounds()
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return dict(advance(start, first, self._target or end, most))
-
-    def reportLatestOffset(self) -> dict[str, Any] | None:
-        return dict(self._reading.bounds()[1])
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._reading.bounds()[1]
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        # a shard without a start was not there when the batch before it was planned
-        return self._reading.partitions({s: start.get(s, 0) for s in end}, end)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Range)
-        return self._reading.read(partition)
-
-
-def _whole(options: Mapping[str, str], name: str) -> int | None:
-    text = options.get(name)
-    if text is None:
-        return None
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise ValueError(f"option {name!r} of the data source tidegate must be a whole number above 0, not {text!r}")
-    return int(text)
+        return EventStreamWriter(Writing(self.options, schema, overwrite))

@@ -1,0 +1,137 @@
+"""The readers of the data source `tidegate`: positions of a log become rows. See `datasource` for the options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from .offsets import Offsets, advance, clamp, parse, ranges
+from .options import required, whole
+from .schema import Batches, Row, decode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from gateway_log.reader import LogReader
+
+ROWS_PER_PARTITION = 50_000
+ROWS_PER_BATCH = 10_000
+
+
+def open_log(location: str) -> LogReader:
+    """The log in this folder, read-only."""
+    # The one import of another plugin: the log's reader is the public way to read its folder, and a Spark worker
+    # process has no gateway to ask for it. It is imported here so that `gateway_spark` works without it until used.
+    from gateway_log.reader import LogReader
+
+    return LogReader(location)
+
+
+@dataclass(frozen=True, slots=True)
+class Range(InputPartition):
+    """Positions `first` (included) to `end` (excluded) of one shard."""
+
+    shard: int
+    first: int
+    end: int
+
+
+class Reading:
+    """What both readers share: the options, and the work of one task."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self.location = required(options, "location", "the broker's log folder")
+        self.schema = schema
+        self.start = parse(options.get("startingOffsets", "earliest"), "startingOffsets")
+        self.end = parse(options.get("endingOffsets", "latest"), "endingOffsets")
+        self.size = whole(options, "rowsPerPartition") or ROWS_PER_PARTITION
+        self.limit = whole(options, "maxEventsPerTrigger")
+        self.filters = options.get("filters", "")
+        self.attributes = options.get("attributes", "")
+
+    def bounds(self) -> tuple[Offsets, Offsets]:
+        """The first position that each shard still has, and the one its next event will get."""
+        with open_log(self.location) as log:
+            bounds = {str(shard): log.bounds(shard) for shard in log.shards()}
+        return {s: first for s, (first, _) in bounds.items()}, {s: end for s, (_, end) in bounds.items()}
+
+    def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+        return [Range(*r) for r in ranges(start, end, self.size)]
+
+    def read(self, part: Range) -> Iterator[pa.RecordBatch]:
+        from .filters import compiled
+
+        batches = Batches(to_arrow_schema(self.schema, timezone="UTC"), part.shard)
+        matches = compiled(self.filters, self.attributes)
+        for rows in _parts(self.location, part):
+            attributes = decode(rows)
+            if matches is not None:
+                chosen = [matches(r, a) for r, a in zip(rows, attributes, strict=True)]
+                rows, attributes = list(compress(rows, chosen)), list(compress(attributes, chosen))
+            if rows:
+                yield batches.build(rows, attributes)
+
+
+def _parts(location: str, part: Range) -> Iterator[Sequence[Row]]:
+    at = part.first
+    with open_log(location) as log:
+        # in parts, because a statement left open while Spark takes a batch keeps the writer's WAL from shrinking
+        while at < part.end and (rows := list(log.read(part.shard, at, part.end, ROWS_PER_BATCH))):
+            yield rows
+            at = rows[-1].sequence + 1
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+
+    def partitions(self) -> Sequence[InputPartition]:
+        first, end = self._reading.bounds()
+        start = clamp(self._reading.start, first, end)
+        stop = clamp(self._reading.end, end, end)
+        return self._reading.partitions(start, stop) or [Range(0, 0, 0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Range)
+        if partition.first < partition.end:
+            yield from self._reading.read(partition)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are {"shard": next position to read}. A shard that appears later is read from its first event."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._target: Offsets | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        first, end = self._reading.bounds()
+        return dict(clamp(self._reading.start, first, end))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._reading.limit) if self._reading.limit else ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        first, end = self._reading.bounds()
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return dict(advance(start, first, self._target or end, most))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return dict(self._reading.bounds()[1])
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._reading.bounds()[1]
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        # a shard without a start was not there when the batch before it was planned
+        return self._reading.partitions({s: start.get(s, 0) for s in end}, end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Range)
+        return self._reading.read(partition)
