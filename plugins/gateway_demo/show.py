@@ -77,7 +77,9 @@ def further(console: Console, demo: Demo, seconds: float) -> None:
         (config, "the whole pipeline"),
         (f"{variables}{program} dlq list -c {config}", "what could not be delivered, and why"),
     ]
-    if demo.keep:
+    if demo.kafka:
+        lines.append(("docs/howto/laptop-to-cluster.md", "the same with a Kafka and a Spark cluster of yours"))
+    elif demo.keep:
         lines.append((f"{program} log info --data-dir {relpath(demo.data)}", "the durable log"))
     else:
         lines.append((f"{program} demo --keep", "keeps the gateway's data, its durable log above all"))

@@ -45,13 +45,13 @@ class Answers:
     facts: TableFacts
 
 
-def ask(path: Path, picture: Path) -> Answers:
+def ask(path: Path, picture: Path, format: str = "parquet") -> Answers:
     """Reads the table with Spark, and draws the picture."""
     from gateway_spark.query import session
 
-    spark = session(app="tidegate-demo")
+    spark = session(app="tidegate-demo", delta=format == "delta")
     try:
-        spark.read.parquet(str(path)).createOrReplaceTempView("flights")
+        spark.read.format(format).load(str(path)).createOrReplaceTempView("flights")
         carriers = [
             Carrier(r.carrier, r.flights, r.mean, float(r.late), float(r.cancelled)) for r in _all(spark, _BY_CARRIER)
         ]

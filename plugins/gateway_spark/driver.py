@@ -25,6 +25,7 @@ from .query import environment, jars_of, settings
 from .query_run import POLL_S, Progress, finish, one_line, start
 from .rows import check_owner, local_path
 from .session_conf import conf_of
+from .shipping import shipped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,6 +110,7 @@ class Driver:
             scratch=str(self._scratch),
             more=conf_of(job),
         )
+        conf = shipped(conf, self._scratch)
         spark_conf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
         # PySpark would start the JVM by itself, but without the descriptors that keep the locks held
         gateway = launch_gateway(  # type: ignore[no-untyped-call]

@@ -95,13 +95,16 @@ def settings(
 
 
 def environment(found: java.Java, master: str = "local") -> dict[str, str]:
-    """Environment variables that a process needs before it starts Spark."""
-    loopback = {"SPARK_LOCAL_IP": "127.0.0.1"} if on_this_machine(master) else {}
+    """Environment variables that a process needs before it starts Spark. On this machine workers are this Python with
+    its packages, whatever `python3` on PATH is; on a cluster `PYSPARK_PYTHON` counts where it is set, and elsewhere
+    than here `python3` is taken without."""
+    here = on_this_machine(master)
+    chosen = "" if master.startswith("local") else os.environ.get("PYSPARK_PYTHON", "")
+    python = chosen or (sys.executable if here else "python3")
     return {
-        **loopback,
+        **({"SPARK_LOCAL_IP": "127.0.0.1"} if here else {}),
         "JAVA_HOME": str(found.home),
-        # the workers must be this Python, with its packages, whatever `python3` on PATH is
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
 

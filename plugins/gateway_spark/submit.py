@@ -12,17 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from gateway_core.errors import StartError
 from gateway_java import java
 from gateway_java.child import Child
+
+from gateway_core.errors import StartError
 
 from . import submitted
 from .job import KAFKA, Job
 from .query import JVM_OPTIONS, environment, jars_of, settings
 from .rows import local_path
 from .session_conf import conf_of, on_this_machine
+from .shipping import UTC, shipped
 from .standalone import spark_home
-from .wheel import shipped, write_wheel
 
 if TYPE_CHECKING:
     from gateway_core.config.model import GatewayConfig
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from gateway_core.settings import Settings
 
 DeployMode = Literal["client", "cluster"]
-_EXECUTOR_JVM = "spark.executor.extraJavaOptions"
 _POLL_S = 0.1
 _STOPPED = (0, 130, 143, -signal.SIGTERM)
 
@@ -57,9 +57,8 @@ def job_of(config: GatewayConfig, settings: Settings, registry: Registry, name: 
     channel = config.brokers[wanted.broker].channel.name
     if channel != KAFKA:
         raise StartError(
-            f"triggers.{name}: a submitted query reads Kafka, and broker {wanted.broker!r} keeps its events in the "
-            f"channel {channel}; use the channel kafka, or let the gateway run the query (`runs: gateway`), which takes "
-            "`master: spark://…` as well"
+            f"triggers.{name}: a submitted query reads Kafka, and broker {wanted.broker!r} has the channel {channel}; "
+            "use the channel kafka, or let the gateway run the query (`runs: gateway`, with `master: spark://…`)"
         )
     alone = config.model_copy(
         update={
@@ -116,16 +115,11 @@ class Submission:
         ]
 
     def environment(self) -> dict[str, str]:
-        """The environment for spark-submit: the Java that is found, and which Python. A `PYSPARK_PYTHON` that is set
-        counts; without one a cluster on this machine takes this Python, any other its own `python3`."""
-        master = self.job.master
-        ours = environment(java.find(), master)
+        """The environment for spark-submit: the Java that is found, and which Python (see `query.environment`)."""
+        ours = environment(java.find(), self.job.master)
         ours["SPARK_HOME"] = str(submit_program().parents[1])
-        for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-            if chosen := os.environ.get(name):
-                ours[name] = chosen
-            elif not on_this_machine(master) and (name == "PYSPARK_PYTHON" or self.deploy_mode == "cluster"):
-                del ours[name]
+        if self.deploy_mode == "cluster":
+            del ours["PYSPARK_DRIVER_PYTHON"]
         return {**os.environ, **ours}
 
     def _conf(self, found: java.Java, folder: Path) -> dict[str, str]:
@@ -137,11 +131,9 @@ class Submission:
             memory=job.memory,
             more=conf_of(job),
         )
-        utc = "-Duser.timezone=UTC"
-        conf[_EXECUTOR_JVM] = f"{utc} {job.conf.get(_EXECUTOR_JVM, '')}".strip()
         if self.deploy_mode == "cluster":  # its driver has none of our files
-            conf[JVM_OPTIONS] = f"{utc} {job.conf.get(JVM_OPTIONS, '')}".strip()
-        return shipped(conf, self.wheel or write_wheel(folder), folder)
+            conf[JVM_OPTIONS] = f"{UTC} {job.conf.get(JVM_OPTIONS, '')}".strip()
+        return shipped(conf, folder, self.wheel)
 
 
 def run(submission: Submission) -> int:

@@ -23,8 +23,8 @@ def wheel(
         Path, typer.Argument(metavar="[DIR]", help="Where to; it is made where it does not exist.")
     ] = Path("."),
 ) -> None:
-    """Write the wheel that a Spark cluster needs to run tables: pure Python, and for a broker in Kafka all that it needs
-    beside PySpark. `tidegate spark submit` writes one for itself. Prints its path.
+    """Write the wheel that a Spark cluster needs to run tables: pure Python; for a broker in Kafka it is all that is
+    needed beside PySpark. `tidegate spark submit` makes one by itself. Prints its path.
 
     Exit codes: 0 written, 3 could not be written.
     """

@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gateway_spark.job import Job
-    from gateway_spark.query_run import Progress
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from gateway_spark.job import Job
+    from gateway_spark.query_run import Progress
 
 PID_FILE = "TIDEGATE_PID_FILE"  # where whoever started us wants to know whom to tell to stop
 
@@ -38,10 +39,11 @@ class Submitted:
 
     def run(self) -> None:
         """Runs the query until it is told to stop; raises what ends it otherwise."""
+        from pyspark.sql import SparkSession
+
         from gateway_spark.batch import Batches
         from gateway_spark.query_run import Progress, finish, start
         from gateway_spark.rows import check_owner
-        from pyspark.sql import SparkSession
 
         locks = self._locks()
         check_owner(self.job)
@@ -108,9 +110,10 @@ def batch_line(facts: Mapping[str, Any]) -> str:
 
 def read_job(name: str) -> Job:
     """The job in a file: at its path, or, on a cluster, among the files that spark-submit has brought."""
-    from gateway_spark.job import Job
     from pyspark import SparkFiles
     from pyspark.sql import SparkSession
+
+    from gateway_spark.job import Job
 
     file = Path(name)
     if not file.exists():

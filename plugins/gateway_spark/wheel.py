@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import shutil
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint, distribution
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +18,6 @@ from gateway_core.errors import StartError
 PACKAGES = ("gateway_spark", "gateway_core", "gateway_basics", "gateway_cesql", "gateway_java", "gateway_log")
 # Worker processes with the road from the log need these as well; a job that reads Kafka needs nothing but PySpark.
 _LOG_ROAD = ("msgspec", "pluggy", "pydantic", "pyarrow")
-PY_FILES = "spark.submit.pyFiles"
 _GROUP = "tidegate"
 _BORN = (1980, 1, 1, 0, 0, 0)  # the same files always make the same wheel
 
@@ -39,17 +37,6 @@ def write_wheel(folder: Path) -> Path:
     except OSError as e:
         raise StartError(f"can't write {path}: {e}") from e
     return path
-
-
-def shipped(conf: Mapping[str, str], wheel: Path, folder: Path) -> dict[str, str]:
-    """Spark settings with the wheel among what executors get; a copy of it is put into the folder, since Spark puts no
-    file on Python's path whose name ends in `.whl`. Raises `StartError`."""
-    copy = folder / "tidegate-spark.zip"
-    try:
-        shutil.copyfile(wheel, copy)
-    except OSError as e:
-        raise StartError(f"can't read the wheel {wheel}: {e}") from e
-    return {**conf, PY_FILES: ",".join(filter(None, [str(copy), conf.get(PY_FILES)]))}
 
 
 def _write(wheel: zipfile.ZipFile, version: str) -> None:

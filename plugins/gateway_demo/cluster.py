@@ -1,0 +1,59 @@
+"""What `tidegate demo --kafka` runs on: a Kafka broker and a Spark standalone cluster, both on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .processes import DemoError
+
+if TYPE_CHECKING:
+    from gateway_java.jars import Artifact
+
+WORKERS = 2
+
+
+@contextmanager
+def kafka_and_spark(folder: Path, say: Callable[[str], None]) -> Iterator[dict[str, str]]:
+    """Starts both, gives the variables with which the demo's config finds them, and ends them. They die with this
+    process, whatever ends it. `say` is told what is under way. Raises `DemoError`."""
+    from gateway_java.kafka import KafkaBroker
+    from gateway_spark.standalone import StandaloneCluster
+
+    from gateway_core.errors import TidegateError
+
+    broker = KafkaBroker(folder / "kafka")
+    spark = StandaloneCluster(folder / "spark", workers=WORKERS)
+    try:
+        try:
+            _fetch(broker.version, say)
+            say("starting a Kafka broker")
+            broker.start()
+            say(f"Kafka answers at {broker.bootstrap}; starting a Spark cluster: a master and {WORKERS} workers")
+            spark.start()
+        except TidegateError as e:
+            raise DemoError(str(e)) from e
+        say(f"the Spark cluster is {spark.url}; look at it at {spark.ui}")
+        yield {"DEMO_KAFKA": broker.bootstrap, "DEMO_MASTER": spark.url}
+    finally:
+        spark.stop()
+        broker.kill()  # its data is the demo's: nobody needs it written well
+
+
+def _fetch(kafka: str, say: Callable[[str], None]) -> None:
+    """Fetches what is not in the cache yet, one by one, so that one sees what takes long."""
+    from gateway_java import jars, java
+    from gateway_java.kafka import broker_artifacts
+    from gateway_spark.query import CONNECTORS
+
+    wanted: dict[str, list[Artifact]] = {
+        f"Apache Kafka {kafka} (60 MB)": broker_artifacts(kafka),
+        "Spark's connector to Kafka (6 MB)": list(CONNECTORS["kafka"]),
+        "Delta Lake (18 MB)": list(CONNECTORS["delta"]),
+    }
+    for name, artifacts in wanted.items():
+        if not jars.cached(artifacts):
+            say(f"fetching {name}, once; this may take a minute")
+            jars.fetch(artifacts, java.find())
