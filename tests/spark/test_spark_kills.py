@@ -1,0 +1,179 @@
+"""Exactly once, by a ledger: whatever is killed, at whichever step of a batch, the table has each event that the log
+took once, byte for byte, and the quarantine table each that can't be in it."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+from gateway_log.reader import LogReader
+
+from gateway_core.testing.process import GatewayProcess
+from tests.ledger import free_port
+from tests.spark.killer import PARTS, STEPS, Killer, Part, Step
+from tests.spark.table_files import rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.spec("CARD-03")]
+
+CONFIG = """
+brokers: {{default: {{ingress: [http: {{listen: "127.0.0.1:{port}"}}]}}}}
+triggers:
+  table:
+    start: earliest
+    subscriber:
+      spark:
+        path: {table}
+        format: {format}
+        data_schema: "n INT, text STRING"
+        trigger_interval_s: 0.2
+        restart_delay_s: 0.1
+        restart_delay_max_s: 0.2
+        conf:
+          spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+          spark.sql.codegen.wholeStage: "false"
+          spark.sql.codegen.factoryMode: NO_CODEGEN
+          spark.sql.shuffle.partitions: "1"
+"""
+Entry = tuple[str, bytes]
+
+
+def data_of(number: int) -> bytes:
+    """Every seventh is JSON, but not what the schema wants."""
+    n = '"many"' if number % 7 == 0 else str(number)
+    return f'{{"n": {n}, "text": "{random.Random(number).randbytes(number % 300).hex()}"}}'.encode()
+
+
+class Load(threading.Thread):
+    """Sends events, in batches, until it is told to stop; a batch without a 2xx is sent again, as it was."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self.accepted: set[str] = set()
+        self.uncertain: set[str] = set()  # what the log may have more than once: it was sent again
+        self._port = port
+        self._ending = threading.Event()
+        self._next = 0
+
+    def run(self) -> None:
+        chance = random.Random(5)
+        while not self._ending.wait(0.05):
+            numbers = range(self._next, self._next + chance.randrange(1, 10))
+            self._next = numbers.stop
+            while not self._post(numbers):
+                self.uncertain.update(map(str, numbers))
+                self._ending.wait(0.05)
+
+    def stop(self) -> None:
+        self._ending.set()
+        self.join()
+
+    def _post(self, numbers: Iterable[int]) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+        try:
+            body = json.dumps([_event(n) for n in numbers])
+            connection.request("POST", "/", body, {"content-type": "application/cloudevents-batch+json"})
+            if connection.getresponse().status != 202:
+                return False
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+        self.accepted.update(map(str, numbers))
+        return True
+
+
+def _event(number: int) -> dict[str, str]:
+    base = {"specversion": "1.0", "id": str(number), "source": "/kills", "type": "made"}
+    return {**base, "datacontenttype": "application/json", "data_base64": base64.b64encode(data_of(number)).decode()}
+
+
+def of_log(folder: Path) -> Iterator[tuple[int, int, str, bytes]]:
+    """What the gateway took: shard, position, id, data."""
+    with LogReader(str(folder)) as log:
+        for shard in log.shards():
+            first, end = log.bounds(shard)
+            for row in log.read(shard, first, end, 1_000_000):
+                yield shard, row.sequence, json.loads(row.attributes)["id"], row.data or b""
+
+
+def of_table(table: Path, format: str, data: str) -> Iterator[tuple[int, int, str, bytes]]:
+    for row in rows(table, format, ["shard", "position", "id", data]):
+        yield row["shard"], row["position"], row["id"], row[data]
+
+
+def run(folder: Path, format: str, strikes: Iterable[tuple[Part, Step]], seed: int) -> Killer:
+    port = free_port()
+    table = folder / "table"
+    load = Load(port)
+    with GatewayProcess(CONFIG.format(port=port, table=table, format=format), folder) as gateway:
+        load.start()
+        killer = Killer(gateway, table, format, seed)
+        try:
+            for part, step in strikes:
+                killer.strike(part, step)
+        finally:
+            load.stop()
+            print(report(killer))
+        gateway.wait_until(lambda: gateway.trigger("table")["lag"] == 0, 120, "the table to have all")
+        assert gateway.stop() == 0
+    taken = list(of_log(folder / "data/log/default"))
+    ids = Counter(id for _, _, id, _ in taken)
+    assert load.accepted <= ids.keys(), "each event with a 2xx is in the log"
+    assert {id for id, count in ids.items() if count > 1} <= load.uncertain
+    assert all(data == data_of(int(id)) for _, _, id, data in taken)
+    good = Counter(of_table(table, format, "data_raw"))
+    bad = Counter(of_table(folder / "table_quarantine", format, "data"))
+    assert good == Counter(row for row in taken if int(row[2]) % 7)
+    assert bad == Counter(row for row in taken if not int(row[2]) % 7)
+    return killer
+
+
+def report(killer: Killer) -> str:
+    lines = [f"{'part':8}  {'aimed at':8}  {'hit':8}  kills"]
+    lines += [f"{part:8}  {step:8}  {hit:8}  {n}" for (part, step, hit), n in sorted(killer.struck.items())]
+    return "\n".join([*lines, f"{'all':28}  {killer.struck.total()}"])
+
+
+SOME: dict[str, list[tuple[Part, Step]]] = {
+    "parquet": [
+        ("jvm", "files"),
+        ("driver", "offsets"),
+        ("worker", "offsets"),
+        ("gateway", "commit"),
+        ("jvm", "cursor"),
+    ],
+    "delta": [
+        ("gateway", "files"),
+        ("jvm", "commit"),
+        ("worker", "files"),
+        ("driver", "commit"),
+        ("gateway", "cursor"),
+    ],
+}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("format", ["parquet", "delta"])
+def test_each_event_is_in_the_table_once_after_kills_at_each_step(tmp_path: Path, format: str) -> None:
+    killer = run(tmp_path, format, SOME[format], 1)
+    assert killer.struck.total() == 5
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", [2, 3, 4])
+@pytest.mark.parametrize("format", ["parquet", "delta"])
+def test_each_event_is_in_the_table_once_after_many_kills(tmp_path: Path, format: str, seed: int) -> None:
+    strikes = list(product(PARTS, STEPS))
+    random.Random(seed).shuffle(strikes)
+    killer = run(tmp_path, format, strikes, seed)
+    assert killer.struck.total() == len(strikes) == 20
+    assert {hit for _, _, hit in killer.struck} >= set(STEPS), "each step was hit"
