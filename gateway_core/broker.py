@@ -116,9 +116,7 @@ class Trigger:
     def attach(self) -> None:
         """Takes its place in the broker's channel."""
         s = self.subscription
-        s.feed = self.broker.channel.attach(
-            self.name, self.filter, s.offer, from_start=self.from_start, reject=s.reject, withdraw=s.withdraw
-        )
+        s.feed = self.broker.channel.attach(self.name, self.filter, s, from_start=self.from_start)
 
     def condition(self) -> Condition:
         """Ready and, where not, why (Knative Broker specification: Ready while events can be delivered)."""
@@ -177,10 +175,10 @@ class ReadingTrigger:
         """Takes its place in the broker's channel."""
         feed = self.broker.channel.attach_reader(self.name, self.filter, from_start=self.from_start)
         self.feed = feed
-        self._filtered = FilteredFeed(feed, self._options)
+        self.filtered = FilteredFeed(feed, self._options)
 
     async def start(self, tasks: TaskGroup) -> None:
-        await self.sink.start_reading(self._filtered, tasks)
+        await self.sink.start_reading(self.filtered, tasks)
 
     def condition(self) -> Condition:
         """Ready and, where not, why."""

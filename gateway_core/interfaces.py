@@ -171,7 +171,7 @@ class Feed(Protocol):
         """The event at this position is dealt with. Any order; durable soon after (at least once)."""
 
     def resume(self) -> None:
-        """There is room again, after `offer` said False."""
+        """There is room again, after `Receiver.offer` said False."""
 
     def lag(self) -> int:
         """Events in the channel that the subscription has not dealt with (those its filter drops may count)."""
@@ -192,6 +192,22 @@ class ReaderFeed(Protocol):
         """Shard or partition -> the position that the next event will get."""
 
 
+class Receiver(Protocol):
+    """A subscription, as a channel sees it."""
+
+    def offer(self, event: Event) -> bool:
+        """Takes an event; `Feed.ack` follows. False when there is no room: the channel keeps it and waits for
+        `Feed.resume`."""
+
+    def reject(self, event: Event, outcome: Outcome) -> None:
+        """Takes what is no event, wrapped into one, from a channel that others write to as well; it is acknowledged
+        like an offered event."""
+
+    def withdraw(self, partition: int) -> Sequence[int]:
+        """A channel that shares its partitions with other gateways gives this one to another: events that nothing is
+        being done about are dropped, unacknowledged. Returns their positions."""
+
+
 class Channel(Protocol):
     """Where a broker keeps its events between ingress and delivery.
 
@@ -203,24 +219,9 @@ class Channel(Protocol):
     async def start(self, tasks: TaskGroup) -> None:
         """Opens the storage. Raises `StartError` (folder in use, not writable)."""
 
-    def attach(
-        self,
-        name: str,
-        filter: Filter,
-        offer: Callable[[Event], bool],
-        *,
-        from_start: bool = False,
-        reject: Callable[[Event, Outcome], None] | None = None,
-        withdraw: Callable[[int], Sequence[int]] | None = None,
-    ) -> Feed:
-        """Adds a subscription. The channel calls `offer(event)` for each matching event, in order, from where the
-        subscription was; `offer` says False when there is no room: the channel keeps the event and waits for
-        `resume`. A new subscription begins at the channel's end, or its beginning with `from_start`.
-
-        A channel that others write to as well calls `reject(event, outcome)` for what is no event (wrapped into one);
-        it is acknowledged like an offered event. A channel that shares its partitions with other gateways calls
-        `withdraw(partition)` when one goes to another: what nothing is being done about is dropped, unacknowledged, and
-        its positions are returned."""
+    def attach(self, name: str, filter: Filter, receiver: Receiver, *, from_start: bool = False) -> Feed:
+        """Adds a subscription. Each matching event is offered to the `receiver`, in order, from where the subscription
+        was. A new one begins at the channel's end, or its beginning with `from_start`."""
 
     def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> ReaderFeed:
         """Adds a sink that reads the channel by itself; the filter only serves to tell which events nobody wants."""

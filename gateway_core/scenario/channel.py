@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 from ..abilities import Previewing
 from ..errors import Refused
 from ..event import Event
-from ..interfaces import Accepted, Filter, Outcome
+from ..interfaces import Accepted, Filter, Receiver
 from .record import Passage
 from .stage import Stage
 
@@ -34,17 +34,8 @@ class MemoryChannel:
 
     async def stop(self) -> None: ...
 
-    def attach(
-        self,
-        name: str,
-        filter: Filter,
-        offer: Callable[[Event], bool],
-        *,
-        from_start: bool = False,
-        reject: Callable[[Event, Outcome], None] | None = None,
-        withdraw: Callable[[int], Sequence[int]] | None = None,
-    ) -> _Feed:
-        feed = self._feeds[name] = _Feed(filter, offer)
+    def attach(self, name: str, filter: Filter, receiver: Receiver, *, from_start: bool = False) -> _Feed:
+        feed = self._feeds[name] = _Feed(filter, receiver.offer)
         return feed
 
     def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> _ReaderFeed:

@@ -5,7 +5,7 @@ Any number of gateways with the same config share the work: Kafka gives each gro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 from gateway_core.component import BuildContext
 from gateway_core.errors import Overloaded, Refused, StartError
 from gateway_core.event import Event, Message
-from gateway_core.interfaces import Accepted, Filter, Outcome, ReaderFeed
+from gateway_core.interfaces import Accepted, Filter, ReaderFeed, Receiver
 
 from . import connect
 from .admin import Admin
@@ -118,19 +118,10 @@ class KafkaChannel:
 
     # -- subscriptions ----------------------------------------------------------------------------------------------
 
-    def attach(
-        self,
-        name: str,
-        filter: Filter,
-        offer: Callable[[Event], bool],
-        *,
-        from_start: bool = False,
-        reject: Callable[[Event, Outcome], None] | None = None,
-        withdraw: Callable[[int], Sequence[int]] | None = None,
-    ) -> KafkaFeed:
+    def attach(self, name: str, filter: Filter, receiver: Receiver, *, from_start: bool = False) -> KafkaFeed:
         """Adds a subscription: the consumer group `PREFIX.BROKER.NAME`."""
         group = self._options.group_of(self._context.broker, name)
-        feed = KafkaFeed(group, self._topic, filter, offer, reject, withdraw, self._options, self._context, from_start)
+        feed = KafkaFeed(group, self._topic, filter, receiver, self._options, self._context, from_start)
         self._feeds[name] = feed
         if self._taking:
             self._tasks.start_soon(feed.join_later, self._tasks, self._gone.get(name))

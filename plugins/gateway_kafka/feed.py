@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import anyio
@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 from gateway_core.component import BuildContext
 from gateway_core.errors import Refused
 from gateway_core.event import Event
-from gateway_core.interfaces import Filter, Outcome
+from gateway_core.interfaces import Filter, Outcome, Receiver
 
 from . import connect
 from .admin import Admin
@@ -36,9 +36,7 @@ class KafkaFeed:
         group: str,
         topic: str,
         filter: Filter,
-        offer: Callable[[Event], bool],
-        reject: Callable[[Event, Outcome], None] | None,
-        withdraw: Callable[[int], Sequence[int]] | None,
+        receiver: Receiver,
         options: KafkaChannelConfig,
         context: BuildContext,
         from_start: bool,
@@ -54,9 +52,9 @@ class KafkaFeed:
         self._turn = anyio.Lock()
         self._matches = filter.matches
         self._now = context.clock.now_ns
-        self._offer = offer
-        self._reject = reject
-        self._withdraw = withdraw
+        self._offer = receiver.offer
+        self._reject = receiver.reject
+        self._withdraw = receiver.withdraw
         self.flow = Flow(
             self,
             reader(options.codec, context),
@@ -131,16 +129,13 @@ class KafkaFeed:
 
     def refuse(self, record: Record, partition: Partition, position: int, error: Refused) -> None:
         """A record without an event, written by someone else: into the trigger's dead letter as it is."""
-        if self._reject is None:
-            self.flow.settle(position)
-            return
         event = wrap(record, partition, received_ns=self._now())
         event.trace = error.trace
         event.position = position
         self._reject(event, Outcome(False, reason=error.detail))
 
     def withdraw(self, lane: int) -> Sequence[int]:
-        return self._withdraw(lane) if self._withdraw else ()
+        return self._withdraw(lane)
 
 
 def _number(partition: Partition) -> int:

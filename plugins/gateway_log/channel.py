@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ from gateway_core.clock import Timer
 from gateway_core.component import BuildContext
 from gateway_core.errors import Overloaded, StorageError, TidegateError
 from gateway_core.event import Event
-from gateway_core.interfaces import Accepted, Filter, Outcome
+from gateway_core.interfaces import Accepted, Filter, Receiver
 
 from . import readers
 from .chunks import ChunkReader
@@ -234,19 +234,10 @@ class LogChannel:
 
     # -- subscriptions ----------------------------------------------------------------------------------------------
 
-    def attach(
-        self,
-        name: str,
-        filter: Filter,
-        offer: Callable[[Event], bool],
-        *,
-        from_start: bool = False,
-        reject: Callable[[Event, Outcome], None] | None = None,
-        withdraw: Callable[[int], Sequence[int]] | None = None,
-    ) -> LogFeed:
+    def attach(self, name: str, filter: Filter, receiver: Receiver, *, from_start: bool = False) -> LogFeed:
         """Adds a subscription. After `open`, it begins at once, and its place is durable when it has `joined`. Nobody
         else writes to the log or shares it: nothing is rejected or withdrawn."""
-        feed = self._feeder.attach(name, filter, offer, from_start)
+        feed = self._feeder.attach(name, filter, receiver.offer, from_start)
         for tail in self._tails:
             place = self._known[tail.shard].get(name)
             cursor = self._feeder.place(feed, filter, tail, place, self._routed[tail.shard])

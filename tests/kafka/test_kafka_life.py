@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from gateway_java.kafka import KafkaBroker
 
 from gateway_core.event import Event
-from gateway_core.interfaces import Channel, Feed, Filter
+from gateway_core.interfaces import Channel, Feed, Filter, Outcome
 from gateway_core.testing.suites import Kit, MemoryIntake
 from gateway_core.testing.suites.kit import until
 
@@ -32,12 +32,18 @@ class Taken:
 
     def __init__(self, channel: Channel) -> None:
         self.ids: list[str] = []
-        self.feed: Feed = channel.attach("one", ALL, self._offer, from_start=True)
+        self.feed: Feed = channel.attach("one", ALL, self, from_start=True)
 
-    def _offer(self, event: Event) -> bool:
+    def offer(self, event: Event) -> bool:
         self.ids.append(str(event.attributes["id"]))
         self.feed.ack(event.position)
         return True
+
+    def reject(self, event: Event, outcome: Outcome) -> None:
+        raise AssertionError(f"{event} is an event")
+
+    def withdraw(self, partition: int) -> Sequence[int]:
+        return ()
 
 
 @asynccontextmanager

@@ -77,7 +77,7 @@ class Log:
         await channel.start(None)  # type: ignore[arg-type]
         self.running.append(channel)
         for name, s in (subscribers or {}).items():
-            s.feed = channel.attach(name, s.filter, s.offer, from_start=s.from_start)
+            s.feed = channel.attach(name, s.filter, s, from_start=s.from_start)
         await channel.open()
         return channel
 

@@ -76,7 +76,7 @@ async def test_counts_events_that_no_subscription_or_reader_wants(log: Any) -> N
     channel = log.make()
     await channel.start(None)
     log.running.append(channel)
-    channel.attach("a", attributes_filter({"type": "a"}), log.Subscriber(room=0).offer)
+    channel.attach("a", attributes_filter({"type": "a"}), log.Subscriber(room=0))
     channel.attach_reader("r", attributes_filter({"type": "b"}))
     await channel.open()
     for kind in "aabbc":
@@ -189,7 +189,7 @@ async def test_a_subscription_may_come_while_events_flow(log: Any) -> None:
     await log.append(channel, log.events(3))
     late, early = log.Subscriber(), log.Subscriber(start=True)
     for name, s in {"late": late, "early": early}.items():
-        s.feed = channel.attach(name, s.filter, s.offer, from_start=s.from_start)
+        s.feed = channel.attach(name, s.filter, s, from_start=s.from_start)
     await log.append(channel, log.events(1))
     await log.wait(lambda: len(early.got) == 4)
     assert (late.got, early.got) == ([4], [1, 2, 3, 4])

@@ -10,7 +10,7 @@ import pytest
 
 from ...event import PARTITION_BITS, Event
 from ...filters import attributes_filter, match_all
-from ...interfaces import Channel, Feed, Filter
+from ...interfaces import Channel, Feed, Filter, Outcome
 from ..vectors import VECTORS, texts
 from .kit import PATIENCE_S, Kit, Suite, until
 from .sink import numbered
@@ -29,12 +29,7 @@ class Subscription:
         self.feed: Feed | None = None
 
     def attach(self, channel: Channel, name: str) -> Subscription:
-        self.feed = channel.attach(
-            *(name, self.filter, self._offer),
-            from_start=self.from_start,
-            reject=lambda event, outcome: self.rejected.append(event),
-            withdraw=self._withdraw,
-        )
+        self.feed = channel.attach(name, self.filter, self, from_start=self.from_start)
         return self
 
     @property
@@ -58,14 +53,17 @@ class Subscription:
     async def until_all(self, wanted: list[str]) -> None:
         await until(lambda: set(wanted) <= set(self.ids), f"{wanted} to be offered; {self.ids} were")
 
-    def _offer(self, event: Event) -> bool:
+    def offer(self, event: Event) -> bool:
         if len(self.held) >= self.room:
             return False
         self.events.append(event)
         self.held.append(event.position)
         return True
 
-    def _withdraw(self, partition: int) -> list[int]:
+    def reject(self, event: Event, outcome: Outcome) -> None:
+        self.rejected.append(event)
+
+    def withdraw(self, partition: int) -> list[int]:
         """Nothing is ever being done about what is held."""
         gone = [position for position in self.held if position >> PARTITION_BITS == partition]
         self.held = [position for position in self.held if position not in gone]
