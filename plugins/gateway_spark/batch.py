@@ -2,44 +2,123 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
+from .data_schemas import ALL, Schemas
 from .job import Job
-from .rows import shaped
+from .looking import look, look_by_type
+from .naming import OTHER, TYPE, UNKNOWN, quarantine_of
+from .rows import REASON, for_quarantine, refused, shaped
 from .tables import FAULT, table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-REASON = "reason"
+Refused = list[tuple[str, "DataFrame"]]
+"""Quarantine tables' places, and rows for them."""
+
+
+_REMEMBERED = 1000
 
 
 class Batches:
     """The function that a streaming query calls for each batch (`foreachBatch`). A batch that was written in part
     before a crash comes again with the same number and rows; each table knows whether it has it. `quarantined` counts
-    the rows that went to quarantine tables."""
+    the rows that went to quarantine tables; `rows` has how many rows the last batches had, where that was found."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
+        self._schemas: Schemas | None = None
         self.quarantined = 0
+        self.rows: dict[int, int] = {}
 
     def write(self, events: DataFrame, number: int) -> None:
         """Brings a batch into its tables. What it raises ends the query."""
+        if self._schemas is None:
+            self._schemas = Schemas(events.sparkSession, self._job)
+        if TYPE in self._job.table:
+            with _kept(events):
+                refused = self._write_by_type(events, number, self._schemas)
+                self._quarantine(refused, number)
+        elif self._job.deduplicate_s is not None:
+            with _kept(events):
+                events.count()  # Spark's state is kept only where a batch was read to its end: a table may not need to
+                self._quarantine(self._write_one(events, number, self._schemas), number)
+        else:
+            self._quarantine(self._write_one(events, number, self._schemas), number)
+
+    def _write_one(self, events: DataFrame, number: int, schemas: Schemas) -> Refused:
+        if schemas.looks(number):
+            schemas.learn({ALL: look(events)}, number)
+        return self._append(events, number, ALL, self._job.table, schemas)
+
+    def _write_by_type(self, events: DataFrame, number: int, schemas: Schemas) -> Refused:
         from pyspark.sql import functions as f
 
-        job, spark = self._job, events.sparkSession
-        rows = shaped(events, job)
-        found = table(job, spark, job.table).append(rows, number, {"bad": f.count(FAULT)})
-        if found is None or found["bad"]:
-            self._quarantine(events, number)
+        job = self._job
+        found = look_by_type(events, schemas, number, job.max_tables)
+        schemas.learn({t: seen for t, seen in found.items() if t is not None}, number)
+        tables = schemas.tables()
+        refused: Refused = []
+        for event_type in sorted(t for t in found if t in tables):
+            name = tables[event_type]
+            own = events.where(f.col(FAULT).isNull() & (f.col("type") == event_type))
+            refused += self._append(own, number, event_type, job.table.replace(TYPE, name), schemas, name)
+        if any(t is not None and t not in tables for t in found):
+            beyond = events.where(f.col(FAULT).isNull() & ~f.col("type").isin(list(tables)))
+            words = f.lit(f"no table for this type: there are {len(tables)} already (max_tables)")
+            refused.append((quarantine_of(job.table, job.quarantine, OTHER), for_quarantine(beyond, words)))
+        if None in found:
+            none = events.where(f.col(FAULT).isNotNull())
+            refused.append((quarantine_of(job.table, job.quarantine, UNKNOWN), for_quarantine(none, f.col(FAULT))))
+        return refused
 
-    def _quarantine(self, rows: DataFrame, number: int) -> None:
+    def _append(
+        self, events: DataFrame, number: int, event_type: str, place: str, schemas: Schemas, name: str = ""
+    ) -> Refused:
+        """Writes these events to their table; gives those that can't be there, if there may be any."""
         from pyspark.sql import functions as f
 
-        bad = rows.where(f.col(FAULT).isNotNull()).withColumn(REASON, f.col(FAULT))
-        if bad.isEmpty():
-            return
-        bad = bad.withColumn(FAULT, f.lit(None).cast("string"))
-        place = self._job.quarantine or f"{self._job.table}_quarantine"
-        found = table(self._job, rows.sparkSession, place).append(bad, number, {"rows": f.count(REASON)})
-        self.quarantined += found["rows"] if found else 0
+        job, of = self._job, schemas.of(event_type)
+        rows = shaped(events, job, of)
+        measures = {"rows": f.count(f.lit(1)), "bad": f.count(FAULT)}
+        found = table(job, events.sparkSession, place).append(rows, number, measures)
+        if found is not None:
+            self._count(number, found["rows"])
+        if found is not None and not found["bad"]:
+            return []
+        return [(quarantine_of(job.table, job.quarantine, name), refused(events, job, of))]
+
+    def _count(self, number: int, rows: int) -> None:
+        if TYPE not in self._job.table and self._job.deduplicate_s is None:  # else Spark reads them only once
+            self.rows[number] = rows
+            self.rows.pop(number - _REMEMBERED, None)
+
+    def _quarantine(self, found: Refused, number: int) -> None:
+        """Writes what was refused: all of a place at once, for a table takes each batch once."""
+        from pyspark.sql import functions as f
+
+        job = replace(self._job, partition_by=[], cluster_by=[], columns=None)
+        places: dict[str, list[DataFrame]] = {}
+        for place, rows in found:
+            places.setdefault(place, []).append(rows)
+        for place, parts in places.items():
+            rows = reduce(lambda a, b: a.unionByName(b), parts)
+            if number in self.rows or not rows.isEmpty():
+                measures = {"rows": f.count(REASON)}
+                written = table(job, rows.sparkSession, place).append(rows, number, measures)
+                self.quarantined += written["rows"] if written else 0
+
+
+@contextmanager
+def _kept(events: DataFrame) -> Iterator[None]:
+    """Keeps rows that are asked for more than once."""
+    events.persist()
+    try:
+        yield
+    finally:
+        events.unpersist()

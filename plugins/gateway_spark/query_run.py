@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .roads import events
+from .rows import stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +31,7 @@ def start(spark: SparkSession, job: Job, batches: Batches) -> StreamingQuery:
 
 def writer(spark: SparkSession, job: Job, batches: Batches) -> DataStreamWriter:
     """The job's query but for its trigger."""
-    made = events(job, spark).writeStream.foreachBatch(batches.write).queryName(job.name)
+    made = stream(events(job, spark), job).writeStream.foreachBatch(batches.write).queryName(job.name)
     return made.option("checkpointLocation", job.checkpoint)
 
 
@@ -56,23 +57,26 @@ class Progress:
             if progress.timestamp > self._seen and progress.sources:
                 # a trigger that found nothing bears the number of the batch to come
                 self._seen, self._number = progress.timestamp, progress.batchId - (not progress.numInputRows)
-                yield {**facts(json.loads(progress.json)), "quarantined": self._batches.quarantined}
+                rows = self._batches.rows.get(progress.batchId)
+                yield {**facts(json.loads(progress.json), rows), "quarantined": self._batches.quarantined}
 
 
-def facts(progress: dict[str, Any]) -> dict[str, Any]:
-    """What a batch's progress says. Spark makes it known after the commit of the batch.
+def facts(progress: dict[str, Any], counted: int | None = None) -> dict[str, Any]:
+    """What a batch's progress says. Spark makes it known after the commit of the batch. `counted` are its rows, where
+    that is known: Spark counts them again each time they are read.
 
     `batch` is its number, `rows` how many came in, `rows_per_s` its speed, `batch_s` how long it took and `parts` how
     long each part of that (seconds); `ends` is the next position of each shard or partition, `latest` where the
     channel's ended when the batch was planned; `state_rows` how many rows the query remembers (for duplicates),
     `late` how many came too late for it."""
     source, states = progress["sources"][0], progress["stateOperators"]
-    rows = progress["numInputRows"]
+    rows = progress["numInputRows"] if counted is None else counted
+    batch_s = progress["batchDuration"] / 1000
     return {
         "batch": progress["batchId"],
         "rows": rows,
-        "rows_per_s": round(progress.get("processedRowsPerSecond") or 0.0, 1) if rows else 0.0,
-        "batch_s": progress["batchDuration"] / 1000,
+        "rows_per_s": round(rows / max(batch_s, 0.001), 1),
+        "batch_s": batch_s,
         "parts": {name: ms / 1000 for name, ms in progress["durationMs"].items()},
         "ends": offsets(source["endOffset"]),
         "latest": offsets(source["latestOffset"]),

@@ -5,14 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from . import duplicates, typed
+from .data_schemas import Schemas
+from .data_types import Type, fields, kind
 from .errors import SparkFault
 from .job import Job
 from .tables import FAULT
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-DAY = "date"  # the derived column that `partition_by` may name
+DAY = "date"  # the derived columns that `partition_by` and `columns` may name
+HOUR = "hour"
+REASON = "reason"
+RAW = "data_raw"
+_PARSED = "_parsed"
 
 
 def local_path(place: str) -> Path | None:
@@ -22,21 +29,82 @@ def local_path(place: str) -> Path | None:
     return None if "://" in place else Path(place)
 
 
-def shaped(events: DataFrame, job: Job) -> DataFrame:
-    """The table's rows from events, with the column `fault` behind: null where the row can be in the table."""
+def stream(events: DataFrame, job: Job) -> DataFrame:
+    """What is done with the stream of events before its batches: duplicates are dropped, where that is wished. Raises
+    `SparkFault` where the job can't go on with the tables and the checkpoint that there are."""
+    Schemas(events.sparkSession, job)
+    duplicates.check(events.sparkSession, job)
+    return events if job.deduplicate_s is None else duplicates.dropped(events, job)
+
+
+def shaped(events: DataFrame, job: Job, of: Type | None = None) -> DataFrame:
+    """The table's rows from events, with the column `fault` behind: null where the row can be in the table. `of` is the
+    type of the data; None where data are bytes."""
+    rows = _judged(events, job, of)
+    names = [n for n in events.columns if n != FAULT]
+    columns = {n: rows[n] for n in names}
+    if of is not None:
+        # `data` stays where it was among the columns, with what was there right behind
+        at = names.index("data")
+        names[at : at + 1] = ["data", RAW] if _has_column(of) else [RAW]
+        columns |= {"data": rows[_PARSED]["d"], RAW: rows["data"]}
+    columns |= _derived(rows)
+    wanted = job.columns or names
+    if not (of is None or _has_column(of)):
+        wanted = [n for n in wanted if n != "data"]
+    chosen = dict.fromkeys([*wanted, *job.partition_by])
+    return rows.select(*[columns[n].alias(n) for n in chosen], FAULT)
+
+
+def refused(events: DataFrame, job: Job, of: Type | None = None) -> DataFrame:
+    """The events that can't be in the table, as they came, with the column `reason`."""
     from pyspark.sql import functions as f
 
-    schema = job.data_schema.get("*")
-    if schema:
-        # `data` stays where it was among the columns, with what was there right behind
-        typed = f.from_json(f.col("data_text"), schema).alias("data")
-        columns = [[typed, f.col("data").alias("data_raw")] if c == "data" else [f.col(c)] for c in events.columns]
-        events = events.select([c for pair in columns for c in pair])
-    if DAY in job.partition_by or DAY in (job.columns or ()):
-        events = events.withColumn(DAY, f.to_date(f.coalesce(f.col("time"), f.col("received"))))
-    if job.columns:
-        events = events.select(*dict.fromkeys([*job.columns, *job.partition_by, FAULT]))
-    return events
+    rows = _judged(events, job, of).where(f.col(FAULT).isNotNull())
+    if of is not None:
+        rows = rows.withColumn(FAULT, typed.reason(rows[_PARSED], rows["data_text"], rows[FAULT], of))
+    return for_quarantine(rows.select(events.columns), rows[FAULT])
+
+
+def for_quarantine(events: DataFrame, reason: Column) -> DataFrame:
+    """These events as rows of a quarantine table."""
+    from pyspark.sql import functions as f
+
+    return events.withColumn(REASON, reason).withColumn(FAULT, f.lit(None).cast("string"))
+
+
+def _has_column(of: Type) -> bool:
+    """Whether there can be a column of it: not before a field is known."""
+    return kind(of) != "struct" or bool(fields(of))
+
+
+def _judged(events: DataFrame, job: Job, of: Type | None) -> DataFrame:
+    """The events with their faults and, where data has a type, with what was found in it."""
+    from pyspark.sql import functions as f
+
+    faults = [f.col(FAULT)]
+    if job.late_s is not None:
+        faults.append(_late(job.late_s))
+    if of is not None:
+        events = events.withColumn(_PARSED, typed.parsed(f.col("data_text"), of))
+        faults.append(typed.fault(f.col(_PARSED), f.col("data_text"), f.col("data"), of))
+    return events.withColumn(FAULT, f.coalesce(*faults)) if len(faults) > 1 else events
+
+
+def _late(late_s: float) -> Column:
+    """Why an event is late: null where it is not, or where a time of it is unknown."""
+    from pyspark.sql import functions as f
+
+    took_us = f.unix_micros("received") - f.unix_micros("time")
+    words = f.lit(f"late: it arrived more than {late_s:g} s after its time")
+    return f.when(took_us > round(late_s * 1e6), words)
+
+
+def _derived(rows: DataFrame) -> dict[str, Column]:
+    from pyspark.sql import functions as f
+
+    when = f.coalesce(rows["time"], rows["received"])
+    return {DAY: f.to_date(when), HOUR: f.hour(when)}
 
 
 def check_owner(job: Job) -> None:

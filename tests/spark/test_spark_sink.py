@@ -38,24 +38,25 @@ def test_a_table_with_typed_data_and_partitions_follows_the_log(
     assert state["advanced"][-1] == {"0": 5}
     assert (state["rows"], state["restarts"], state["error"]) == (2, 0, None)
 
-    log.append(event("later", b'{"delay": "none"}', type="late", time="2026-01-03T00:00:00+01:00", json_data=True))
+    log.append(event("later", b'{"delay": null}', type="late", time="2026-01-03T00:00:00+01:00", json_data=True))
     runner.wait_for("the new event", lambda s: s["advanced"][-1:] == [{"0": 6}])
     table = spark.read.parquet(str(runner.table))
     day = datetime.date
     assert sorted((r.id, r.data and tuple(r.data), r.data_raw, r.date) for r in table.collect()) == [
-        ("later", (None, None), b'{"delay": "none"}', day(2026, 1, 2)),
-        ("text", None, b"plain", day(2023, 11, 14)),
+        ("later", (None, None), b'{"delay": null}', day(2026, 1, 2)),
         ("typed", ("LAX", 3.5), b'{"dest": "LAX", "delay": 3.5}', day(2026, 1, 2)),
     ]
     assert (runner.table / "date=2026-01-02" / "type=late").is_dir()
+    refused = spark.read.parquet(f"{runner.table}_quarantine").collect()
+    assert [(r.id, bytes(r.data), r.reason) for r in refused] == [("text", b"plain", "data is not JSON")]
 
     runner.stop()  # politely: nothing of it is left behind, and the next start goes on where this one was
     assert not (runner.folder / "data/spark/made/scratch").exists()
-    log.append(event("next", type="late"))
+    log.append(event("next", type="late", json_data=True))
     runner.start()
     assert runner.caught_up()["rows"] == 1
     table = spark.read.parquet(str(runner.table))
-    assert sorted(r.id for r in table.collect()) == ["later", "next", "text", "typed"]
+    assert sorted(r.id for r in table.collect()) == ["later", "next", "typed"]
 
 
 def test_a_fault_is_told_and_tried_again(

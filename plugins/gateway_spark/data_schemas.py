@@ -1,0 +1,105 @@
+"""What data looks like, by event type: as the config says, or as it was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+from . import data_types, naming
+from .data_types import Type
+from .errors import SparkFault
+from .evolution import conflict, grow, merge, observed
+from .known import Known, KnownFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from .job import Job
+
+INFER = "infer"
+ALL = "*"
+Seen = Mapping[str, tuple[int, str | None]]
+"""By event type (`ALL` in a single table): how many events of it have JSON objects as data, and what
+`schema_of_variant_agg` says of those."""
+
+
+class Schemas:
+    """The schemas of a job, and its tables' names. What is learned is kept beside the checkpoint before it is used, so
+    that a batch that comes again is read as it was. Raises `SparkFault` where the config's schema can't be in a table
+    that was begun with another."""
+
+    def __init__(self, spark: SparkSession, job: Job) -> None:
+        self._job = job
+        needed = job.data_schema or naming.TYPE in job.table
+        self._file = KnownFile(spark, job.checkpoint) if needed else None
+        self._known = self._file.load() if self._file else Known()
+        self._fixed = {name: _fixed(name, ddl) for name, ddl in job.data_schema.items() if ddl != INFER}
+        self._check()
+
+    def of(self, event_type: str = ALL) -> Type | None:
+        """The type of an event type's data now; None where data are bytes."""
+        if event_type in self._fixed:
+            return self._fixed[event_type]
+        if self._is_inferred(event_type):
+            return self._known.schemas.get(event_type, data_types.struct([]))
+        return self._fixed.get(ALL)
+
+    def looks(self, number: int, event_type: str = ALL) -> bool:
+        """Whether a batch has to be looked at for events of this type."""
+        enough = not self._job.evolve and self._known.looked.get(event_type, 0) >= self._job.infer_sample
+        return number > self._known.batch and self._is_inferred(event_type) and not enough
+
+    def looks_at_any(self, number: int) -> bool:
+        """Whether a batch has to be looked at for events of some type."""
+        return number > self._known.batch and INFER in self._job.data_schema.values()
+
+    def learn(self, seen: Seen, number: int) -> None:
+        """Takes in what a batch looks like, and the types of its tables."""
+        before = deepcopy(self._known)
+        for event_type in seen:
+            self._name(event_type)
+        for event_type, (count, text) in seen.items():
+            if count and self.looks(number, event_type):
+                known = self._known.schemas.get(event_type, data_types.struct([]))
+                self._known.schemas[event_type] = grow(known, observed(text))
+                if not self._job.evolve:
+                    self._known.looked[event_type] = self._known.looked.get(event_type, 0) + count
+        if self._known != before:
+            self._known.batch = max(number, self._known.batch)
+        self._save(before)
+
+    def tables(self) -> dict[str, str]:
+        """Event type -> the name of its table, for all that there are."""
+        return dict(self._known.tables)
+
+    def _name(self, event_type: str) -> None:
+        tables = self._known.tables
+        if event_type != ALL and event_type not in tables and len(tables) < self._job.max_tables:
+            tables[event_type] = naming.name_of(event_type, tables.values())
+
+    def _is_inferred(self, event_type: str) -> bool:
+        return self._job.data_schema.get(event_type, self._job.data_schema.get(ALL)) == INFER
+
+    def _save(self, before: Known) -> None:
+        if self._file and self._known != before:
+            self._file.save(self._known)
+
+    def _check(self) -> None:
+        before = deepcopy(self._known)
+        for event_type, fixed in self._fixed.items():
+            known = self._known.schemas.get(event_type)
+            if known is not None and (words := conflict(known, fixed)):
+                raise SparkFault(
+                    f"data_schema: {words}: the table can't have both; put the type back, or choose another path and "
+                    "checkpoint for a new table"
+                )
+            self._known.schemas[event_type] = fixed if known is None else merge(known, fixed)
+        self._save(before)
+
+
+def _fixed(event_type: str, ddl: str) -> Type:
+    try:
+        return data_types.parse(ddl)
+    except ValueError as e:
+        raise SparkFault(f"data_schema{'' if event_type == ALL else f' of {event_type}'}: {e}") from None

@@ -1,0 +1,52 @@
+"""Looking at a batch before it is written: which types there are, and what their data is like."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .tables import FAULT
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from .data_schemas import Schemas
+
+Look = tuple[int, str | None]
+"""How many events have a JSON object as data, and what `schema_of_variant_agg` says of those."""
+
+
+def look(events: DataFrame) -> Look:
+    """One pass over the data of all events."""
+    from pyspark.sql import functions as f
+
+    row = events.where(f.col(FAULT).isNull()).select(_objects()).agg(*_measures()).head()
+    assert row is not None
+    return row[0], row[1]
+
+
+def look_by_type(events: DataFrame, schemas: Schemas, number: int, most: int) -> dict[str | None, Look]:
+    """By event type, in one pass; None stands for rows that are no event. Types that have a table come first, then
+    others by name, up to `most` and one more. The data are looked at where a schema is to be found in them."""
+    from pyspark.sql import functions as f
+
+    tables = list(schemas.tables())
+    wanted = schemas.looks_at_any(number)
+    group = f.when(f.col(FAULT).isNull(), f.col("type")).alias("type")
+    rows = events.select(group, _objects() if wanted else f.lit(None).cast("string").alias("object"))
+    order = [f.col("type").isNull().desc(), f.col("type").isin(tables).desc(), f.col("type")]
+    measures = _measures() if wanted else [f.lit(0), f.lit(None).cast("string")]
+    found = rows.groupBy("type").agg(*measures).orderBy(*order).limit(most + 2).collect()
+    return {r[0]: (r[1], r[2]) for r in found}
+
+
+def _objects() -> Column:
+    from pyspark.sql import functions as f
+
+    text = f.col("data_text")
+    return f.when(f.ltrim(text, f.lit(" \t\r\n")).startswith("{"), text).alias("object")
+
+
+def _measures() -> list[Column]:
+    from pyspark.sql import functions as f
+
+    return [f.count("object"), f.expr("schema_of_variant_agg(try_parse_json(object))")]

@@ -1,0 +1,110 @@
+"""JSON text -> a typed column, and why a text does not fit. Spark SQL only: no row passes through Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .data_types import Type, fields, kind, render, struct
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+NOT_JSON = "data is not JSON"
+UNFIT = "data does not fit the schema"
+_SHOWN = 80  # characters of a value that a reason shows
+_OPTIONS = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": "bad",
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+}
+
+
+def parsed(text: Column, of: Type) -> Column:
+    """A structure: `d`, the value of the text; `e` and `bad`, for `fault`."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StructType
+
+    schema = struct([("d", of, True), ("e", "boolean", True), ("bad", "string", True)])
+    assert isinstance(schema, dict)
+    # Spark's parser stops behind a value: only within another one does it see what follows
+    whole = f.concat(f.lit('{"d":'), text, f.lit(',"e":true}'))
+    return f.from_json(whole, StructType.fromJson(schema), _OPTIONS)
+
+
+def fault(found: Column, text: Column, data: Column, of: Type) -> Column:
+    """Why data can't be in the table, null where it can: the data, its text where it is JSON (null elsewhere), and what
+    `parsed` found in that. Data that is null can: an event need not have any."""
+    from pyspark.sql import functions as f
+
+    unfit = f.when(_bad(found), f.lit(UNFIT))
+    for words in _missing(found["d"], of, ""):
+        unfit = unfit.when(words.isNotNull(), words)
+    return f.when(data.isNotNull(), f.when(text.isNull(), f.lit(NOT_JSON)).otherwise(unfit))
+
+
+def reason(found: Column, text: Column, short: Column, of: Type) -> Column:
+    """`fault` in full, for the few rows that have one: which field it is and what is there."""
+    from pyspark.sql import functions as f
+
+    broken = f.when(_bad(parsed(text, "string")), f.lit(NOT_JSON))
+    full = f.coalesce(broken, *_misfits(found["d"], text, of, ""), f.lit(UNFIT))
+    return f.when(short == UNFIT, full).otherwise(short)
+
+
+def _bad(found: Column) -> Column:
+    # `e` is missing where the text closed more than it opened
+    return found["bad"].isNotNull() | found["e"].isNull()
+
+
+def _missing(value: Column, of: Type, path: str) -> list[Column]:
+    """Columns with the words for each required field that a value lacks, null elsewhere. A value that is null itself
+    lacks nothing."""
+    from pyspark.sql import functions as f
+
+    found = []
+    for field in fields(of):
+        inner = value[field["name"]]
+        name = f"{path}{field['name']}"
+        if not field["nullable"]:
+            words = f.lit(f"{UNFIT}: field {name} is missing")
+            found.append(f.when(value.isNotNull() & inner.isNull(), words))
+        found += _missing(inner, field["type"], f"{name}.")
+    if isinstance(of, dict) and kind(of) in ("array", "map"):
+        element = of.get("elementType") or of.get("valueType")
+        assert element is not None
+        listed = value if kind(of) == "array" else f.map_values(value)
+        if _missing(value, element, ""):
+            found.append(f.element_at(f.array_compact(f.transform(listed, _missing_in(element, path))), 1))
+    return found
+
+
+def _missing_in(element: Type, path: str) -> Callable[[Column], Column]:
+    from pyspark.sql import functions as f
+
+    return lambda e: f.coalesce(*_missing(e, element, f"{path.rstrip('.')}[]."))
+
+
+def _misfits(value: Column, text: Column, of: Type, path: str) -> list[Column]:
+    """As `_missing`, for values of another type; `text` is the value's JSON."""
+    from pyspark.sql import functions as f
+
+    if kind(of) in ("array", "map") or not path:
+        wrong = _bad(parsed(text, of if kind(of) != "struct" else {"type": "map", **_TEXTS}))
+    else:
+        wrong = text.isNotNull() & value.isNull()
+    shown = f.when(f.length(text) > _SHOWN, f.concat(f.substring(text, 1, _SHOWN), f.lit("…"))).otherwise(text)
+    subject = f"field {path}" if path else "it"
+    what = render(of, False) if kind(of) != "struct" else "an object"
+    found = [f.when(wrong, f.concat(f.lit(f"{UNFIT}: {subject} is not {what}: "), shown))]
+    if kind(of) == "struct":
+        texts = parsed(text, {"type": "map", **_TEXTS})["d"]
+        for field in fields(of):
+            name = field["name"]
+            inner = f"{path}.{name}" if path else name
+            found += _misfits(value[name], texts[name], field["type"], inner)
+    return found
+
+
+_TEXTS = {"keyType": "string", "valueType": "string", "valueContainsNull": True}
