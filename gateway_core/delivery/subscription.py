@@ -23,7 +23,7 @@ from .lanes import LaneOf, Line
 from .limits import Budget, Limits
 from .memory import Memory
 from .reply import TTL, as_published
-from .standing import Standing
+from .state import State
 
 log = logging.getLogger("tidegate.delivery")
 
@@ -33,7 +33,7 @@ ALWAYS_HELD = 16
 """Events that it may hold whatever the others hold."""
 
 
-class Subscription(Standing):
+class Subscription(State):
     """Delivers to one sink by one policy. `feed` is set once the channel knows the subscription.
 
     Without a `dead_letter`, failures go to `give_back(position, outcome)` instead (bridges); without both, an event is

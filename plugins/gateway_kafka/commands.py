@@ -21,7 +21,7 @@ from gateway_core.registry import Registry
 from . import offsets
 from .config import KafkaConfig, Start
 from .groups import Group, groups_of
-from .offsets import Place, Standing
+from .offsets import Description, Place
 
 app = typer.Typer(help="Show and reset the places of consumer groups.", no_args_is_help=True, add_completion=False)
 
@@ -48,11 +48,11 @@ def show(
 
     These are the groups of its Kafka sources, and of the triggers of brokers whose channel is kafka.
     """
-    standings = anyio.run(offsets.look, _groups(paths, group, topics, bootstrap))
+    descriptions = anyio.run(offsets.look, _groups(paths, group, topics, bootstrap))
     if as_json:
-        common.print_json({"groups": [_json(s) for s in standings]})
+        common.print_json({"groups": [_json(s) for s in descriptions]})
     else:
-        _print(standings, ("committed", "end", "lag"))
+        _print(descriptions, ("committed", "end", "lag"))
 
 
 @app.command()
@@ -84,15 +84,15 @@ def reset(
         raise typer.BadParameter("the group reads several topics: name one with --topic", param_hint="--partition")
     if not (yes or dry_run or sys.stdin.isatty()):
         raise typer.BadParameter("nobody can be asked here: add --yes, or --dry-run", param_hint="--yes")
-    standing = anyio.run(offsets.plan, found[0], where, partition)
-    changes = [p for p in standing.places if p.to != p.committed]
+    description = anyio.run(offsets.plan, found[0], where, partition)
+    changes = [p for p in description.places if p.to != p.committed]
     if not as_json:
-        _print([standing], ("committed", "to", "end"))
+        _print([description], ("committed", "to", "end"))
     applied = bool(changes) and not dry_run and (yes or _agreed(len(changes)))
     if applied:
-        anyio.run(offsets.move, standing.group, changes)
+        anyio.run(offsets.move, description.group, changes)
     if as_json:
-        common.print_json({**_json(standing), "applied": applied})
+        common.print_json({**_json(description), "applied": applied})
     elif not changes:
         print("it is there already")
     else:
@@ -157,25 +157,25 @@ def _narrowed(groups: Sequence[Group], topics: Sequence[str]) -> list[Group]:
 # -- output -------------------------------------------------------------------------------------------------------
 
 
-def _print(standings: Sequence[Standing], columns: Sequence[str]) -> None:
+def _print(descriptions: Sequence[Description], columns: Sequence[str]) -> None:
     """A table for each group on a terminal, else a line for each partition."""
-    for standing in standings:
+    for description in descriptions:
         if sys.stdout.isatty():
-            _table(standing, columns)
+            _table(description, columns)
         else:
-            for place in standing.places:
+            for place in description.places:
                 words = [f"{name}={_word(getattr(place, name), 'none')}" for name in ("topic", "partition", *columns)]
-                print(f"group={standing.group.name}", *words)
-        for topic in standing.missing:
-            print(f"tidegate: group {standing.group.name}: there is no topic {topic} yet", file=sys.stderr)
+                print(f"group={description.group.name}", *words)
+        for topic in description.missing:
+            print(f"tidegate: group {description.group.name}: there is no topic {topic} yet", file=sys.stderr)
 
 
-def _table(standing: Standing, columns: Sequence[str]) -> None:
-    group = standing.group
+def _table(description: Description, columns: Sequence[str]) -> None:
+    group = description.group
     whose = f" ({', '.join(group.owners)})" if group.owners else ""
-    title = f"{group.name}{whose}: {_count(len(standing.members), 'member')}, lag {standing.lag:,}"
+    title = f"{group.name}{whose}: {_count(len(description.members), 'member')}, lag {description.lag:,}"
     names = ("topic", "partition", *columns)
-    rows = [[_word(getattr(place, name), "no place yet") for name in names] for place in standing.places]
+    rows = [[_word(getattr(place, name), "no place yet") for name in names] for place in description.places]
     tables.print_table(title, names, rows)
 
 
@@ -187,16 +187,16 @@ def _count(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def _json(standing: Standing) -> dict[str, Any]:
-    group = standing.group
+def _json(description: Description) -> dict[str, Any]:
+    group = description.group
     return {
         "group": group.name,
         "bootstrap": group.options.bootstrap,
         "owners": group.owners,
-        "members": standing.members,
-        "lag": standing.lag,
-        "missing": standing.missing,
-        "partitions": [_place_json(place) for place in standing.places],
+        "members": description.members,
+        "lag": description.lag,
+        "missing": description.missing,
+        "partitions": [_place_json(place) for place in description.places],
     }
 
 

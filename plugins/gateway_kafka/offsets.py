@@ -41,7 +41,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Description:
     """What the cluster says of a group: its members, its places, and which of its topics are not there."""
 
     group: Group
@@ -69,20 +69,20 @@ def start_of(text: str) -> Start:
     return TimestampStart(timestamp=text.upper())
 
 
-async def look(groups: Sequence[Group]) -> list[Standing]:
+async def look(groups: Sequence[Group]) -> list[Description]:
     """Asks the clusters where these groups are. Raises `CommandError`."""
     found = []
     for group in groups:
         async with _asking(group) as admin:
-            found.append(await _standing(admin, group))
+            found.append(await _described(admin, group))
     return found
 
 
-async def plan(group: Group, start: Start, only: Collection[int] | None) -> Standing:
+async def plan(group: Group, start: Start, only: Collection[int] | None) -> Description:
     """Where the group is and where it would go, in all of its partitions or those with the numbers `only`. Raises
     `CommandError`, also where the group has members."""
     async with _asking(group) as admin:
-        found = await _standing(admin, group)
+        found = await _described(admin, group)
         if found.missing:
             raise CommandError(f"there is no topic {', '.join(found.missing)}")
         if found.members:
@@ -111,7 +111,7 @@ def _target(place: Place, start: Start, times: dict[Partition, int]) -> int:
     return place.end if start == "latest" else place.first
 
 
-async def _standing(admin: Admin, group: Group) -> Standing:
+async def _described(admin: Admin, group: Group) -> Description:
     partitions: list[Partition] = []
     missing = []
     for topic in group.topics:
@@ -124,7 +124,7 @@ async def _standing(admin: Admin, group: Group) -> Standing:
     firsts = await admin.beginnings(partitions)
     ends = await admin.ends(partitions)
     places = [Place(*p, firsts[p], ends[p], committed[p]) for p in partitions]
-    return Standing(group, await admin.members(group.name), places, missing)
+    return Description(group, await admin.members(group.name), places, missing)
 
 
 @asynccontextmanager

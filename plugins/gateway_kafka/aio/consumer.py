@@ -22,7 +22,7 @@ from gateway_core.clock import Clock
 
 from ..client import KafkaFault, Member, Partition, Record
 from ..config import KafkaConfig
-from ..standing import Standing
+from ..health import Health
 from .commits import commit
 from .faults import fault_of, quieten
 from .places import Starts, first_offsets, moved
@@ -60,7 +60,7 @@ class AioConsumer:
         self._most = max_poll_records
         self._session_s = session_timeout_s
         self._clock = clock
-        self._standing = Standing(f"consumer group {group}")
+        self._health = Health(f"consumer group {group}")
         self._consumer: Any = None
         self._fresh: set[TopicPartition] | None = None  # assigned by the cluster, not yet told to the member
         self._ours: set[Partition] = set()
@@ -80,7 +80,7 @@ class AioConsumer:
 
     @property
     def fault(self) -> KafkaFault | None:
-        return self._standing.fault
+        return self._health.fault
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class AioConsumer:
                         await self._join()
                         await self._polling(self._consumer)
                     except (KafkaFault, errors.KafkaError, OSError) as error:
-                        self._standing.bad(fault_of(error))
+                        self._health.bad(fault_of(error))
                         self._tried.set()
                     finally:
                         if not self._leaving:
@@ -132,7 +132,7 @@ class AioConsumer:
         self._consumer = await connected(self._config, self._group, self._session_s)
         self._consumer.subscribe(self._topics, listener=_Listener(self, self._consumer))
         self._heard = self._clock.monotonic()
-        self._standing.good()
+        self._health.good()
         self._tried.set()
 
     async def _drop(self) -> None:
@@ -190,7 +190,7 @@ class AioConsumer:
         for text in starts.gaps:
             _log.error("consumer group %s: %s", self._group, text)
         self._ours = {(p.topic, p.partition) for p in fresh}
-        self._standing.good()
+        self._health.good()
         self._member.assigned({(p.topic, p.partition): offset for p, offset in starts.offsets.items()})
 
     # -- reading ---------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class AioConsumer:
             except errors.NoOffsetForPartitionError as error:
                 await moved(consumer, error.args[0], None)
             except _NOT_ALLOWED as error:
-                self._standing.bad(fault_of(error, f"group {self._group}, topics {', '.join(self._topics)}"))
+                self._health.bad(fault_of(error, f"group {self._group}, topics {', '.join(self._topics)}"))
                 await anyio.sleep(1)
 
     async def _poll_once(self, consumer: Any) -> None:
@@ -247,7 +247,7 @@ class AioConsumer:
             self._poll = None
         if found:
             self._heard = self._clock.monotonic()
-            self._standing.good()
+            self._health.good()
         for partition, records in found.items():
             name = (partition.topic, partition.partition)
             if name in self._ours:
@@ -272,14 +272,14 @@ class AioConsumer:
             await commit(self._consumer, mine, self._group, self._config.request_timeout_s)
 
     async def _watching(self) -> None:
-        watch = Watch(self._config, self._standing)
+        watch = Watch(self._config, self._health)
         while True:
             await anyio.sleep(CHECK_S)
             consumer = self._consumer
             if consumer is None or self._clock.monotonic() - self._heard < CHECK_S:
                 continue
             if not await watch.look(consumer, self._ours) and consumer is self._consumer:
-                watch = Watch(self._config, self._standing)
+                watch = Watch(self._config, self._health)
                 self._lost = KafkaFault("no broker answers at the address that was known; connects anew")
                 self._interrupt()
 

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 
 from ..client import KafkaFault
 from ..config import KafkaProducerConfig
-from ..standing import Standing
+from ..health import Health
 from .faults import check_token, fault_of, probe
 from .options import client_options
 
@@ -44,14 +44,14 @@ class Link:
     def __init__(
         self,
         config: KafkaProducerConfig,
-        standing: Standing,
+        health: Health,
         topics: Callable[[], list[str]],
         changed: Callable[[], None],
     ) -> None:
         self.client: Client | None = None
         self.tried = anyio.Event()
         self._config = config
-        self._standing = standing
+        self._health = health
         self._topics = topics
         self._changed = changed
         self._wanted = anyio.Event()
@@ -98,13 +98,13 @@ class Link:
             try:
                 self.client = await self._made()
             except KafkaFault as fault:
-                self._standing.bad(fault)
+                self._health.bad(fault)
                 self.tried.set()
             else:
                 break
             await anyio.sleep(wait)
             wait = min(2 * wait, _MOST_WAIT_S)
-        self._standing.good()
+        self._health.good()
         self.tried.set()
         self._changed()
 

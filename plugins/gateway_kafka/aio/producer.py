@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup
 
 from ..client import Acknowledged, Headers, KafkaFault
 from ..config import KafkaProducerConfig
-from ..standing import Standing
+from ..health import Health
 from .board import Board
 from .faults import fault_of, quieten
 from .gather import Batch, Entry, Lane, Queue, Topic
@@ -54,18 +54,18 @@ class AioProducer:
     def __init__(self, config: KafkaProducerConfig) -> None:
         self._config = config
         self._timeout = config.delivery_timeout_s
-        self._standing = Standing("the Kafka producer")
+        self._health = Health("the Kafka producer")
         self._board = Board(config.linger_ms / 1000)
         self._topics = self._board.topics
-        self._link = Link(config, self._standing, lambda: list(self._topics), self._changed)
-        self._upkeep = Upkeep(config, self._board, self._link, self._standing, self._tell, self._end)
+        self._link = Link(config, self._health, lambda: list(self._topics), self._changed)
+        self._upkeep = Upkeep(config, self._board, self._link, self._health, self._tell, self._end)
         self._started = False
         self._scope = anyio.CancelScope()
         self._ended_all = anyio.Event()
 
     @property
     def fault(self) -> KafkaFault | None:
-        return self._standing.fault
+        return self._health.fault
 
     # -- from the outside ------------------------------------------------------------------------------------------
 
@@ -202,8 +202,8 @@ class AioProducer:
         batch.lane.open = True
         if error is None and not lost:
             self._upkeep.answered = time.monotonic()
-            if self._standing.fault is not None:
-                self._standing.good()
+            if self._health.fault is not None:
+                self._health.good()
             queue.wrote(len(batch.entries))
             self._link.ended(client)
             self._board.go_on(queue)

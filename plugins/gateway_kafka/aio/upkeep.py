@@ -11,7 +11,7 @@ from aiokafka import errors
 
 from ..client import KafkaFault
 from ..config import KafkaProducerConfig
-from ..standing import Standing
+from ..health import Health
 from .board import Board
 from .faults import probe
 from .gather import Batch, Entry, Topic
@@ -35,7 +35,7 @@ class Upkeep:
         config: KafkaProducerConfig,
         board: Board,
         link: Link,
-        standing: Standing,
+        health: Health,
         tell: Callable[[Iterable[Entry], KafkaFault | None], None],
         end: Callable[[Batch, BaseException], None],
     ) -> None:
@@ -44,7 +44,7 @@ class Upkeep:
         self._timeout = config.delivery_timeout_s
         self._board = board
         self._link = link
-        self._standing = standing
+        self._health = health
         self._tell = tell
         self._end = end
         self._stuck = 0
@@ -74,7 +74,7 @@ class Upkeep:
         if topic.refusal is not None:
             gone, waiting.entries = waiting.entries, []
             fault: KafkaFault = topic.refusal
-        elif topic.absent and self._standing.fault is None:
+        elif topic.absent and self._health.fault is None:
             gone = waiting.expired(now + max(0.0, self._timeout - _UNKNOWN_S))
             fault = KafkaFault(f"the topic {topic.name} does not exist")
         else:
@@ -87,7 +87,7 @@ class Upkeep:
                 client.producer.client.set_topics(self._board.topics)
 
     def _late(self, topic: Topic) -> KafkaFault:
-        fault = self._standing.fault
+        fault = self._health.fault
         text = f"topic {topic.name}: not acknowledged within {self._timeout:g} s"
         why = fault or ("it does not exist any more" if topic.absent else None)
         return KafkaFault(f"{text}: {why}" if why else text, credentials=fault is not None and fault.credentials)
@@ -95,7 +95,7 @@ class Upkeep:
     async def watch(self) -> None:
         """Notices that nothing is acknowledged any more, and finds out why, where that can be found out. Until
         cancelled."""
-        standing = self._standing
+        health = self._health
         while True:
             await anyio.sleep(_WATCH_S)
             if self._link.client is None:
@@ -103,17 +103,17 @@ class Upkeep:
             silent = self._silent()
             if silent:
                 where = f"Kafka at {','.join(self._config.bootstrap)}"
-                standing.bad(KafkaFault(f"{where}: no record was acknowledged for {_SILENT_S:g} s"))
-            if standing.fault is None:
+                health.bad(KafkaFault(f"{where}: no record was acknowledged for {_SILENT_S:g} s"))
+            if health.fault is None:
                 self._stuck = 0
                 continue
             try:
                 await probe(self._config)
             except KafkaFault as fault:
-                standing.bad(fault)
+                health.bad(fault)
             else:
                 if not silent and not self._silent():
-                    standing.good()
+                    health.good()
                 self._give_up()
 
     def _silent(self) -> bool:

@@ -11,7 +11,7 @@ from aiokafka.structs import TopicPartition
 
 from ..client import KafkaFault, Partition
 from ..config import KafkaConfig
-from ..standing import Standing
+from ..health import Health
 from .faults import probe
 
 CHECK_S = 2.0
@@ -20,11 +20,11 @@ _IDLE = 3  # checks of which one is made by a client without partitions
 
 
 class Watch:
-    """Looks at the cluster where nothing was heard of it, and tells `standing`."""
+    """Looks at the cluster where nothing was heard of it, and tells `health`."""
 
-    def __init__(self, config: KafkaConfig, standing: Standing) -> None:
+    def __init__(self, config: KafkaConfig, health: Health) -> None:
         self._config = config
-        self._standing = standing
+        self._health = health
         self._turn = 0
         self._stuck = 0
 
@@ -35,27 +35,27 @@ class Watch:
         try:
             await self._ask(consumer, sorted(ours))
         except KafkaFault as fault:
-            self._standing.bad(fault)
+            self._health.bad(fault)
         except (KafkaError, OSError):  # TimeoutError is an OSError
             await self._find_out()
         else:
             self._stuck = 0
-            if self._standing.fault is not None and ours:
-                self._standing.good()
+            if self._health.fault is not None and ours:
+                self._health.good()
         return self._stuck < _STUCK
 
     async def _ask(self, consumer: Any, ours: list[Partition]) -> None:
         if ours:
             with anyio.fail_after(CHECK_S):
                 await consumer.end_offsets([TopicPartition(*ours[self._turn % len(ours)])])
-        elif self._turn % _IDLE == 0 or self._standing.fault is not None:
+        elif self._turn % _IDLE == 0 or self._health.fault is not None:
             await probe(self._config)
 
     async def _find_out(self) -> None:
         try:
             await probe(self._config)
         except KafkaFault as fault:
-            self._standing.bad(fault)
+            self._health.bad(fault)
         else:
             self._stuck += 1
-            self._standing.bad(KafkaFault("the leader of a partition does not answer"))
+            self._health.bad(KafkaFault("the leader of a partition does not answer"))

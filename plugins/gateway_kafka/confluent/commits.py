@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from ..client import KafkaFault, Partition
-from ..standing import Standing
+from ..health import Health
 from .faults import fault_of, text_of
 
 _log = logging.getLogger("tidegate.kafka")
@@ -31,9 +31,9 @@ _NOT_OURS = {  # the partitions have gone to someone else, who reads from what w
 class Commits:
     """What the loop wants committed, one commit under way at most. `tell` calls back on the loop."""
 
-    def __init__(self, group: str, standing: Standing, tell: Callable[..., None]) -> None:
+    def __init__(self, group: str, health: Health, tell: Callable[..., None]) -> None:
         self._group = group
-        self._standing = standing
+        self._health = health
         self._tell = tell
         self._wanted: deque[tuple[Offsets, Done]] = deque()
         self._under_way: tuple[Offsets, list[Done]] | None = None
@@ -82,8 +82,8 @@ class Commits:
 
     def last(self, client: Any, offsets: Offsets) -> None:
         """Commits what is about to go, and waits for it."""
-        if self._standing.fault is not None:
-            self._lost(str(self._standing.fault))
+        if self._health.fault is not None:
+            self._lost(str(self._health.fault))
             return
         try:
             _check(client.commit(offsets=_listed(offsets), asynchronous=False))

@@ -14,7 +14,7 @@ from gateway_core.clock import Clock
 
 from ..client import KafkaFault, Member, Partition, Record
 from ..config import KafkaConfig
-from ..standing import Standing
+from ..health import Health
 from .places import Place
 from .reader import Reader
 
@@ -47,7 +47,7 @@ class ConfluentConsumer:
         self._member = member
         self._most = max_poll_records
         self._session_s = session_timeout_s
-        self._standing = Standing(f"consumer group {group}")
+        self._health = Health(f"consumer group {group}")
         self._ours: dict[Partition, Place] = {}
         self._reader: Reader | None = None
         self._tried = anyio.Event()
@@ -57,12 +57,12 @@ class ConfluentConsumer:
     @property
     def fault(self) -> KafkaFault | None:
         """What is wrong at the moment."""
-        return self._standing.fault
+        return self._health.fault
 
     async def start(self, tasks: TaskGroup) -> None:
         self._loop = asyncio.get_running_loop()
         reader = self._reader = Reader(
-            self._config, self._group, self._topics, self._most, self._session_s, self._standing, self
+            self._config, self._group, self._topics, self._most, self._session_s, self._health, self
         )
         with anyio.move_on_after(_START_S):
             await self._tried.wait()

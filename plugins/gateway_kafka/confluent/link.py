@@ -14,7 +14,7 @@ from confluent_kafka import Producer as RdProducer
 
 from ..client import Acknowledged, Headers, KafkaFault
 from ..config import KafkaProducerConfig
-from ..standing import Standing
+from ..health import Health
 from .faults import fault_of
 from .options import producer_options, tokens_of
 from .watch import Watch
@@ -35,7 +35,7 @@ class Link:
     connection has been tried, and when the client has failed (`failed`)."""
 
     def __init__(
-        self, config: KafkaProducerConfig, standing: Standing, told: Callable[[Link], None], linger_ms: float
+        self, config: KafkaProducerConfig, health: Health, told: Callable[[Link], None], linger_ms: float
     ) -> None:
         self.acknowledged: deque[tuple[Entry, Any]] = deque()
         self.produce: Callable[..., None] | None = None
@@ -45,11 +45,11 @@ class Link:
         self.under_way = 0
         self._config = config
         self._linger_ms = linger_ms
-        self._standing = standing
+        self._health = health
         self._told = told
         self._loop = asyncio.get_running_loop()
         self._tokens = tokens_of(config)
-        self._watch = Watch(config, standing, self._tokens)
+        self._watch = Watch(config, health, self._tokens)
         self._closing = threading.Event()
         self._woken = False
         self._thread = threading.Thread(target=self._run, name="tidegate-kafka-producer", daemon=True)
@@ -110,7 +110,7 @@ class Link:
                 fault = error if isinstance(error, KafkaFault) else fault_of(error.args[0])
                 if isinstance(error, KafkaException):  # an option that librdkafka does not take: a certificate
                     fault = KafkaFault(str(fault), retry=False, credentials=True)
-                self._standing.bad(fault)
+                self._health.bad(fault)
                 self._attempted()
                 self._closing.wait(_AGAIN_S)
             else:
@@ -122,18 +122,18 @@ class Link:
         poll, acknowledged, watch = client.poll, self.acknowledged, self._watch
         while not self._closing.is_set():
             served = poll(_POLL_S if self.tried else _FIRST_POLL_S)
-            if not self.tried and (self._standing.fault is not None or _connected(client)):
+            if not self.tried and (self._health.fault is not None or _connected(client)):
                 self._attempted()
             if watch.fatal:
                 return
             if acknowledged:
                 self._wake()
-            if not served and self._standing.fault is not None:
+            if not served and self._health.fault is not None:
                 watch.look(client)
 
     def _attempted(self) -> None:
         self.refusal = self._watch.heard
-        if (fault := self._standing.fault) is not None and fault.credentials:
+        if (fault := self._health.fault) is not None and fault.credentials:
             self.refusal = fault
         if not self.tried:
             self.tried = True

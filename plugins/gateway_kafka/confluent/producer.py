@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from ..client import Acknowledged, Headers, KafkaFault
 from ..config import KafkaProducerConfig
-from ..standing import Standing
+from ..health import Health
 from .faults import fault_of
 from .link import Entry, Link
 
@@ -41,7 +41,7 @@ class ConfluentProducer:
 
     def __init__(self, config: KafkaProducerConfig) -> None:
         self._config = config
-        self._standing = Standing("the Kafka producer")
+        self._health = Health("the Kafka producer")
         self._waiting: list[Entry] = []
         self._alone: deque[Entry] = deque()  # were refused with others of their batch, one of which was too large
         self._single: Entry | None = None
@@ -60,7 +60,7 @@ class ConfluentProducer:
     @property
     def fault(self) -> KafkaFault | None:
         """What is wrong at the moment."""
-        return self._standing.fault
+        return self._health.fault
 
     async def start(self, tasks: TaskGroup) -> None:
         self._loop = asyncio.get_running_loop()
@@ -98,7 +98,7 @@ class ConfluentProducer:
         self._link = self._quick = self._large = None
 
     def _new(self, linger_ms: float) -> Link:
-        return Link(self._config, self._standing, self._told, linger_ms)
+        return Link(self._config, self._health, self._told, linger_ms)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class ConfluentProducer:
         count = len(acknowledged)
         link.under_way -= count
         self._under_way -= count
-        good = self._standing.fault is None
+        good = self._health.fault is None
         for _ in range(count):
             entry, error = acknowledged.popleft()
             done = entry[4]
@@ -233,7 +233,7 @@ class ConfluentProducer:
                 continue
             if not good:
                 good = True
-                self._standing.good()
+                self._health.good()
             self._answer(done, None)
 
     def _answer(self, done: Acknowledged, fault: KafkaFault | None) -> None:

@@ -22,7 +22,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from ..client import KafkaFault, Partition, Record
 from ..config import KafkaConfig
-from ..standing import Standing
+from ..health import Health
 from .commits import Commits, Done, Offsets
 from .faults import fault_of, text_of
 from .options import consumer_options, tokens_of
@@ -55,7 +55,7 @@ class Reader:
         topics: Sequence[str],
         most: int,
         session_timeout_s: float,
-        standing: Standing,
+        health: Health,
         owner: Owner,
     ) -> None:
         self.refusal: KafkaFault | None = None
@@ -64,13 +64,13 @@ class Reader:
         self._topics = list(topics)
         self._most = most
         self._session_s = session_timeout_s
-        self._standing = standing
+        self._health = health
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._tokens = tokens_of(config)
-        self._watch = Watch(config, standing, self._tokens)
+        self._watch = Watch(config, health, self._tokens)
         self._wanted: deque[Callable[[Any], None]] = deque()
-        self._commits = Commits(group, standing, self._tell)
+        self._commits = Commits(group, health, self._tell)
         self._room = threading.Semaphore(_AHEAD)
         self._closing = threading.Event()
         self._tried = False
@@ -139,7 +139,7 @@ class Reader:
                 fault = error if isinstance(error, KafkaFault) else fault_of(error.args[0])
                 if isinstance(error, KafkaException):  # an option that librdkafka does not take: a certificate
                     fault = KafkaFault(str(fault), retry=False, credentials=True)
-                self._standing.bad(fault)
+                self._health.bad(fault)
                 self._attempted()
                 self._closing.wait(_AGAIN_S)
         return None
@@ -167,7 +167,7 @@ class Reader:
                 self._hand(client, found)
             elif not self._tried:
                 self._try(client)
-            if first is None and self._standing.fault is not None and not self._missing:
+            if first is None and self._health.fault is not None and not self._missing:
                 watch.look(client)
 
     def _hand(self, client: Any, found: list[Any]) -> None:
@@ -195,7 +195,7 @@ class Reader:
             )
         if not touched:
             return
-        if self._standing.fault is not None:
+        if self._health.fault is not None:
             self._missing = False
             self._watch.good()
         batch = []
@@ -216,10 +216,10 @@ class Reader:
             self._watch.error(error)
         elif error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
             self._missing = True
-            self._standing.bad(KafkaFault(f"the topic {message.topic()} does not exist"))
+            self._health.bad(KafkaFault(f"the topic {message.topic()} does not exist"))
         elif error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED):
             self._missing = True
-            self._standing.bad(fault_of(error, f"group {self._group}, topics {', '.join(self._topics)}"))
+            self._health.bad(fault_of(error, f"group {self._group}, topics {', '.join(self._topics)}"))
         else:
             self._watch.error(error)
 
@@ -236,7 +236,7 @@ class Reader:
         client.seek(TopicPartition(*name, start))
 
     def _try(self, client: Any) -> None:
-        if self._standing.fault is None:
+        if self._health.fault is None:
             try:
                 client.cluster_id(timeout=_POLL_S)
             except KafkaException:
@@ -244,7 +244,7 @@ class Reader:
         self._attempted()
 
     def _attempted(self) -> None:
-        fault = self._standing.fault
+        fault = self._health.fault
         self.refusal = fault if fault is not None and fault.credentials else self._watch.heard
         self._tried = True
         self._tell(self._owner.tried)
@@ -277,7 +277,7 @@ class Reader:
             try:
                 return starts(client, partitions, self._group, self._config.request_timeout_s)
             except KafkaException as error:
-                self._standing.bad(fault_of(error.args[0], f"the offsets of group {self._group}"))
+                self._health.bad(fault_of(error.args[0], f"the offsets of group {self._group}"))
                 self._closing.wait(_AGAIN_S)
         return None
 

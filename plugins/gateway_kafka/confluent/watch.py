@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from ..client import KafkaFault
 from ..config import KafkaConfig
+from ..health import Health
 from ..oauth import Tokens
-from ..standing import Standing
 from .faults import fault_of, refuses_us, text_of
 
 _log = logging.getLogger("tidegate.kafka")
@@ -36,7 +36,7 @@ _REPEATED = {
 class Watch:
     """Hears one client's errors, on the thread that polls it."""
 
-    def __init__(self, config: KafkaConfig, standing: Standing, tokens: Tokens | None) -> None:
+    def __init__(self, config: KafkaConfig, health: Health, tokens: Tokens | None) -> None:
         self.fatal = False
         """The client can't be used any more."""
         self.muted = False
@@ -44,7 +44,7 @@ class Watch:
         self.heard: KafkaFault | None = None
         """The last refusal; for a start, which raises it."""
         self._servers = ",".join(config.bootstrap)
-        self._standing = standing
+        self._health = health
         self._tokens = tokens
         self._reason = ""
         self._next_look = 0.0
@@ -67,9 +67,9 @@ class Watch:
         elif refuses_us(error):
             self._refused(fault_of(error, f"Kafka at {self._servers}"))
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
-            if self._standing.fault is None and not self.muted:
+            if self._health.fault is None and not self.muted:
                 why = self._reason or "no broker can be reached"
-                self._standing.bad(KafkaFault(f"Kafka at {self._servers}: {why}"))
+                self._health.bad(KafkaFault(f"Kafka at {self._servers}: {why}"))
         elif error.code() in (KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._TIMED_OUT):
             self._reason = text_of(error)
             _log.debug("Kafka: %s", self._reason)
@@ -91,7 +91,7 @@ class Watch:
             self.good()
             return
         now = time.monotonic()
-        if self._standing.fault is None or now < self._next_look:
+        if self._health.fault is None or now < self._next_look:
             return
         try:
             client.list_topics(timeout=_LOOK_LIMIT_S)
@@ -104,11 +104,11 @@ class Watch:
         """The cluster has answered."""
         self.heard = None
         self._answered = False
-        self._standing.good()
+        self._health.good()
 
     def _refused(self, fault: KafkaFault) -> None:
         self.heard = fault
-        self._standing.bad(fault)
+        self._health.bad(fault)
 
     def _token(self, _: str) -> tuple[str, float]:
         """librdkafka's `oauth_cb`."""
@@ -116,6 +116,6 @@ class Watch:
         try:
             token = self._tokens.token_now()
         except KafkaFault as fault:
-            self._refused(fault) if fault.credentials else self._standing.bad(fault)
+            self._refused(fault) if fault.credentials else self._health.bad(fault)
             raise
         return token.value, token.ends

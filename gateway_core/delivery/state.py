@@ -12,7 +12,7 @@ FAILING = 5
 """Failures in a row after which the trigger is not ready."""
 
 
-class Standing:
+class State:
     """The questions to a subscription, which keeps these facts."""
 
     in_flight: int

@@ -10,7 +10,7 @@ from .client import KafkaFault
 _log = logging.getLogger("tidegate.kafka")
 
 
-class Standing:
+class Health:
     """`fault` is what is wrong at the moment. `name` begins the lines in the log."""
 
     def __init__(self, name: str) -> None:
