@@ -4,13 +4,90 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import SparkFault
 from ..job import Job
+from ..tables import FAULT
+from . import any_record, plain_record
+from .columns import ATTRIBUTES, declares_json, timestamp, trace_id
+from .filters_sql import wanted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+OURS = ("filters", "attributes")
+"""The options that are not those of Spark's source."""
 
 
 def events(job: Job, spark: SparkSession) -> DataFrame:
     """See `roads.events`."""
-    raise SparkFault("the channel kafka can't be read yet")
+    options = {name: value for name, value in job.options.items() if name not in OURS}
+    records = spark.readStream.format("kafka").options(**options).option("includeHeaders", "true").load()
+    return rows(records, job.options.get("filters", ""), job.options.get("attributes", ""))
+
+
+def rows(records: DataFrame, filters: str = "", attributes: str = "") -> DataFrame:
+    """The columns of `schema.DDL`, and `fault`, of records as Spark's Kafka source gives them (with headers). `filters`
+    and `attributes` are JSON, as in a job's options."""
+    from pyspark.sql import functions as f
+
+    found = plain_record.looked_up(records)
+    other = f.when(~f.col("plain"), any_record.event(f.col("headers"), f.col("value")))
+    read = found.select("*", other.alias("other"))
+    merged = read.select(
+        *("key", "value", "partition", "offset", "timestamp", "headers", "traceparent", "plain", "other"),
+        *(_attribute(name).alias(name) for name in ATTRIBUTES),
+        _extensions().alias("extensions"),
+        f.when(f.col("plain"), f.col("value")).otherwise(f.col("other.data")).alias("data"),
+        f.col("other.fault").alias(FAULT),
+    )
+    for condition in wanted(filters, attributes):
+        merged = merged.where(f.col(FAULT).isNotNull() | condition)
+    return merged.select(*_columns())
+
+
+def _attribute(name: str) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.when(f.col("plain"), f.col(name)).otherwise(f.col("other.attributes")[name])
+
+
+def _extensions() -> Column:
+    """All other attributes; of a record that is no event its headers."""
+    from pyspark.sql import functions as f
+
+    others = f.map_filter("other.attributes", lambda k, _: ~k.isin(*ATTRIBUTES))
+    return (
+        f.when(f.col("plain"), f.col("extensions"))
+        .when(f.col("other.fault").isNull(), others)
+        .otherwise(any_record.as_they_are(f.col("headers")))
+    )
+
+
+def _columns() -> list[Column]:
+    from pyspark.sql import functions as f
+
+    text = f.col("data").cast("string")
+    is_json = declares_json(f.col("datacontenttype")) | f.coalesce(f.col("other.json"), f.lit(False))
+    data = f.when(f.col(FAULT).isNull(), f.col("data")).otherwise(f.col("value"))
+    made = {
+        "time": timestamp(f.col("time")),
+        "data": data,
+        "data_text": f.when(is_json & f.is_valid_utf8(text), text),
+        "shard": f.col("partition"),
+        "position": f.col("offset"),
+        "received": f.when(f.col("timestamp") >= f.lit(0).cast("timestamp"), f.col("timestamp")),
+        "trace_id": f.coalesce(trace_id(_header_trace()), trace_id(f.col("extensions")["traceparent"])),
+    }
+    return [made.get(name, f.col(name)).alias(name) for name in COLUMNS]
+
+
+def _header_trace() -> Column:
+    """The trace context of the headers; one with a space is none."""
+    from pyspark.sql import functions as f
+
+    return f.when(~f.col("traceparent").contains(" "), f.col("traceparent"))
+
+
+COLUMNS = (
+    *("specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema", "extensions"),
+    *("data", "data_text", "key", "shard", "position", "received", "trace_id", FAULT),
+)

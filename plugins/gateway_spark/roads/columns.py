@@ -1,0 +1,58 @@
+"""Small pieces of which the Kafka road's SQL is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+ATTRIBUTES = ("specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema")
+"""The attributes that are columns of their own."""
+
+
+def let(value: Column, then: Callable[[Column], Column]) -> Column:
+    """`then` of a value that is worked out once, and only where it is asked for."""
+    from pyspark.sql import functions as f
+
+    return f.get(f.transform(f.array(value), then), f.lit(0))
+
+
+def first(items: Column, wanted: Callable[[Column], Column], told: Callable[[Column], Column]) -> Column:
+    """What is told of the first item that is wanted; null where there is none."""
+    from pyspark.sql import functions as f
+
+    return f.get(f.transform(f.filter(items, wanted), told), f.lit(0))
+
+
+def declares_json(content_type: Column) -> Column:
+    """Whether a content type is JSON (CloudEvents 1.0.2 json-format.md section 3.1.1)."""
+    from pyspark.sql import functions as f
+
+    usual = content_type == "application/json"
+    return f.coalesce(usual | content_type.rlike(r"(?i)^[^/;]*+/(?:[^;]*\+)?json[ \t]*+(?:;|\z)"), f.lit(False))
+
+
+def timestamp(text: Column) -> Column:
+    """The moment that an RFC 3339 time means; null where it is none. Digits beyond the sixth of a second's fraction are
+    dropped; a leap second counts as the second after it."""
+    from pyspark.sql import functions as f
+
+    from .patterns import TIME
+
+    plain = f.upper(text).try_cast("timestamp")
+    leap = f.overlay(f.upper(text), f.lit("59"), f.lit(18), f.lit(2)).try_cast("timestamp") + f.expr(
+        "INTERVAL 1 SECOND"
+    )
+    in_range = text.rlike(TIME) & ~text.startswith("0000")
+    return f.when(in_range, f.when(f.substring(text, 18, 2) == "60", leap).otherwise(plain))
+
+
+def trace_id(text: Column) -> Column:
+    """The trace id of a `traceparent` (W3C Trace Context section 3.2); null where it is none."""
+    from pyspark.sql import functions as f
+
+    from .patterns import TRACE_ID
+
+    return f.when(text.isNotNull(), f.nullif(f.regexp_extract(text, TRACE_ID, 1), f.lit("")))
