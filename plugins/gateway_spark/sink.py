@@ -68,7 +68,7 @@ class SparkSink:
         self._home.mkdir(parents=True, exist_ok=True)
         self._supervisor = Supervisor(
             "gateway_spark.driver",
-            lambda: self._job(feed).line(),
+            lambda: self.job(feed).line(),
             self._on_line,
             self._on_exit,
             config.restart_delay_s,
@@ -88,7 +88,8 @@ class SparkSink:
         pid = self._supervisor.pid if self._supervisor else None
         return self._facts.status(self._feed.ends() if self._feed else None, pid)
 
-    def _job(self, feed: ReaderFeed) -> Job:
+    def job(self, feed: ReaderFeed) -> Job:
+        """The query that fills the table from this place in a channel."""
         config = self._config
         options = {
             "location": str(Path(feed.location).absolute()),
