@@ -13,6 +13,7 @@ from gateway_java import jars, java
 from .errors import SparkFault
 from .job import Job
 from .session_conf import on_this_machine
+from .tables.conf import conf_of_format
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,8 +90,7 @@ def settings(
     if delta or others:
         conf["spark.jars"] = ",".join(map(str, [*delta, *others]))
     if delta:
-        conf["spark.sql.extensions"] = "io.delta.sql.DeltaSparkSessionExtension"
-        conf["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        conf = {**conf_of_format("delta", master), **conf}
     return conf
 
 
@@ -115,9 +115,11 @@ def session(
     delta: bool = False,
     memory: str = "",
     conf: Mapping[str, str] | None = None,
+    kafka: bool = False,
 ) -> SparkSession:
     """A local Spark session, with the data source `tidegate` registered. `delta` fetches Delta's jars (network, the
-    first time) and switches it on. Raises `MissingExtra` where PySpark or Java are not installed, else `StartError`."""
+    first time) and switches it on, `kafka` those of Spark's Kafka source. Raises `MissingExtra` where PySpark or Java
+    are not installed, else `StartError`."""
     from gateway_core.errors import MissingExtra
 
     try:
@@ -129,8 +131,10 @@ def session(
     found = java.find()
     os.environ.update(environment(found))
     fetched = jars.fetch(DELTA, found) if delta else []
+    others = jars.fetch(KAFKA, found) if kafka else []
     builder = SparkSession.builder
-    for key, value in settings(master=master, app=app, delta=fetched, memory=memory, more=conf).items():
+    chosen = settings(master=master, app=app, delta=fetched, others=others, memory=memory, more=conf)
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     register(spark)

@@ -1,0 +1,1 @@
+"""What Python programs use of Tidegate: `tidegate.spark`, for PySpark. The gateway itself is the command `tidegate`."""
