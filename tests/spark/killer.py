@@ -22,7 +22,7 @@ PARTS: tuple[Part, ...] = ("jvm", "driver", "worker", "gateway", "disk")
 STEPS: tuple[Step, ...] = ("offsets", "files", "commit", "cursor")
 """After a batch's write-ahead offsets are on disk; after a data file of it is whole; after the table has it; after the
 checkpoint has it, before the gateway knows."""
-LIMIT_S = 120.0
+LIMIT_S = 300.0
 _PAUSE_S = 0.0005
 
 

@@ -18,7 +18,7 @@ from gateway_log.reader import LogReader
 
 from gateway_core.testing.process import GatewayProcess
 from tests.ledger import free_port
-from tests.spark.killer import PARTS, STEPS, Killer, Part, Step
+from tests.spark.killer import LIMIT_S, PARTS, STEPS, Killer, Part, Step
 from tests.spark.table_files import rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.spec("CARD-03")]
@@ -109,11 +109,12 @@ def of_table(table: Path, format: str, data: str) -> Iterator[tuple[int, int, st
         yield row["shard"], row["position"], row["id"], row[data]
 
 
-def run(folder: Path, format: str, strikes: Iterable[tuple[Part, Step]], seed: int) -> Killer:
+def run(folder: Path, format: str, strikes: Iterable[tuple[Part, Step]], seed: int, workers: int = 1) -> Killer:
     port = free_port()
     table = folder / "table"
     load = Load(port)
-    with GatewayProcess(CONFIG.format(port=port, table=table, format=format), folder) as gateway:
+    flags = ["--workers", str(workers)]
+    with GatewayProcess(CONFIG.format(port=port, table=table, format=format), folder, None, *flags) as gateway:
         load.start()
         killer = Killer(gateway, table, format, seed)
         try:
@@ -122,7 +123,7 @@ def run(folder: Path, format: str, strikes: Iterable[tuple[Part, Step]], seed: i
         finally:
             load.stop()
             print(report(killer))
-        gateway.wait_until(lambda: gateway.trigger("table")["lag"] == 0, 120, "the table to have all")
+        gateway.wait_until(lambda: gateway.trigger("table")["lag"] == 0, LIMIT_S, "the table to have all")
         assert gateway.stop() == 0
     taken = list(of_log(folder / "data/log/default"))
     ids = Counter(id for _, _, id, _ in taken)
@@ -160,7 +161,7 @@ SOME: dict[str, list[tuple[Part, Step]]] = {
 }
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("format", ["parquet", "delta"])
 def test_each_event_is_in_the_table_once_after_kills_at_each_step(tmp_path: Path, format: str) -> None:
     killer = run(tmp_path, format, SOME[format], 1)
@@ -174,6 +175,6 @@ def test_each_event_is_in_the_table_once_after_kills_at_each_step(tmp_path: Path
 def test_each_event_is_in_the_table_once_after_many_kills(tmp_path: Path, format: str, seed: int) -> None:
     strikes = list(product(PARTS, STEPS))
     random.Random(seed).shuffle(strikes)
-    killer = run(tmp_path, format, strikes, seed)
+    killer = run(tmp_path, format, strikes, seed, workers=1 + seed % 2)
     assert killer.struck.total() == len(strikes) == 20
     assert {hit for _, _, hit in killer.struck} >= set(STEPS), "each step was hit"
