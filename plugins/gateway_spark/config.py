@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
 from gateway_core.component import Config
 
-Schema = Annotated[str, Field(min_length=1)]
+from . import data_types, json_schema
+from .data_schemas import ALL, INFER
+from .naming import TYPE
+from .rows import DAY, HOUR, RAW
+from .schema import DDL
+
+COLUMNS = [f["name"] for f in data_types.fields(data_types.parse(DDL))]
+
+
+Names = str | dict[str, str] | None
+
+
+def _schemas_are(option: Names) -> Names:
+    _each(option, lambda text: None if text == INFER else data_types.parse(text))
+    return option
+
+
+def _files_are(option: Names) -> Names:
+    _each(option, json_schema.load)
+    return option
+
+
+def _each(option: Names, check: Callable[[str], object]) -> None:
+    for event_type, text in _by_type(option).items():
+        try:
+            check(text)
+        except ValueError as e:
+            raise ValueError(str(e) if event_type == ALL else f"{event_type}: {e}") from None
 
 
 class SparkSinkConfig(Config):
@@ -22,18 +50,22 @@ class SparkSinkConfig(Config):
     a file's name is percent-encoded."""
     format: Literal["parquet", "delta", "iceberg"] = "parquet"
     """`delta` and `iceberg` fetch their jars when they first start, which takes the network."""
-    data_schema: Schema | dict[str, Schema] | None = None
-    """What JSON data looks like, as Spark DDL (`dest STRING, delay DOUBLE`) or `infer`: column `data` then is that
-    structure, and the bytes are in `data_raw`. A map gives each event type its own (`"*"` for all others). Without it
-    `data` holds the bytes. Events whose data does not fit go to the quarantine table."""
-    json_schema: str | dict[str, str] | None = None
-    """A file with a JSON Schema, in place of `data_schema`; a map gives each event type its own."""
+    data_schema: Annotated[Names, AfterValidator(_schemas_are)] = None
+    """What JSON data looks like, as Spark DDL (`dest STRING, delay DOUBLE NOT NULL`) or `infer`: column `data` then is
+    that structure, and the bytes are in `data_raw`. With `{type}` in the path a map gives each event type its own
+    (`"*"` for all others). Without it `data` holds the bytes. Events whose data does not fit go to the quarantine
+    table."""
+    json_schema: Annotated[Names, AfterValidator(_files_are)] = None
+    """A file with a JSON Schema, in place of `data_schema`; a map gives event types their own. It is read when the
+    gateway starts."""
     evolve: bool = True
     """Whether `infer` adds fields that come later to the table. Without it they are in `data_raw` only."""
     infer_sample: Annotated[int, Field(ge=1)] = 1000
-    """How many events `infer` looks at before it takes the schema for complete; with `evolve` it looks at all."""
+    """How many events with JSON objects `infer` looks at, at least, before it takes the schema for complete; with
+    `evolve` it looks at all."""
     columns: Annotated[list[str], Field(min_length=1)] | None = None
-    """Which columns the table has; all where absent."""
+    """Which columns the table has, of those of a log (see the data source), `data_raw`, `date` and `hour`; all of the
+    log's where absent."""
     partition_by: list[str] = []
     """Columns by whose values the table is laid out in folders. `date` stands for the day (UTC) of the event's time, or
     of its arrival where it has none; `hour` for its hour."""
@@ -44,8 +76,9 @@ class SparkSinkConfig(Config):
     """The watermark of `time`, in seconds: an event that arrives later than that after its time goes to the quarantine
     table. Without it none is late."""
     deduplicate_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Drops an event whose `source` and `id` were there within so many seconds before it, by the clock of the query.
-    Without it the table has each event that the broker accepted."""
+    """Drops an event whose `source` and `id` were there within so many seconds before it, by the times at which the
+    query's batches began; Spark remembers them for so long. Without it the table has each event that the broker
+    accepted. It can't be set or taken away once a table was begun."""
     quarantine: str | None = None
     """The table for events that can't be in their table, with the reason; `<path>_quarantine` where absent."""
     max_tables: Annotated[int, Field(ge=1)] = 100
@@ -79,9 +112,37 @@ class SparkSinkConfig(Config):
     stop_timeout_s: Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)] = 10.0
     """How long a stop waits for the batch under way, in seconds. What is cut short is written after the next start."""
 
+    @model_validator(mode="after")
+    def _fits_together(self) -> SparkSinkConfig:
+        by_type = TYPE in self.path
+        if not by_type and TYPE in (self.quarantine or ""):
+            raise ValueError(f"`quarantine` has {TYPE} but `path` has not")
+        if self.quarantine == self.path:
+            raise ValueError("`quarantine` is the table itself")
+        for event_type in schemas(self):
+            if event_type != ALL and not by_type:
+                raise ValueError(
+                    f"a schema for the type {event_type} needs a table for each type: put {TYPE} into `path`"
+                )
+        made = [*COLUMNS, RAW, DAY, HOUR]
+        for option, names in (("columns", self.columns or []), ("partition_by", self.partition_by)):
+            for name in names:
+                if name not in made:
+                    raise ValueError(f"`{option}`: there is no column {name!r}: choose of {', '.join(made)}")
+        if RAW in (self.columns or []) and not schemas(self):
+            raise ValueError("`columns`: without a schema for the data there is no data_raw: it is `data`")
+        return self
+
 
 def schemas(config: SparkSinkConfig) -> dict[str, str]:
-    """Event type ("*" for all others) -> Spark DDL or "infer"."""
-    if config.data_schema is None:
-        return {}
-    return config.data_schema if isinstance(config.data_schema, dict) else {"*": config.data_schema}
+    """Event type ("*" for all others) -> Spark DDL or "infer". Raises `ValueError` where a file or a type is there
+    twice, or a file can't be read any more."""
+    given, files = _by_type(config.data_schema), _by_type(config.json_schema)
+    if twice := sorted(given.keys() & files.keys()):
+        of = "" if twice[0] == ALL else f" for {twice[0]}"
+        raise ValueError(f"set either `data_schema` or `json_schema`{of}")
+    return {**given, **{event_type: json_schema.ddl(path) for event_type, path in files.items()}}
+
+
+def _by_type(option: Names) -> dict[str, str]:
+    return {ALL: option} if isinstance(option, str) else (option or {})

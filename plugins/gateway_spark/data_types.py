@@ -30,6 +30,7 @@ NAMES = {
 }
 _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _DDL = {name: ddl for ddl, name in reversed(NAMES.items())}
+_CHOICE = (*_DDL.values(), "DECIMAL(p,s)", "ARRAY<…>", "MAP<STRING, …>", "STRUCT<…>")
 _TOKEN = re.compile(r"""\s*(`(?:[^`]|``)*`|\w+|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[<>(),:])""")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -58,10 +59,12 @@ def fields(of: Type) -> list[dict[str, Any]]:
     return list(of["fields"]) if isinstance(of, dict) and of["type"] == "struct" else []
 
 
-def parse(text: str) -> Type:
+def parse(text: str, observed: bool = False) -> Type:
     """The type that a DDL text says: a list of fields (`dest STRING, delay DOUBLE NOT NULL`) or one type
-    (`ARRAY<STRING>`). Raises `ValueError` in one line."""
-    return _Parser(text).whole()
+    (`ARRAY<STRING>`). `observed` takes what Spark's `schema_of_variant_agg` says too: `OBJECT` for structures, `VOID`,
+    and what no column can have (fields whose names differ by case only, structures without any). Raises `ValueError`
+    in one line."""
+    return _Parser(text, observed).whole()
 
 
 def render(of: Type, top: bool = True) -> str:
@@ -89,9 +92,10 @@ def name_of(field: str) -> str:
 
 
 class _Parser:
-    """Recursive descent. Takes what `schema_of_variant_agg` gives too: `OBJECT` for structures, `VOID`."""
+    """Recursive descent."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, observed: bool) -> None:
+        self._observed = observed
         self._tokens: list[str] = []
         at = 0
         while at < len(text.rstrip()):
@@ -128,9 +132,11 @@ class _Parser:
             if self._peek() == end:
                 break
             self._next(",")
-        twice = doubled(name for name, _, _ in found)
-        if twice:
-            raise ValueError(f"the field {twice} is there twice (names differ by more than case)")
+        if not self._observed:
+            if not found or not all(name for name, _, _ in found):
+                raise ValueError("a structure has at least one field, and each has a name")
+            if twice := doubled(name for name, _, _ in found):
+                raise ValueError(f"the field {twice} is there twice (case does not count)")
         return struct(found)
 
     def _field(self) -> tuple[str, Type, bool]:
@@ -156,7 +162,7 @@ class _Parser:
 
     def _type(self) -> Type:
         word = self._next().upper()
-        if word in ("STRUCT", "OBJECT"):
+        if word == "STRUCT" or (word == "OBJECT" and self._observed):
             self._next("<")
             made = self._fields(">")
             self._next(">")
@@ -170,10 +176,10 @@ class _Parser:
             return self._map()
         if word in _DECIMALS:
             return self._decimal()
-        if word == "VOID":
+        if word == "VOID" and self._observed:
             return "void"
         if word not in NAMES:
-            raise ValueError(f"no type {word} for JSON data: choose of {', '.join(NAMES)}, DECIMAL, ARRAY, MAP, STRUCT")
+            raise ValueError(f"JSON data has no type {word}: choose of {', '.join(_CHOICE)}")
         return NAMES[word]
 
     def _map(self) -> Type:

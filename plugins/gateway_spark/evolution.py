@@ -12,7 +12,7 @@ _UNFIT = frozenset(" ,;{}()\n\t=")  # no table format takes all of these in a co
 def observed(text: str | None) -> Type:
     """The structure that data has by what Spark's `schema_of_variant_agg` says of it (objects only); an empty one
     where nothing can be said."""
-    found = _usable(parse(text)) if text else None
+    found = _usable(parse(text, observed=True)) if text else None
     return found if found is not None and kind(found) == "struct" else struct([])
 
 

@@ -164,7 +164,7 @@ class _Converter:
         if not isinstance(properties, dict):
             raise SchemaFault(f"{at}/properties is no object")
         if twice := doubled(properties):
-            raise SchemaFault(f"{at}/properties: {twice} is there twice (columns differ by more than case)")
+            raise SchemaFault(f"{at}/properties: {twice} is there twice (case does not count)")
         made = []
         for name, schema in properties.items():
             if schema is False:  # never there
