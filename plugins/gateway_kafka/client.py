@@ -113,3 +113,15 @@ class Consumer(Protocol):
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Makes these positions durable (next to read). Raises `KafkaFault`; what no longer belongs to this member is
         not committed, and that is no error."""
+
+
+def gap(name: Partition, offset: int, beginning: int, end: int) -> str:
+    """What is missing of a partition whose next record to read was `offset`, in one line."""
+    topic, number = name
+    place = f"topic {topic}, partition {number}"
+    if offset < beginning:
+        return f"{place}: the records {offset} to {beginning - 1} are gone before they were read (retention)"
+    return (
+        f"{place}: the next record to read was {offset}, but the partition ends at {end}: it was made anew or cut off;"
+        f" reads from its beginning, {beginning}"
+    )

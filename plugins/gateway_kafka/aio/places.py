@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from aiokafka.structs import TopicPartition
 
+from ..client import gap
+
 
 class Starts(NamedTuple):
     """The first offset of each partition; those to seek to because the committed one can't be read; what to tell."""
@@ -45,14 +47,3 @@ async def moved(consumer: Any, partition: TopicPartition, offset: int | None) ->
     end = (await consumer.end_offsets([partition]))[partition]
     consumer.seek(partition, beginning)
     return "" if offset is None else gap(partition, offset, beginning, end)
-
-
-def gap(partition: TopicPartition, offset: int, beginning: int, end: int) -> str:
-    """What is missing, in one line."""
-    name = f"topic {partition.topic}, partition {partition.partition}"
-    if offset < beginning:
-        return f"{name}: the records {offset} to {beginning - 1} are gone before they were read (retention)"
-    return (
-        f"{name}: the next record to read was {offset}, but the partition ends at {end}: it was made anew or cut off;"
-        f" reads from its beginning, {beginning}"
-    )

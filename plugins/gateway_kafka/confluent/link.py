@@ -15,8 +15,7 @@ from confluent_kafka import Producer as RdProducer
 from ..client import Acknowledged, Headers, KafkaFault
 from ..config import KafkaProducerConfig
 from ..health import Health
-from .faults import fault_of
-from .options import producer_options, tokens_of
+from .options import producer_options
 from .watch import Watch
 
 _log = logging.getLogger("tidegate.kafka")
@@ -48,8 +47,7 @@ class Link:
         self._health = health
         self._told = told
         self._loop = asyncio.get_running_loop()
-        self._tokens = tokens_of(config)
-        self._watch = Watch(config, health, self._tokens)
+        self._watch = Watch(config, health)
         self._closing = threading.Event()
         self._woken = False
         self._thread = threading.Thread(target=self._run, name="tidegate-kafka-producer", daemon=True)
@@ -101,15 +99,9 @@ class Link:
     def _made(self) -> Any:
         while not self._closing.is_set():
             try:
-                if self._tokens is not None:
-                    self._tokens.token_now()  # librdkafka's constructor would wait ten seconds for one
-                client = RdProducer(
-                    producer_options(self._config) | {"linger.ms": self._linger_ms} | self._watch.options()
-                )
-            except (KafkaFault, KafkaException) as error:
-                fault = error if isinstance(error, KafkaFault) else fault_of(error.args[0])
-                if isinstance(error, KafkaException):  # an option that librdkafka does not take: a certificate
-                    fault = KafkaFault(str(fault), retry=False, credentials=True)
+                options = producer_options(self._config) | {"linger.ms": self._linger_ms}
+                client = self._watch.client(RdProducer, options)
+            except KafkaFault as fault:
                 self._health.bad(fault)
                 self._attempted()
                 self._closing.wait(_AGAIN_S)

@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
-from ..client import Partition, Record
+from ..client import Partition, Record, gap
 
 _log = logging.getLogger("tidegate.kafka")
 _TRIES, _WAIT_S = 6, 1.0
@@ -64,14 +64,3 @@ def checked(client: Any, name: Partition, offset: int | None, group: str, timeou
         _log.error("consumer group %s: %s", group, gap(name, offset, beginning, end))
         return int(beginning)
     return offset
-
-
-def gap(name: Partition, offset: int, beginning: int, end: int) -> str:
-    """What is missing, in one line."""
-    place = f"topic {name[0]}, partition {name[1]}"
-    if offset < beginning:
-        return f"{place}: the records {offset} to {beginning - 1} are gone before they were read (retention)"
-    return (
-        f"{place}: the next record to read was {offset}, but the partition ends at {end}: it was made anew or cut off;"
-        f" reads from its beginning, {beginning}"
-    )

@@ -12,9 +12,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError as FutureCancelled
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, Protocol
 
 from confluent_kafka import Consumer as RdConsumer
@@ -25,7 +22,8 @@ from ..config import KafkaConfig
 from ..health import Health
 from .commits import Commits, Done, Offsets
 from .faults import fault_of, text_of
-from .options import consumer_options, tokens_of
+from .onloop import answer
+from .options import consumer_options
 from .places import Place, checked, starts
 from .watch import Watch
 
@@ -67,8 +65,7 @@ class Reader:
         self._health = health
         self._owner = owner
         self._loop = asyncio.get_running_loop()
-        self._tokens = tokens_of(config)
-        self._watch = Watch(config, health, self._tokens)
+        self._watch = Watch(config, health)
         self._wanted: deque[Callable[[Any], None]] = deque()
         self._commits = Commits(group, health, self._tell)
         self._room = threading.Semaphore(_AHEAD)
@@ -127,18 +124,9 @@ class Reader:
     def _made(self) -> Any:
         while not self._closing.is_set():
             try:
-                if self._tokens is not None:
-                    self._tokens.token_now()  # librdkafka's constructor would wait ten seconds for one
-                self._watch.fatal = False
-                return RdConsumer(
-                    consumer_options(self._config, self._group, self._session_s)
-                    | self._watch.options()
-                    | {"on_commit": self._commits.told}
-                )
-            except (KafkaFault, KafkaException) as error:
-                fault = error if isinstance(error, KafkaFault) else fault_of(error.args[0])
-                if isinstance(error, KafkaException):  # an option that librdkafka does not take: a certificate
-                    fault = KafkaFault(str(fault), retry=False, credentials=True)
+                options = consumer_options(self._config, self._group, self._session_s)
+                return self._watch.client(RdConsumer, options | {"on_commit": self._commits.told})
+            except KafkaFault as fault:
                 self._health.bad(fault)
                 self._attempted()
                 self._closing.wait(_AGAIN_S)
@@ -305,31 +293,8 @@ class Reader:
 
     def _asked(self, places: list[Place]) -> Offsets:
         """What the member wants to be committed."""
-        future: Future[Offsets] = Future()
-
-        def ask() -> None:  # the coroutine is made on the loop: one that ends before would leave it unawaited
-            asyncio.ensure_future(self._owner.revoked(places)).add_done_callback(answered)
-
-        def answered(task: asyncio.Task[Offsets]) -> None:
-            if task.cancelled():
-                future.cancel()
-            elif (error := task.exception()) is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(task.result())
-
         try:
-            self._loop.call_soon_threadsafe(ask)
-        except RuntimeError:
+            return answer(self._loop, lambda: self._owner.revoked(places)) or {}
+        except Exception:
+            _log.exception("consumer group %s: a member failed", self._group)
             return {}
-        while True:
-            try:
-                return future.result(timeout=0.5)
-            except FutureTimeout:
-                if self._loop.is_closed():
-                    return {}
-            except FutureCancelled:
-                return {}
-            except Exception:
-                _log.exception("consumer group %s: a member failed", self._group)
-                return {}

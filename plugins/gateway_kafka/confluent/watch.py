@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -11,8 +12,8 @@ from confluent_kafka import KafkaError, KafkaException
 from ..client import KafkaFault
 from ..config import KafkaConfig
 from ..health import Health
-from ..oauth import Tokens
 from .faults import fault_of, refuses_us, text_of
+from .options import tokens_of
 
 _log = logging.getLogger("tidegate.kafka")
 _LOOK_S = 0.5
@@ -36,7 +37,7 @@ _REPEATED = {
 class Watch:
     """Hears one client's errors, on the thread that polls it."""
 
-    def __init__(self, config: KafkaConfig, health: Health, tokens: Tokens | None) -> None:
+    def __init__(self, config: KafkaConfig, health: Health) -> None:
         self.fatal = False
         """The client can't be used any more."""
         self.muted = False
@@ -45,12 +46,22 @@ class Watch:
         """The last refusal; for a start, which raises it."""
         self._servers = ",".join(config.bootstrap)
         self._health = health
-        self._tokens = tokens
+        self._tokens = tokens_of(config)
         self._reason = ""
         self._next_look = 0.0
         self._answered = False
 
-    def options(self) -> dict[str, Any]:
+    def client(self, kind: Callable[[dict[str, Any]], Any], options: dict[str, Any]) -> Any:
+        """A new client with these options, which is heard from now on. Raises `KafkaFault`."""
+        self.fatal = False
+        if self._tokens is not None:
+            self._tokens.token_now()  # librdkafka's constructor would wait ten seconds for one
+        try:
+            return kind(options | self._callbacks())
+        except KafkaException as error:  # an option that librdkafka does not take: a certificate
+            raise KafkaFault(str(fault_of(error.args[0])), retry=False, credentials=True) from error
+
+    def _callbacks(self) -> dict[str, Any]:
         """What librdkafka calls back."""
         found: dict[str, Any] = {"error_cb": self.error, "logger": self, "log_level": 6}
         if _log.isEnabledFor(logging.DEBUG) and logging.getLogger("librdkafka").isEnabledFor(logging.DEBUG):
