@@ -27,20 +27,28 @@ TYPE = "struct<fault:string,attributes:map<string,string>,data:binary,json:boole
 CONTENT_TYPE = "content-type"
 _FORMAT = "application/cloudevents+json"
 _JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
-_CHECKS = {
-    "source": (URI_REFERENCE, "is not a URI-reference (RFC 3986 section 4.1)"),
-    "datacontenttype": (MEDIA_TYPE, "is not a media type such as application/json (RFC 2046)"),
-    "contenttype": (MEDIA_TYPE, "is not a media type such as application/json (RFC 2046)"),
-    "dataschema": (URI, "is not an absolute URI (RFC 3986 section 4.3)"),
-    "time": (TIME, "is not an RFC 3339 date and time such as 2018-04-05T17:31:00Z"),
-}
+_MAP = "map<string,string>"
 _REQUIRED = ("specversion", "id", "source", "type")
-_OLDER = {
+_OPTIONAL = {
+    "1.0": ("datacontenttype", "dataschema", "subject", "time"),
     "0.3": ("datacontentencoding", "datacontenttype", "schemaurl", "subject", "time"),
     "0.2": ("contenttype", "schemaurl", "time"),
     "0.1": ("contenttype", "schemaurl", "time"),
 }
-_OPTIONAL = {"1.0": ("datacontenttype", "dataschema", "subject", "time"), **_OLDER}
+_NEW, _OLD = ("1.0", "0.3"), ("0.2", "0.1")
+_IS_MEDIA_TYPE = (MEDIA_TYPE, "is not a media type such as application/json (RFC 2046)")
+_IS_URI_REFERENCE = (URI_REFERENCE, "is not a URI-reference (RFC 3986 section 4.1)")
+_IS_URI = (URI, "is not an absolute URI (RFC 3986 section 4.3)")
+_IS_TIME = (TIME, "is not an RFC 3339 date and time such as 2018-04-05T17:31:00Z")
+_CHECKS = (
+    ("source", (*_NEW, *_OLD), *_IS_URI_REFERENCE),
+    ("datacontenttype", _NEW, *_IS_MEDIA_TYPE),
+    ("contenttype", _OLD, *_IS_MEDIA_TYPE),
+    ("dataschema", ("1.0",), *_IS_URI),
+    ("schemaurl", ("0.3",), *_IS_URI_REFERENCE),
+    ("schemaurl", _OLD, *_IS_URI),
+    ("time", (*_NEW, *_OLD), *_IS_TIME),
+)
 
 
 def event(headers: Column, value: Column) -> Column:
@@ -57,7 +65,9 @@ def event(headers: Column, value: Column) -> Column:
             .otherwise(_binary(found["attributes"], content_type, value))
         )
 
-    return let(_headers(headers), read)
+    # a value that is used more than once has to be bound by `let`: else each use is one more copy of the expression,
+    # and Spark plans every batch anew
+    return let(let(_headers(headers), read), _judged)
 
 
 # -- headers ----------------------------------------------------------------------------------------------------------
@@ -125,14 +135,13 @@ def _headers(headers: Column) -> Column:
 def _binary(attributes: Column, content_type: Column, value: Column) -> Column:
     from pyspark.sql import functions as f
 
-    version = attributes["specversion"]
-    old = f.coalesce(version.isin("0.2", "0.1"), f.lit(False))
+    old = f.coalesce(attributes["specversion"].isin(*_OLD), f.lit(False))
     name = f.when(old, f.lit("contenttype")).otherwise(f.lit("datacontenttype"))
     # the header wins over an attribute of that name
     rest = f.map_filter(attributes, lambda k, _: (k != CONTENT_TYPE) & (content_type.isNull() | (k != name)))
-    texts = f.when(old, f.transform_values(rest, lambda _, v: _json_text(v))).otherwise(rest)
-    whole = f.when(content_type.isNull(), texts).otherwise(f.map_concat(texts, f.create_map(name, content_type)))
-    return let(whole, lambda a: _without_encoding(a, value))
+    texts = f.transform_values(rest, lambda _, v: f.when(old, _json_text(v)).otherwise(v))
+    typed = f.when(content_type.isNull(), f.expr(f"CAST(map() AS {_MAP})")).otherwise(f.create_map(name, content_type))
+    return let(f.map_concat(texts, typed), lambda whole: _without_encoding(whole, value))
 
 
 def _json_text(text: Column) -> Column:
@@ -147,11 +156,16 @@ def _without_encoding(attributes: Column, value: Column) -> Column:
     """The data itself where a header of 0.3 says that it is Base64, as sdk-javascript sends it."""
     from pyspark.sql import functions as f
 
-    encoded = (attributes["specversion"] == "0.3") & (f.lower(attributes["datacontentencoding"]) == "base64")
-    rest = f.map_filter(attributes, lambda k, _: k != "datacontentencoding")
-    data = f.coalesce(f.try_to_binary(value.cast("string"), f.lit("base64")), value)
-    plain = _judged(attributes, value, f.lit(False))
-    return f.when(f.coalesce(encoded, f.lit(False)), _judged(attributes, data, f.lit(False), rest)).otherwise(plain)
+    encoded = _is_encoded(attributes)
+    data = f.when(encoded, f.coalesce(f.try_to_binary(value.cast("string"), f.lit("base64")), value)).otherwise(value)
+    return _read(f.lit(None), attributes, encoded, data, f.lit(False))
+
+
+def _is_encoded(attributes: Column) -> Column:
+    from pyspark.sql import functions as f
+
+    base64 = f.lower(attributes["datacontentencoding"]) == "base64"
+    return f.coalesce((attributes["specversion"] == "0.3") & base64, f.lit(False))
 
 
 # -- structured mode --------------------------------------------------------------------------------------------------
@@ -163,96 +177,119 @@ def _structured(content_type: Column, value: Column) -> Column:
     text = value.cast("string")
     charset = f.lower(f.replace(f.regexp_extract(content_type, CHARSET, 1), f.lit('"'), f.lit("")))
     # in an array, because what follows an object is not looked at
-    objects = f.from_json(f.concat(f.lit("["), text, f.lit("]")), "array<map<string,string>>", _JSON)
-    return (
-        f.when(value.isNull(), _fault(f.lit("a structured event needs a value")))
-        .when(
-            ~charset.isin("", "utf-8", "utf8"),
-            _fault(_text("charset ", charset, " is not taken; JSON events are UTF-8")),
-        )
-        .when(~f.is_valid_utf8(text), _fault(f.lit("the value is not UTF-8")))
-        .otherwise(let(objects, lambda found: _of_json(found, text)))
+    objects = f.from_json(f.concat(f.lit("["), text, f.lit("]")), f"array<{_MAP}>", _JSON)
+    one = f.when(f.size(objects) == 1, f.get(objects, f.lit(0)))
+    unreadable = f.coalesce(
+        f.when(value.isNull(), f.lit("a structured event needs a value")),
+        f.when(~charset.isin("", "utf-8", "utf8"), _text("charset ", charset, " is not taken; JSON events are UTF-8")),
+        f.when(~f.is_valid_utf8(text), f.lit("the value is not UTF-8")),
+    )
+    return let(
+        unreadable, lambda why: f.when(why.isNull(), let(one, lambda m: _of_json(m, text))).otherwise(_fault(why))
     )
 
 
-def _of_json(objects: Column, text: Column) -> Column:
+def _of_json(members: Column, text: Column) -> Column:
     from pyspark.sql import functions as f
 
-    one = f.coalesce((f.size(objects) == 1) & f.get(objects, f.lit(0)).isNotNull(), f.lit(False))
-
-    def read(members: Column) -> Column:
-        names = f.map_keys(members)
-        twice = f.size(f.array_distinct(names)) < f.size(names)
-        return (
-            f.when(twice, _fault(f.lit("a member of the JSON object is there more than once")))
-            .when(~text.rlike(STRUCTURED), _fault(f.lit(_KINDS)))
-            .otherwise(_with_data(members, f.regexp_extract(text, STRUCTURED, 1)))
-        )
-
-    broken = _fault(f.lit("not a JSON object of an event"))
-    return f.when(one, let(f.get(objects, f.lit(0)), read)).otherwise(broken)
-
-
-_KINDS = (
-    "the value of an attribute is not a string, a whole number or a boolean (those that the specification names are "
-    "strings)"
-)
-
-
-def _with_data(members: Column, data: Column) -> Column:
-    """`data` is the text of the member; "" where there is none."""
-    from pyspark.sql import functions as f
-
-    attributes = f.map_filter(members, lambda k, v: ~k.isin("data", "data_base64") & v.isNotNull())
-    binary, string = members["data_base64"], f.when(data.startswith('"'), members["data"])
-    old = f.coalesce(attributes["specversion"].isin("0.2", "0.1"), f.lit(False))
-    content_type = f.when(old, attributes["contenttype"]).otherwise(attributes["datacontenttype"])
-    encoded = (attributes["specversion"] == "0.3") & (f.lower(attributes["datacontentencoding"]) == "base64")
-    rest = f.map_filter(attributes, lambda k, _: k != "datacontentencoding")
-    nothing, no, raw = f.lit(None).cast("binary"), f.lit(False), data.cast("binary")
-
-    def decoded(name: str, text: Column, left: Column) -> Column:
-        return let(
-            f.try_to_binary(text, f.lit("base64")),
-            lambda b: f.when(b.isNull(), _fault(f.lit(f"{name} is not a string of Base64"))).otherwise(
-                _judged(attributes, b, no, left)
-            ),
-        )
-
-    # 0.2 json-format.md section 3.1: Base64 where the media type is none of text; what is no Base64 can only be text
-    by_type = f.coalesce(f.try_to_binary(string, f.lit("base64")), string.cast("binary"))
-    wrong = _text("data is not a string, although its content type '", content_type, "' is not JSON")
-    return (
+    names = f.map_keys(members)
+    fault = f.coalesce(
+        f.when(members.isNull(), f.lit("not a JSON object of an event")),
         f.when(
-            binary.isNotNull() & (attributes["specversion"] != "1.0"),
-            _fault(_text("version ", attributes["specversion"], " has no data_base64")),
-        )
-        .when(binary.isNotNull() & (data != ""), _fault(f.lit("data and data_base64 are both there")))
-        .when(binary.isNotNull(), decoded("data_base64", binary, attributes))
-        .when(data == "", _judged(attributes, nothing, no))
-        .when(f.coalesce(encoded, no), decoded("data", string, rest))
-        .when(content_type.isNull(), _judged(attributes, raw, f.lit(True)))
-        .when(declares_json(content_type), _judged(attributes, raw, no))
-        .when(old & string.isNull(), _judged(attributes, raw, f.lit(True)))
-        .when(old & ~content_type.rlike(TEXT_TYPE), _judged(attributes, by_type, no))
-        .when(string.isNotNull(), _judged(attributes, string.cast("binary"), no))
-        .when(data == "null", _judged(attributes, nothing, no))
-        .otherwise(_fault(wrong))
+            f.size(f.array_distinct(names)) < f.size(names),
+            f.lit("a member of the JSON object is there more than once"),
+        ),
+        f.when(
+            ~text.rlike(STRUCTURED),
+            f.lit(
+                "the value of an attribute is not a string, a whole number or a boolean "
+                "(those that the specification names are strings)"
+            ),
+        ),
     )
+    attributes = f.map_filter(members, lambda k, v: ~k.isin("data", "data_base64") & v.isNotNull())
+    known = f.struct(attributes.alias("attributes"), f.regexp_extract(text, STRUCTURED, 1).alias("data"))
+
+    def read(known: Column) -> Column:
+        return _with_data(members, known["attributes"], known["data"])
+
+    return let(fault, lambda why: f.when(why.isNull(), let(known, read)).otherwise(_fault(why)))
+
+
+def _with_data(members: Column, attributes: Column, raw: Column) -> Column:
+    """`raw` is the JSON text of the member `data`; "" where there is none."""
+    from pyspark.sql import functions as f
+
+    version = attributes["specversion"]
+    old = f.coalesce(version.isin(*_OLD), f.lit(False))
+    content_type = attributes[f.when(old, f.lit("contenttype")).otherwise(f.lit("datacontenttype"))]
+    string = f.when(raw.startswith('"'), members["data"])
+    binary, encoded = members["data_base64"], _is_encoded(attributes)
+    kind = (
+        f.when(binary.isNotNull(), f.lit("base64"))
+        .when(raw == "", f.lit("none"))
+        .when(encoded, f.lit("base64"))
+        .when(content_type.isNull(), f.lit("json"))
+        .when(declares_json(content_type), f.lit("raw"))
+        .when(old & string.isNull(), f.lit("json"))
+        .when(old & ~content_type.rlike(TEXT_TYPE), f.lit("either"))
+        .when(string.isNotNull(), f.lit("text"))
+        .when(raw == "null", f.lit("none"))
+        .otherwise(f.lit("wrong"))
+    )
+
+    def read(kind: Column) -> Column:
+        decoded = f.try_to_binary(f.coalesce(binary, string), f.lit("base64"))
+        # 0.2 json-format.md section 3.1: what is no Base64 can only be text
+        data = (
+            f.when(kind.isin("json", "raw"), raw.cast("binary"))
+            .when(kind == "text", string.cast("binary"))
+            .when(kind == "base64", decoded)
+            .when(kind == "either", f.coalesce(decoded, string.cast("binary")))
+        )
+        wrong = _text("data is not a string, although its content type '", content_type, "' is not JSON")
+        fault = f.coalesce(
+            f.when(binary.isNotNull() & (version != "1.0"), _text("version ", version, " has no data_base64")),
+            f.when(binary.isNotNull() & (raw != ""), f.lit("data and data_base64 are both there")),
+            f.when((kind == "base64") & decoded.isNull(), f.lit("data is not a string of Base64")),
+            f.when(kind == "wrong", wrong),
+        )
+        return _read(fault, attributes, encoded & (kind == "base64"), data, kind == "json")
+
+    return let(kind, read)
 
 
 # -- what an event must be --------------------------------------------------------------------------------------------
 
 
-def _judged(attributes: Column, data: Column, json: Column, left: Column | None = None) -> Column:
-    """The event where its attributes are valid, `left` being those that it keeps; else the fault."""
+def _read(fault: Column, attributes: Column, encoded: Column, data: Column, json: Column) -> Column:
+    """What was read: to be `_judged`. Where the data was `encoded` it is that no more."""
     from pyspark.sql import functions as f
 
-    kept = attributes if left is None else left
-    found = f.struct(
-        f.lit(None).cast("string").alias("fault"), kept.alias("attributes"), data.alias("data"), json.alias("json")
-    ).cast(TYPE)
-    return let(_why_not(attributes), lambda why: f.when(why.isNull(), found).otherwise(_fault(why)))
+    return f.struct(
+        fault.cast("string").alias("fault"),
+        attributes.cast(_MAP).alias("attributes"),
+        encoded.alias("encoded"),
+        data.cast("binary").alias("data"),
+        json.alias("json"),
+    )
+
+
+def _fault(why: Column) -> Column:
+    from pyspark.sql import functions as f
+
+    return _read(why, f.lit(None), f.lit(False), f.lit(None), f.lit(False))
+
+
+def _judged(read: Column) -> Column:
+    """The event where its attributes are valid; else the fault."""
+    from pyspark.sql import functions as f
+
+    kept = f.map_filter(read["attributes"], lambda k, _: ~read["encoded"] | (k != "datacontentencoding"))
+    fault = f.coalesce(read["fault"], _why_not(read["attributes"]))
+    return f.struct(
+        fault.alias("fault"), kept.alias("attributes"), read["data"].alias("data"), read["json"].alias("json")
+    )
 
 
 def _why_not(attributes: Column) -> Column:
@@ -260,9 +297,12 @@ def _why_not(attributes: Column) -> Column:
     from pyspark.sql import functions as f
 
     version = attributes["specversion"]
-    names = f.map_keys(attributes)
+    lacking = f.array(*map(f.lit, _REQUIRED))
     pattern = f.when(version == "1.0", f.lit("^[a-z0-9]+$")).otherwise(f.lit("^[a-z][a-z0-9]*$"))
-    faults = [
+    may_be = f.lit(None).cast("array<string>")
+    for number, names in _OPTIONAL.items():
+        may_be = f.when(version == number, f.array(*map(f.lit, names))).otherwise(may_be)
+    return f.coalesce(
         f.when(
             version.isNull() & attributes["cloudeventsversion"].isNotNull(),
             f.lit("CloudEvents 0.1 with the names of its release (eventType) is not read from Kafka by Spark"),
@@ -270,33 +310,31 @@ def _why_not(attributes: Column) -> Column:
         f.when(version.isNull(), f.lit("required attribute specversion is missing")),
         f.when(~version.isin(*_OPTIONAL), _text("unknown specversion '", version, "'; known are 1.0, 0.3, 0.2, 0.1")),
         first(
-            names,
+            f.map_keys(attributes),
             lambda name: ~f.regexp_like(name, pattern) | (name == "data"),
             lambda name: _text("'", name, "' is not an attribute name: a-z and 0-9 only, and not data"),
         ),
-        *(f.when(attributes[n].isNull(), f.lit(f"required attribute {n} is missing")) for n in _REQUIRED),
-        *(f.when(attributes[n] == "", f.lit(f"required attribute {n} is empty")) for n in _REQUIRED),
-    ]
-    for number, optional in _OPTIONAL.items():
-        of_it = version == number
-        faults += [f.when(of_it & (attributes[n] == ""), f.lit(f"attribute {n} is there but empty")) for n in optional]
-        for name in ("source", *optional):
-            test = _CHECKS.get(name) or (name == "schemaurl" and _schema_check(number)) or None
-            if test:
-                wrong = _text(f"{name} '", f.substring(attributes[name], 1, 100), f"' {test[1]}")
-                faults.append(f.when(of_it & ~attributes[name].rlike(test[0]), wrong))
-    return f.coalesce(*faults)
-
-
-def _schema_check(version: str) -> tuple[str, str]:
-    return _CHECKS["source"] if version == "0.3" else _CHECKS["dataschema"]
-
-
-def _fault(why: Column) -> Column:
-    from pyspark.sql import functions as f
-
-    nothing = [f.lit(None).cast(t).alias(n) for n, t in (("attributes", "map<string,string>"), ("data", "binary"))]
-    return f.struct(why.alias("fault"), *nothing, f.lit(False).alias("json")).cast(TYPE)
+        first(
+            lacking,
+            lambda name: attributes[name].isNull(),
+            lambda name: _text("required attribute ", name, " is missing"),
+        ),
+        first(
+            lacking, lambda name: attributes[name] == "", lambda name: _text("required attribute ", name, " is empty")
+        ),
+        first(
+            may_be,
+            lambda name: attributes[name] == "",
+            lambda name: _text("attribute ", name, " is there but empty"),
+        ),
+        *(
+            f.when(
+                version.isin(*versions) & ~attributes[name].rlike(test),
+                _text(f"{name} '", f.substring(attributes[name], 1, 100), f"' {words}"),
+            )
+            for name, versions, test, words in _CHECKS
+        ),
+    )
 
 
 def _text(*parts: Column | str) -> Column:
@@ -319,4 +357,4 @@ def as_they_are(headers: Column) -> Column:
     names = f.transform(headers, lambda h: h["key"])
     lasting = let(names, lambda ns: f.filter(headers, lambda h, i: last(h, i, ns)))
     pairs = f.transform(lasting, lambda h: f.struct(h["key"], text(h)))
-    return f.coalesce(f.map_from_entries(pairs), f.expr("CAST(map() AS map<string,string>)"))
+    return f.coalesce(f.map_from_entries(pairs), f.expr(f"CAST(map() AS {_MAP})"))
