@@ -13,7 +13,7 @@ from .job import Job
 from .looking import look, look_by_type
 from .naming import OTHER, TYPE, UNKNOWN, quarantine_of
 from .rows import REASON, for_quarantine, refused, shaped
-from .tables import FAULT, table
+from .tables import FAULT, Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,6 +33,7 @@ class Batches:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._schemas: Schemas | None = None
+        self._tables = Tables()
         self.quarantined = 0
         self.rows: dict[int, int] = {}
 
@@ -86,7 +87,7 @@ class Batches:
         job, of = self._job, schemas.of(event_type)
         rows = shaped(events, job, of)
         measures = {"rows": f.count(f.lit(1)), "bad": f.count(FAULT)}
-        found = table(job, events.sparkSession, place).append(rows, number, measures)
+        found = self._tables.at(job, events.sparkSession, place).append(rows, number, measures)
         if found is not None:
             self._count(number, found["rows"])
         if found is not None and not found["bad"]:
@@ -110,7 +111,7 @@ class Batches:
             rows = reduce(lambda a, b: a.unionByName(b), parts)
             if number in self.rows or not rows.isEmpty():
                 measures = {"rows": f.count(REASON)}
-                written = table(job, rows.sparkSession, place).append(rows, number, measures)
+                written = self._tables.at(job, rows.sparkSession, place).append(rows, number, measures)
                 self.quarantined += written["rows"] if written else 0
 
 

@@ -23,9 +23,9 @@ from .job import Job, report
 from .processes import Lock
 from .query import environment, jars_of, settings
 from .query_run import POLL_S, Progress, finish, one_line, start
-from .rows import check_owner, local_path
 from .session_conf import conf_of
 from .shipping import shipped
+from .tables.owner import check_owner, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

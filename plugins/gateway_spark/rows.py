@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import duplicates, typed
 from .data_schemas import Schemas
 from .data_types import Type, fields, kind
-from .errors import SparkFault
 from .job import Job
 from .tables import FAULT
 
@@ -20,13 +18,6 @@ HOUR = "hour"
 REASON = "reason"
 RAW = "data_raw"
 _PARSED = "_parsed"
-
-
-def local_path(place: str) -> Path | None:
-    """The path of a place on this machine; None for any other URI."""
-    if place.startswith("file:"):
-        return Path("/" + place.removeprefix("file:").lstrip("/"))
-    return None if "://" in place else Path(place)
 
 
 def stream(events: DataFrame, job: Job) -> DataFrame:
@@ -105,30 +96,3 @@ def _derived(rows: DataFrame) -> dict[str, Column]:
 
     when = f.coalesce(rows["time"], rows["received"])
     return {DAY: f.to_date(when), HOUR: f.hour(when)}
-
-
-def check_owner(job: Job) -> None:
-    """Raises `SparkFault` where table and checkpoint don't belong together: Spark numbers its batches, and would take
-    the batches of a new checkpoint for ones that an old table already has, and lose them."""
-    table, checkpoint = local_path(job.table), local_path(job.checkpoint)
-    if job.format != "parquet" or table is None or checkpoint is None:
-        return  # Delta remembers the query beside the batch; remote places are the user's to look after
-    written, planned = _last_batch(table / "_spark_metadata"), _last_batch(checkpoint / "offsets")
-    if written > planned:
-        raise SparkFault(
-            f"the table {table} was written with another checkpoint than {checkpoint}: "
-            "choose another path, or move the table away"
-        )
-    if written < 0 and _last_batch(checkpoint / "commits") >= 0:
-        raise SparkFault(
-            f"the table {table} is gone but its checkpoint {checkpoint} is there: bring the table back, or delete the "
-            "checkpoint to fill a new table with what the log still has"
-        )
-
-
-def _last_batch(folder: Path) -> int:
-    try:
-        names = [p.name.removesuffix(".compact") for p in folder.iterdir()]
-    except OSError:
-        return -1
-    return max((int(n) for n in names if n.isdigit()), default=-1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from .job import Job
+from .tables.conf import conf_of_format
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -34,10 +35,7 @@ def conf_of(job: Job) -> dict[str, str]:
     }
     if job.master.startswith("local"):
         conf["spark.sql.shuffle.partitions"] = "4"  # 200 is made for clusters
-    if job.format == "delta":
-        conf["spark.sql.extensions"] = "io.delta.sql.DeltaSparkSessionExtension"
-        conf["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-    return {**conf, **job.conf}
+    return {**conf, **conf_of_format(job.format, job.master), **job.conf}
 
 
 def on_this_machine(master: str) -> bool:

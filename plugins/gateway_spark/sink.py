@@ -19,8 +19,8 @@ from .checkpoint import committed
 from .config import SparkSinkConfig, schemas
 from .facts import Facts
 from .job import Job
-from .rows import local_path
 from .supervisor import Supervisor
+from .tables.owner import local_path
 
 SUBMITTED_S = 2.0
 """How often the checkpoint of a query that others run is looked at."""

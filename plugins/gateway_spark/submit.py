@@ -20,10 +20,10 @@ from gateway_core.errors import StartError
 from . import submitted
 from .job import KAFKA, Job
 from .query import JVM_OPTIONS, environment, jars_of, settings
-from .rows import local_path
 from .session_conf import conf_of, on_this_machine
 from .shipping import UTC, shipped
 from .standalone import spark_home
+from .tables.owner import local_path
 
 if TYPE_CHECKING:
     from gateway_core.config.model import GatewayConfig

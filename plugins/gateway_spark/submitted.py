@@ -43,7 +43,7 @@ class Submitted:
 
         from gateway_spark.batch import Batches
         from gateway_spark.query_run import Progress, finish, start
-        from gateway_spark.rows import check_owner
+        from gateway_spark.tables.owner import check_owner
 
         locks = self._locks()
         check_owner(self.job)
@@ -67,7 +67,7 @@ class Submitted:
     def _locks(self) -> list[Any]:
         """Where table and checkpoint are on this machine, no gateway may write there meanwhile."""
         from gateway_spark.processes import Lock
-        from gateway_spark.rows import local_path
+        from gateway_spark.tables.owner import local_path
 
         checkpoint, table = local_path(self.job.checkpoint), local_path(self.job.table)
         places = [checkpoint.with_name(f"{checkpoint.name}.lock")] if checkpoint else []

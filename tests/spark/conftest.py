@@ -35,7 +35,7 @@ def spark() -> Iterator[Any]:
     """A local session with the data source registered. Starting one takes seconds, so all tests share it."""
     from gateway_spark import session
 
-    spark = session(conf=QUICK)
+    spark = session(delta=True, kafka=True, conf=QUICK)
     process = spark.sparkContext._gateway.proc
     yield spark
     spark.stop()

@@ -1,42 +1,126 @@
-"""Delta tables: a commit carries the query's id and the batch's number (`txnAppId`, `txnVersion`)."""
+"""Delta tables: a commit carries the query's id and the batch's number, as a transaction of the protocol."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..data_types import render
 from ..job import Job
 from . import FAULT
+from .columns import grown, plain, struct_type
+from .jvm import measured, measurements, named, query_id
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-QUERY_ID = "sql.streaming.queryId"  # a local property of the thread that runs a streaming query
+_DELTA = "org.apache.spark.sql.delta"
+# A stream commits often: a checkpoint of the log takes longer than a commit, and each commit is a file.
+PROPERTIES = {"delta.checkpointInterval": "50", "delta.logRetentionDuration": "interval 7 days"}
 
 
 class DeltaTable:
-    """A `Table`."""
+    """A `Table`, written as Delta's own streaming sink does, with its transaction id: tables that it has begun go on.
+
+    A write through `DataFrame.write` would do the same, but would ask for the table's last transaction at each batch,
+    which makes Spark read the table's log anew: three jobs. Here that is asked once; `readTxn` still makes Delta refuse
+    the commit when another writer of the same query was faster.
+    """
 
     def __init__(self, job: Job, spark: SparkSession, place: str) -> None:
         self.place = place
         self._job = job
         self._spark = spark
+        self._last: int | None = None  # the query's last batch in the table, once it is known
+        self._fits: tuple[str, Any] | None = None  # the table's schema, and that of rows which fit it
+        self._none = named(spark, "scala.Option").empty()
 
     def append(self, rows: DataFrame, batch: int, measures: Mapping[str, Column]) -> dict[str, int] | None:
         """See `Table`."""
-        from pyspark.sql import Observation
-
-        seen = Observation()
-        measured = rows.observe(seen, *[c.alias(name) for name, c in measures.items()])
-        writer = measured.where(f"{FAULT} is null").drop(FAULT).write.format("delta").mode("append")
-        # the id of the query that Spark's own Delta sink would use, so that a table that it has begun goes on
-        query = self._spark.sparkContext.getLocalProperty(QUERY_ID)
-        writer = writer.option("txnAppId", str(query)).option("txnVersion", batch).option("mergeSchema", "true")
-        if self._job.partition_by:
-            writer = writer.partitionBy(*self._job.partition_by)
-        writer.save(self.place)
-        return dict(seen.get)
+        query = query_id(self._spark, self._job.checkpoint)
+        if self._last is None:
+            self._last = self._log().startTransaction().txnVersion(query) if is_table(self._spark, self.place) else -1
+        if batch <= self._last:
+            return None
+        good = measured(rows, measures).where(f"{FAULT} is null").drop(FAULT)
+        if self._job.cluster_by and self._job.partition_by:  # else OPTIMIZE does it
+            good = good.sortWithinPartitions(*dict.fromkeys([*self._job.partition_by, *self._job.cluster_by]))
+        txn = self._ready(good._jdf.schema())
+        self._last = None  # after a failure it is asked anew
+        self._commit(txn, good, query, batch)
+        self._last = batch
+        return measurements(good, measures)
 
     def schema(self) -> StructType | None:
-        raise NotImplementedError
+        """See `Table`."""
+        found = read(self._spark, self.place)
+        return None if found is None else found.schema
+
+    def _log(self) -> Any:
+        session: Any = self._spark._jsparkSession
+        return named(self._spark, f"{_DELTA}.DeltaLog").forTable(session, self.place)
+
+    def _ready(self, jschema: Any) -> Any:
+        """A transaction on a table that has columns for such rows."""
+        if self._fits is None and not is_table(self._spark, self.place):
+            self._create(jschema)
+        txn = self._log().startTransaction()
+        columns = txn.metadata().schemaString()
+        if self._fits is not None and self._fits[0] == columns and self._fits[1].equals(jschema):
+            return txn
+        known = plain(json.loads(columns))
+        new = grown(self.place, known, jschema)
+        if new != known:
+            empty = self._spark.createDataFrame([], struct_type(new))
+            empty.write.format("delta").mode("append").option("mergeSchema", "true").save(self.place)
+            txn = self._log().startTransaction()
+            columns = txn.metadata().schemaString()
+        self._fits = columns, jschema
+        return txn
+
+    def _create(self, jschema: Any) -> None:
+        job = self._job
+        columns = grown(self.place, plain({"type": "struct", "fields": []}), jschema)
+        ddl = render(columns)
+        layout = f" PARTITIONED BY ({_names(job.partition_by)})" if job.partition_by else ""
+        if job.cluster_by and not job.partition_by:  # Delta has one or the other
+            layout = f" CLUSTER BY ({_names(job.cluster_by)})"
+        properties = ", ".join(f"'{k}' = '{v}'" for k, v in PROPERTIES.items())
+        place = self.place.replace("`", "``")
+        self._spark.sql(
+            f"CREATE TABLE IF NOT EXISTS delta.`{place}` ({ddl}) USING delta{layout} TBLPROPERTIES ({properties})"
+        )
+
+    def _commit(self, txn: Any, good: DataFrame, query: str, batch: int) -> None:
+        spark, none = self._spark, self._none
+        session: Any = spark._jsparkSession
+        getattr(txn.readTxn(), "$plus$eq")(query)
+        delta = named(spark, _DELTA)
+        options = delta.DeltaOptions(named(spark, "PythonUtils").toScalaMap({}), session.sessionState().conf())
+        files = txn.writeFiles(good._jdf, named(spark, "scala.Option").apply(options))
+        done = delta.actions.SetTransaction(query, batch, none)
+        mode = named(spark, "org.apache.spark.sql.streaming.OutputMode").Append()
+        what = getattr(delta, "DeltaOperations$StreamingUpdate")(mode, query, batch, none)
+        txn.commit(getattr(files, "$plus$colon")(done), what)
+
+
+def read(spark: SparkSession, place: str) -> DataFrame | None:
+    """The rows of a table; None where there is none."""
+    return spark.read.format("delta").load(place) if is_table(spark, place) else None
+
+
+def is_table(spark: SparkSession, place: str) -> bool:
+    """Whether there is a Delta table."""
+    session: Any = spark._jsparkSession
+    return bool(named(spark, "io.delta.tables.DeltaTable").isDeltaTable(session, place))
+
+
+def quoted(column: str) -> str:
+    """A column's name in SQL; a dot stands for a field of a structure."""
+    return ".".join(f"`{part.replace('`', '``')}`" for part in column.split("."))
+
+
+def _names(columns: list[str]) -> str:
+    return ", ".join(map(quoted, columns))

@@ -1,0 +1,97 @@
+"""The log of Spark's file sink (`_spark_metadata`), read by Spark and written anew as Spark would.
+
+Format (Spark's `CompactibleFileStreamLog`): a file for each batch number, `v1` and then one line of JSON for each file
+that the batch added. Each K-th (numbers K-1, 2K-1, …) is called `<number>.compact` and has all lines since the start.
+Readers take the last such file and those behind it, which must all be there; they find K by the names of the last two.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from ..tables.parquet import METADATA, last_number, metadata
+from .exchange import exchange
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NEW = "_tidegate_metadata"
+_VERSION = "v1"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file that counts: a line of the log."""
+
+    path: str
+    size: int
+    isDir: bool
+    modificationTime: int
+    blockReplication: int
+    blockSize: int
+    action: str = "add"
+
+    @property
+    def local(self) -> Path:
+        return Path(unquote(urlsplit(self.path).path))
+
+    @classmethod
+    def of(cls, file: Path) -> DataFile:
+        """The line for a file on this machine."""
+        stat = file.stat()
+        return cls(file.as_uri(), stat.st_size, False, stat.st_mtime_ns // 1_000_000, 1, 32 << 20)
+
+
+class SinkLog:
+    """The log of one table on this machine."""
+
+    def __init__(self, spark: SparkSession, table: Path) -> None:
+        self._table = table
+        log = metadata(spark, str(table))
+        self.last = last_number(spark, str(table))
+        self._interval = int(log.compactInterval()) if self.last >= 0 else 0
+        entries = log.allFiles() if self.last >= 0 else []
+        names = ("path", "size", "isDir", "modificationTime", "blockReplication", "blockSize", "action")
+        self.files = [DataFile(**{n: getattr(e, n)() for n in names}) for e in entries]
+
+    def prepare(self, files: Iterable[DataFile]) -> None:
+        """Writes beside it a log which says that just these files count, and which goes on at the same number."""
+        folder = self._table / NEW
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        lines = [json.dumps(asdict(f), separators=(",", ":")) for f in files]
+        whole = (self.last + 1) // self._interval * self._interval - 1  # the last number that has all
+        if whole < 0:
+            _write(folder / "0", lines)
+            whole = 0
+        else:
+            for number in (whole - self._interval, whole):  # two of them, so that readers find the interval
+                if number > 0:
+                    _write(folder / f"{number}.compact", lines)
+        for number in range(whole + 1, self.last + 1):
+            _write(folder / str(number), [])
+
+    def replace(self) -> None:
+        """Makes the log that was prepared the table's, in one step."""
+        exchange(self._table / NEW, self._table / METADATA)
+
+    def clean(self) -> int:
+        """Deletes what counts no more: the other log, and data files that no line of this one names, also those of
+        batches and of care that were cut short. Gives the number of data files. Nobody may write meanwhile."""
+        shutil.rmtree(self._table / NEW, ignore_errors=True)
+        keep = {f.local for f in self.files}
+        gone = [p for p in self._table.rglob("part-*.parquet") if p not in keep]
+        for file in gone:
+            file.unlink()
+            file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        return len(gone)
+
+
+def _write(file: Path, lines: list[str]) -> None:
+    file.write_text("\n".join([_VERSION, *lines]))

@@ -1,0 +1,42 @@
+"""The columns of a table: how they grow, and what can't be added to them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ..data_types import Type
+from ..errors import SparkFault
+from ..evolution import conflict, merge
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+def grown(place: str, known: Type, jschema: Any) -> Type:
+    """What a table's columns become by rows of another schema. Raises `SparkFault` where they can't be in one table."""
+    new = plain(json.loads(jschema.json()))
+    if words := conflict(known, new, "column"):
+        raise SparkFault(f"the table {place} has other columns: {words}; choose another path, or move the table away")
+    return plain(merge(known, new))
+
+
+def plain(of: Any) -> Type:
+    """A type as what counts of it for a table: each column may be null, and there is no metadata."""
+    if isinstance(of, dict):
+        made: dict[str, Any] = {k: plain(v) for k, v in of.items() if k != "metadata"}
+        for name in ("nullable", "containsNull", "valueContainsNull"):
+            if name in made:
+                made[name] = True
+        if "name" in made:
+            made["metadata"] = {}
+        return made
+    return [plain(v) for v in of] if isinstance(of, list) else of  # type: ignore[return-value]
+
+
+def struct_type(of: Type) -> StructType:
+    """The same as Spark's type."""
+    from pyspark.sql.types import StructType
+
+    assert isinstance(of, dict)
+    return StructType.fromJson(of)

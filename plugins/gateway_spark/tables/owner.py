@@ -1,0 +1,43 @@
+"""Whether a table and a checkpoint belong together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errors import SparkFault
+from ..job import Job
+
+
+def local_path(place: str) -> Path | None:
+    """The path of a place on this machine; None for any other URI."""
+    if place.startswith("file:"):
+        return Path("/" + place.removeprefix("file:").lstrip("/"))
+    return None if "://" in place else Path(place)
+
+
+def check_owner(job: Job) -> None:
+    """Raises `SparkFault` where table and checkpoint don't belong together: Spark numbers its batches, and would take
+    the batches of a new checkpoint for ones that an old table already has, and lose them. Tables per event type, and
+    those of other formats, keep the query's id beside the number; remote places are the user's to look after."""
+    table, checkpoint = local_path(job.table), local_path(job.checkpoint)
+    if job.format != "parquet" or "{type}" in job.table or table is None or checkpoint is None:
+        return
+    written, planned = _last_batch(table / "_spark_metadata"), _last_batch(checkpoint / "offsets")
+    if written > planned:
+        raise SparkFault(
+            f"the table {table} was written with another checkpoint than {checkpoint}: "
+            "choose another path, or move the table away"
+        )
+    if written < 0 and _last_batch(checkpoint / "commits") >= 0:
+        raise SparkFault(
+            f"the table {table} is gone but its checkpoint {checkpoint} is there: bring the table back, or delete the "
+            "checkpoint to fill a new table with what the log still has"
+        )
+
+
+def _last_batch(folder: Path) -> int:
+    try:
+        names = [p.name.removesuffix(".compact") for p in folder.iterdir()]
+    except OSError:
+        return -1
+    return max((int(n) for n in names if n.isdigit()), default=-1)

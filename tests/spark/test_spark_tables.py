@@ -1,0 +1,115 @@
+"""Tables take each batch once, grow by columns, and are read back whole, on a real session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateway_spark.errors import SparkFault
+from gateway_spark.job import Job
+from gateway_spark.tables import Table, Tables, read, table
+
+pytestmark = pytest.mark.spark
+
+Append = Callable[..., dict[str, int] | None]
+
+
+@pytest.fixture
+def query(spark: Any) -> Any:
+    """Sets which streaming query seems to call."""
+
+    def be(name: str) -> None:
+        spark.sparkContext.setLocalProperty("sql.streaming.queryId", name)
+
+    be("q1")
+    yield be
+    spark.sparkContext.setLocalProperty("sql.streaming.queryId", None)
+
+
+def job(tmp_path: Path, format: str, **more: Any) -> Job:
+    place, checkpoint = str(tmp_path / "table"), str(tmp_path / "checkpoint")
+    return Job({}, place, checkpoint, str(tmp_path / "home"), format=format, **more)
+
+
+def append(target: Table, rows: Any, batch: int) -> dict[str, int] | None:
+    from pyspark.sql import functions as f
+
+    return target.append(rows, batch, {"all": f.count(f.lit(1)), "bad": f.count("fault")})
+
+
+def rows(spark: Any, batch: int, n: int = 3, columns: str = "id bigint, batch int", extra: tuple[Any, ...] = ()) -> Any:
+    """Rows of a batch, and a bad one among them."""
+    made = [(i, batch, *extra, None) for i in range(n)]
+    return spark.createDataFrame([*made, (99, batch, *extra, "bad")], f"{columns}, fault string").coalesce(1)
+
+
+def found(spark: Any, format: str, place: str) -> dict[int, int]:
+    """How many rows of each batch there are."""
+    return {r["batch"]: r["count"] for r in read(spark, format, place).groupBy("batch").count().collect()}
+
+
+@pytest.mark.parametrize("format", ["parquet", "delta"])
+def test_a_table_takes_each_batch_once(spark: Any, query: Any, tmp_path: Path, format: str) -> None:
+    plan = job(tmp_path, format)
+    tables = Tables()
+    last = 11 if format == "parquet" else 2  # Spark compacts its log of files at 9
+    with pytest.raises(SparkFault, match="there is no"):
+        read(spark, format, plan.table)
+    assert table(plan, spark, plan.table).schema() is None
+    for number in range(last + 1):
+        assert append(tables.at(plan, spark, plan.table), rows(spark, number), number) == {"all": 4, "bad": 1}
+    assert append(tables.at(plan, spark, plan.table), rows(spark, last), last) is None
+    again = table(plan, spark, plan.table)  # as after a restart
+    assert [append(again, rows(spark, n), n) for n in (last - 1, last)] == [None, None]
+    assert append(again, rows(spark, last + 1), last + 1) == {"all": 4, "bad": 1}
+    assert append(again, rows(spark, last + 2, 0), last + 2) == {"all": 1, "bad": 1}
+    none = spark.createDataFrame([], "id bigint, batch int, fault string")
+    assert append(again, none, last + 3) == {"all": 0, "bad": 0}
+    assert found(spark, format, plan.table) == dict.fromkeys(range(last + 2), 3)
+    schema = again.schema()
+    assert schema is not None
+    assert schema.names == ["id", "batch"]
+
+
+@pytest.mark.parametrize("format", ["parquet", "delta"])
+def test_a_table_that_gets_few_batches_takes_each_once(spark: Any, query: Any, tmp_path: Path, format: str) -> None:
+    plan = job(tmp_path, format)
+    place = f"{plan.table}_quarantine"
+    numbers = [57, 58, 60, 67, 70, 99, 100, 135, 136, 5000, 5001, 5009, 5010, 5019, 5020, 9000]
+    numbers = numbers if format == "parquet" else numbers[::5]
+    target = table(plan, spark, place)
+    for n, number in enumerate(numbers):
+        assert append(target, rows(spark, number), number) is not None
+        assert append(target, rows(spark, number), number) is None
+        if n % 5 == 0:
+            target = table(plan, spark, place)
+            assert append(target, rows(spark, number), number) is None
+    assert found(spark, format, place) == dict.fromkeys(numbers, 3)
+    query("q2")  # another checkpoint, whose numbers begin anew: other batches
+    assert append(table(plan, spark, place), rows(spark, 1), 1) is not None
+    assert found(spark, format, place) == dict.fromkeys([1, *numbers], 3)
+
+
+@pytest.mark.parametrize("format", ["parquet", "delta"])
+def test_columns_and_fields_are_added(spark: Any, query: Any, tmp_path: Path, format: str) -> None:
+    plan = job(tmp_path, format)
+    target = table(plan, spark, plan.table)
+    data = "id bigint, batch int, data struct<a: int{}>"
+    append(target, rows(spark, 0), 0)
+    append(target, rows(spark, 1, columns=data.format(""), extra=((1,),)), 1)
+    append(target, rows(spark, 2, columns=data.format(", bc: array<struct<x: string>>"), extra=((2, [("t",)]),)), 2)
+    append(table(plan, spark, plan.table), rows(spark, 3), 3)  # one that has fewer
+    target = table(plan, spark, plan.table)
+    with pytest.raises(SparkFault, match=r"column\.batch was INT and now is STRING"):
+        append(target, rows(spark, 4).selectExpr("id", "string(batch) batch", "fault"), 4)
+    assert append(target, rows(spark, 4), 4) is not None
+    got = {r["batch"]: r["data"] for r in read(spark, format, plan.table).collect()}
+    assert {n: d and d.asDict(recursive=True) for n, d in got.items()} == {
+        0: None,
+        1: {"a": 1, "bc": None},
+        2: {"a": 2, "bc": [{"x": "t"}]},
+        3: None,
+        4: None,
+    }
