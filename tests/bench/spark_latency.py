@@ -126,10 +126,11 @@ def measure(a: argparse.Namespace, folder: Path) -> dict[str, Any]:
         gateway.stop()
     waits = []
     first = min(accepted.values()) + a.warm
-    for commit, at in watcher.seen.items():
-        if commit.suffix == ".compact":
-            continue  # what it has, others had before; it stands for one batch of its own, which is left out
-        for file in files_of(commit, table):
+    known: set[Path] = set()
+    for commit, at in sorted(watcher.seen.items(), key=lambda item: item[1]):
+        new = [file for file in files_of(commit, table) if file not in known]  # a compact one has those before it too
+        known.update(new)
+        for file in new:
             ids = pq.ParquetFile(file).read(columns=["id"]).column("id").to_pylist()
             waits += [at - accepted[id] for id in ids if accepted[id] >= first]
     waits.sort()
