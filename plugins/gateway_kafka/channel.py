@@ -12,15 +12,16 @@ import anyio
 from anyio.abc import TaskGroup
 
 from gateway_core.component import BuildContext
-from gateway_core.errors import Overloaded, Refused, StartError
+from gateway_core.errors import Overloaded, Refused
 from gateway_core.event import Event, Message
-from gateway_core.interfaces import Accepted, Filter, ReaderFeed, Receiver
+from gateway_core.interfaces import Accepted, Filter, Receiver
 
 from . import connect
 from .admin import Admin
 from .client import KafkaFault, Producer
 from .config import KafkaChannelConfig
 from .feed import KafkaFeed
+from .reader_feed import KafkaReaderFeed
 from .records import preview, writer
 
 START_S = 30.0
@@ -38,6 +39,7 @@ class KafkaChannel:
         self._topic = options.topic_of(context.broker)
         self._write = writer(options.codec, options.key, context)
         self._feeds: dict[str, KafkaFeed] = {}
+        self._readers: dict[str, KafkaReaderFeed] = {}
         self._gone: dict[str, KafkaFeed] = {}  # detached; they may still be leaving
         self._tasks: TaskGroup
         self._producer: Producer
@@ -70,6 +72,9 @@ class KafkaChannel:
             async with Admin(self._options) as admin:
                 for feed in feeds:
                     await feed.join(admin, self._tasks)
+                for reader in self._readers.values():
+                    await reader.prepare(admin)
+                    reader.begin(self._tasks)
             with anyio.move_on_after(JOIN_S):
                 for feed in feeds:
                     await feed.flow.joined.wait()
@@ -79,9 +84,13 @@ class KafkaChannel:
 
     async def joined(self, name: str) -> None:
         """See `abilities.Joined`: waits until a subscription that came later has joined its group, but not for a
-        cluster that is away."""
+        cluster that is away. Raises `StartError` where a reader's place can't be had: it has to know where to begin."""
+        reader = self._readers.get(name)
         with anyio.move_on_after(JOIN_S):
-            await self._feeds[name].flow.joined.wait()
+            await (self._feeds[name].flow.joined if reader is None else reader.ready).wait()
+        if reader is not None and not reader.ready.is_set():
+            fault = reader.health.fault or KafkaFault(f"no answer within {JOIN_S:g} s")
+            raise connect.start_error(self._context.owner, self._options, fault)
 
     async def stop(self) -> None:
         """Finishes appends, commits all places, leaves the groups."""
@@ -91,6 +100,8 @@ class KafkaChannel:
         async with anyio.create_task_group() as stopping:
             for feed in self._feeds.values():
                 stopping.start_soon(feed.leave)
+            for reader in self._readers.values():
+                stopping.start_soon(reader.leave)
             for feed in self._gone.values():
                 stopping.start_soon(feed.left.wait)
         await self._producer.stop()
@@ -127,15 +138,24 @@ class KafkaChannel:
             self._tasks.start_soon(feed.join_later, self._tasks, self._gone.get(name))
         return feed
 
-    def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> ReaderFeed:
-        """Raises `StartError`: a sink that reads by itself reads the topic, not this channel."""
-        raise StartError(
-            f"{self._context.owner}: the channel kafka can't feed trigger {name!r}, whose subscriber reads by itself; "
-            "use the channel log for it"
-        )
+    def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> KafkaReaderFeed:
+        """Adds a sink that reads the topic by itself; its place is the same consumer group, without members. Raises
+        `StartError`. Each gateway with this config has such a reader: only one of them is to read."""
+        group = self._options.group_of(self._context.broker, name)
+        try:
+            feed = KafkaReaderFeed(name, group, self._topic, self._options, from_start)
+        except KafkaFault as e:
+            raise connect.start_error(self._context.owner, self._options, e) from e
+        self._readers[name] = feed
+        if self._taking:
+            feed.begin(self._tasks)
+        return feed
 
     def detach(self, name: str) -> None:
         """Leaves the group; its place is kept by the cluster."""
+        if (reader := self._readers.pop(name, None)) is not None:
+            self._tasks.start_soon(reader.leave)
+            return
         feed = self._gone[name] = self._feeds.pop(name)
         self._tasks.start_soon(self._leave, name, feed)
 
