@@ -93,6 +93,9 @@ class SparkSinkConfig(Config):
     one file."""
     max_events_per_batch: Annotated[int, Field(ge=1)] = 200_000
     """The most events (before the filter) that one micro-batch takes from the log."""
+    fail_on_data_loss: bool = True
+    """What happens where Kafka has deleted events that were not read yet: an error that holds the table back until
+    somebody has seen it, or (false) the query goes on with what is there."""
     checkpoint: str | None = None
     """Where Spark keeps its position, by default below the data directory. It belongs to the table: delete both or
     none."""

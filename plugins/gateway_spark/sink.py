@@ -18,7 +18,8 @@ from gateway_core.interfaces import ReaderFeed
 from .checkpoint import committed
 from .config import SparkSinkConfig, schemas
 from .facts import Facts
-from .job import Job
+from .job import LOG, Job
+from .source_options import HIDDEN, ROADS, options_of
 from .supervisor import Supervisor
 from .tables.owner import local_path
 
@@ -53,13 +54,13 @@ class SparkSink:
     async def start_reading(self, feed: ReaderFeed, tasks: TaskGroup) -> None:
         """Starts the process that runs Spark. Raises `StartError` for a channel that the data source can't read."""
         kind = feed.options.get("kind")
-        if kind != "log":
-            raise StartError(f"{self._owner}: the sink spark needs a broker whose channel is log, not {kind!r}")
+        if kind not in ROADS:
+            raise StartError(f"{self._owner}: the sink spark reads the channels {' and '.join(ROADS)}, not {kind!r}")
         if not self._reads:
             self._facts.state = "running"  # the first worker's word counts
             return
         self._feed = feed
-        self._facts.begin(feed.start, 1 if kind == "log" else 0)
+        self._facts.begin(feed.start, 1 if kind == LOG else 0)
         config = self._config
         if config.runs == "submitted":
             self._facts.state = "submitted"
@@ -91,17 +92,9 @@ class SparkSink:
     def job(self, feed: ReaderFeed) -> Job:
         """The query that fills the table from this place in a channel."""
         config = self._config
-        options = {
-            "location": str(Path(feed.location).absolute()),
-            # where the channel thinks we are; Spark goes by its checkpoint where it has one
-            "startingOffsets": msgspec.json.encode(dict(feed.start)).decode(),
-            "maxEventsPerTrigger": str(config.max_events_per_batch),
-        }
-        for name in ("filters", "attributes"):
-            if value := feed.options.get(name):
-                options[name] = msgspec.json.encode(value).decode()
         return Job(
-            options=options,
+            road=feed.options["kind"],
+            options=options_of(feed, config),
             table=self._table,
             checkpoint=self._checkpoint,
             home=str(self._home),
@@ -120,7 +113,7 @@ class SparkSink:
             master=config.master,
             interval_ms=round(config.trigger_interval_s * 1000),
             memory=config.driver_memory,
-            conf=config.conf,
+            conf={**HIDDEN, **config.conf},
             packages={name: list(coordinates) for name, coordinates in config.packages.items()},
             ui=config.ui,
             finish_s=config.stop_timeout_s,

@@ -1,0 +1,53 @@
+"""What Spark is told of the channel that a query reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from gateway_core.interfaces import ReaderFeed
+
+from .config import SparkSinkConfig
+from .job import KAFKA, LOG
+
+ROADS = (LOG, KAFKA)
+"""The kinds of channels that a query can read."""
+HIDDEN = {"spark.sql.redaction.options.regex": "(?i)url|jaas|keystore|password|secret|token"}
+"""A setting that keeps passwords out of what Spark shows of a query."""
+
+
+def options_of(feed: ReaderFeed, config: SparkSinkConfig) -> dict[str, str]:
+    """The options of a job that reads from this place in a channel. Where it begins only counts where Spark has no
+    checkpoint."""
+    options = _kafka(feed, config) if feed.options.get("kind") == KAFKA else _log(feed, config)
+    for name in ("filters", "attributes"):
+        if value := feed.options.get(name):
+            options[name] = _json(value)
+    return options
+
+
+def _log(feed: ReaderFeed, config: SparkSinkConfig) -> dict[str, str]:
+    return {
+        "location": str(Path(feed.location).absolute()),
+        "startingOffsets": _json(dict(feed.start)),
+        "maxEventsPerTrigger": str(config.max_events_per_batch),
+    }
+
+
+def _kafka(feed: ReaderFeed, config: SparkSinkConfig) -> dict[str, str]:
+    topic = feed.options["topic"]
+    # of a partition that is new since then, all
+    start = {**dict.fromkeys(feed.ends(), -2), **feed.start}
+    beginning = "earliest" if feed.options.get("from_start") else "latest"
+    return {
+        **{f"kafka.{name}": value for name, value in feed.options["properties"].items()},
+        "subscribe": topic,
+        "startingOffsets": _json({topic: start}) if start else beginning,
+        "maxOffsetsPerTrigger": str(config.max_events_per_batch),
+        "failOnDataLoss": str(config.fail_on_data_loss).lower(),
+    }
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
