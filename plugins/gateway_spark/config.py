@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from gateway_core.component import Config
 
 from . import data_types, json_schema
+from .connect import fault, is_remote
 from .data_schemas import ALL, INFER
 from .naming import TYPE
 from .rows import DAY, HOUR, RAW
@@ -122,6 +123,8 @@ class SparkSinkConfig(Config):
             raise ValueError(f"`quarantine` has {TYPE} but `path` has not")
         if self.quarantine == self.path:
             raise ValueError("`quarantine` is the table itself")
+        if is_remote(self.master):
+            _check_remote(self)
         for event_type in schemas(self):
             if event_type != ALL and not by_type:
                 raise ValueError(
@@ -135,6 +138,14 @@ class SparkSinkConfig(Config):
         if RAW in (self.columns or []) and not schemas(self):
             raise ValueError("`columns`: without a schema for the data there is no data_raw: it is `data`")
         return self
+
+
+def _check_remote(config: SparkSinkConfig) -> None:
+    if config.runs == "submitted":
+        raise ValueError("nothing is submitted to a Spark Connect server: leave `runs` out")
+    others = {"`deduplicate_s`": config.deduplicate_s is not None, "`cluster_by`": bool(config.cluster_by)}
+    if found := fault(config.format, config.path, schemas(config), others):
+        raise ValueError(found)
 
 
 def schemas(config: SparkSinkConfig) -> dict[str, str]:

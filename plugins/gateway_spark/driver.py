@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from gateway_java import java
 
 from .batch import Batches
+from .connect import is_remote
 from .job import Job, report
 from .processes import Lock
 from .query import environment, jars_of, settings
@@ -134,6 +135,14 @@ class Driver:
             self.report("progress", **facts)
 
 
+def _driver(job: Job, reports: int) -> Driver:
+    if not is_remote(job.master):
+        return Driver(job, reports)
+    from .remote import RemoteDriver
+
+    return RemoteDriver(job, reports)
+
+
 def _watch(driver: Driver) -> None:
     for line in sys.stdin.buffer:
         if line.strip() == b"stop":
@@ -148,7 +157,7 @@ def main() -> int:
     """The process's main function; its exit status."""
     reports = os.dup(1)
     os.dup2(2, 1)  # what Spark, the JVM and the workers print must not mix with the reports
-    driver = Driver(Job.parse(sys.stdin.buffer.readline()), reports)
+    driver = _driver(Job.parse(sys.stdin.buffer.readline()), reports)
     threading.Thread(target=_watch, args=(driver,), daemon=True).start()
     try:
         driver.run()

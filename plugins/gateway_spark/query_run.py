@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .roads import events
 from .rows import stream
@@ -35,10 +35,17 @@ def writer(spark: SparkSession, job: Job, batches: Batches) -> DataStreamWriter:
     return made.option("checkpointLocation", job.checkpoint)
 
 
+class Counts(Protocol):
+    """What a query's own progress does not tell; see `Batches`."""
+
+    quarantined: int
+    rows: dict[int, int]
+
+
 class Progress:
     """What a query has done, batch by batch."""
 
-    def __init__(self, query: StreamingQuery, batches: Batches) -> None:
+    def __init__(self, query: StreamingQuery, batches: Counts) -> None:
         self._query = query
         self._batches = batches
         self._seen = ""  # when the last batch that was told began
@@ -70,7 +77,7 @@ def facts(progress: dict[str, Any], counted: int | None = None) -> dict[str, Any
     channel's ended when the batch was planned; `state_rows` how many rows the query remembers (for duplicates),
     `late` how many came too late for it."""
     source, states = progress["sources"][0], progress["stateOperators"]
-    rows = progress["numInputRows"] if counted is None else counted
+    rows = source["numInputRows"] if counted is None else counted
     batch_s = progress["batchDuration"] / 1000
     return {
         "batch": progress["batchId"],

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import anyio
 from gateway_java import java
 from gateway_java.child import Child
 
@@ -26,6 +27,7 @@ from .standalone import spark_home
 from .tables.owner import local_path
 
 if TYPE_CHECKING:
+    from gateway_core.broker import ReadingTrigger
     from gateway_core.config.model import GatewayConfig
     from gateway_core.registry import Registry
     from gateway_core.settings import Settings
@@ -37,7 +39,7 @@ _STOPPED = (0, 130, 143, -signal.SIGTERM)
 
 def job_of(config: GatewayConfig, settings: Settings, registry: Registry, name: str) -> Job:
     """The job of a trigger, as the gateway itself would run it. Raises `StartError` where there is no such trigger, it
-    writes no Spark table, or the gateway runs it."""
+    writes no Spark table, the gateway runs it, or Kafka can't be asked where it is."""
     from gateway_core.broker import ReadingTrigger
     from gateway_core.build import Builder
     from gateway_core.clock import SystemClock
@@ -70,8 +72,21 @@ def job_of(config: GatewayConfig, settings: Settings, registry: Registry, name: 
     )
     trigger = Builder(alone, settings, registry, SystemClock()).build().triggers[name]
     assert isinstance(trigger, ReadingTrigger)
-    trigger.attach()
-    job: Job = trigger.sink.job(trigger.filtered)  # type: ignore[attr-defined]  # it is a SparkSink
+    return anyio.run(_job, trigger)
+
+
+async def _job(trigger: ReadingTrigger) -> Job:
+    """Takes the trigger's place in the channel, as a gateway does, for as long as it takes to say where that is."""
+    channel = trigger.broker.channel
+    async with anyio.create_task_group() as tasks:
+        await channel.start(tasks)
+        try:
+            trigger.attach()
+            await channel.open()
+            job: Job = trigger.sink.job(trigger.filtered)  # type: ignore[attr-defined]  # it is a SparkSink
+        finally:
+            await channel.stop()
+        tasks.cancel_scope.cancel()
     return job
 
 

@@ -1,0 +1,129 @@
+"""A table through Spark Connect (`master: sc://HOST:PORT`). The server has none of our Python, so Spark's own sinks
+write: one query fills the table, a second one the quarantine table. Each has a checkpoint and takes each batch once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from . import data_types
+from .errors import SparkFault
+from .job import KAFKA, Job
+from .naming import TYPE, quarantine_of
+from .query_run import POLL_S
+from .roads import events
+from .rows import refused, shaped
+from .tables import FAULT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+SCHEME = "sc://"
+FORMATS = ("delta", "parquet")
+ALL = "*"
+
+
+def is_remote(master: str) -> bool:
+    """Whether a master is a Spark Connect server."""
+    return master.startswith(SCHEME)
+
+
+def fault(format: str, table: str, schemas: Mapping[str, str], others: Mapping[str, bool]) -> str:
+    """Why a table can't be filled through Spark Connect, "" where it can. `others` says which of the options that are
+    named there are set."""
+    cant = [name for name, is_set in others.items() if is_set]
+    if format not in FORMATS:
+        cant.append(f"`format: {format}`")
+    if TYPE in table:
+        cant.append(f"`{TYPE}` in `path`")
+    if any(name != ALL or ddl == "infer" for name, ddl in schemas.items()):
+        cant.append("a `data_schema` that is inferred or by type")
+    if not cant:
+        return ""
+    return (
+        f"through Spark Connect there is no {', '.join(cant)}: that runs in Spark's driver, and the server's is not "
+        "ours; do without, or name another `master` (spark://…, yarn, k8s://…)"
+    )
+
+
+def check(job: Job) -> None:
+    """Raises `SparkFault` where this job can't run through Spark Connect."""
+    others = {"`deduplicate_s`": job.deduplicate_s is not None, "`cluster_by`": bool(job.cluster_by)}
+    if job.road != KAFKA:
+        raise SparkFault(
+            "a Spark Connect server can't read the log of this machine: give the broker the channel kafka, or name "
+            "another `master`"
+        )
+    if found := fault(job.format, job.table, job.data_schema, others):
+        raise SparkFault(found)
+
+
+def session(job: Job) -> SparkSession:
+    """A session on the server. Raises `SparkFault` where the client library or the server is missing."""
+    from pyspark.sql import SparkSession
+
+    try:
+        builder = SparkSession.builder.remote(job.master)
+        for name, value in {"spark.sql.session.timeZone": "UTC", **job.conf}.items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
+    except ImportError as e:
+        raise SparkFault(f"Spark Connect needs more of PySpark: install pyspark[connect] ({e})") from e
+    except Exception as e:
+        raise SparkFault(f"no Spark Connect server answers at {job.master}: {str(e).splitlines()[0]}") from e
+
+
+@dataclass
+class Pair:
+    """The two queries of a job; `quarantined` and `rows` are what `Batches` has."""
+
+    main: StreamingQuery
+    quarantine: StreamingQuery
+    quarantined: int = 0
+    rows: dict[int, int] = field(default_factory=dict)
+    _batch: int = -1
+
+    def look(self) -> None:
+        """Counts what went to the quarantine table; raises where that query has ended by itself."""
+        if not self.quarantine.isActive and (error := self.quarantine.exception()) is not None:
+            raise error
+        last = self.quarantine.lastProgress
+        if last is not None and last.batchId != self._batch and last.sink.numOutputRows > 0:
+            self._batch = last.batchId
+            self.quarantined += last.sink.numOutputRows
+
+    def stop(self) -> None:
+        """Stops both at once: what is cut short is written after the next start."""
+        for query in (self.main, self.quarantine):
+            query.stop()
+
+
+def start(spark: SparkSession, job: Job) -> Pair:
+    """Starts both queries. They run on the server, also when we are gone; the next start takes their place."""
+    from pyspark.sql import functions as f
+
+    check(job)
+    ddl = job.data_schema.get(ALL)
+    of = data_types.parse(ddl) if ddl else None
+    source = events(job, spark)
+    bad = refused(source, job, of).drop(FAULT)
+    place = quarantine_of(job.table, job.quarantine, "")
+    quarantine = _started(bad, job, place, "_quarantine", [])
+    # its checkpoint must know where it begins, before events that the table has let the channel's place move on
+    while quarantine.isActive and quarantine.lastProgress is None:
+        time.sleep(POLL_S)
+    good = shaped(source, job, of).where(f.col(FAULT).isNull()).drop(FAULT)
+    return Pair(_started(good, job, job.table, "", job.partition_by), quarantine)
+
+
+def _started(rows: DataFrame, job: Job, place: str, suffix: str, partition_by: list[str]) -> StreamingQuery:
+    writer = rows.writeStream.format(job.format).queryName(job.name + suffix).outputMode("append")
+    writer = writer.option("checkpointLocation", job.checkpoint + suffix).option("path", place)
+    if job.format == "delta":
+        writer = writer.option("mergeSchema", "true")
+    if partition_by:
+        writer = writer.partitionBy(*partition_by)
+    return writer.trigger(processingTime=f"{job.interval_ms} milliseconds").start()
