@@ -6,15 +6,44 @@ Where the jars can't be had, or there is no Java, the tests fail with that reaso
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from gateway_java.kafka import KafkaBroker
 
 from tests.kafka_secure import SecureKafka, start
 
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+
+CHANNEL = """
+brokers:
+  default:
+    ingress:
+      - http: {listen: "127.0.0.1:0"}
+    channel:
+      kafka: {bootstrap: "BOOTSTRAP", topic: TOPIC, client: CLIENT, group_prefix: TOPIC, session_timeout_s: 6}
+    delivery: {retry: 4, backoff_delay_s: 0.05, backoff_max_s: 0.2}
+triggers:
+"""
 FIXTURES = {"kafka", "own_kafka", "secure_kafka"}
 PROPERTIES = {"num.partitions": "4"}  # of topics that come into being when they are first used
+
+
+def channel_config(kafka: KafkaBroker, client: str) -> str:
+    """A broker on a topic of its own, up to its triggers."""
+    text = CHANNEL.replace("BOOTSTRAP", kafka.bootstrap).replace("TOPIC", f"channel-{uuid4().hex[:8]}")
+    return text.replace("CLIENT", client)
+
+
+def producer(bootstrap: str, **options: Any) -> Producer:
+    """A client that is not ours. Idempotent: a batch that is sent again, because its topic is so new, must not change
+    the order."""
+    from confluent_kafka import Producer
+
+    quiet = {"log.connection.close": False}
+    return Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **quiet, **options})
 
 
 @pytest.hookimpl(tryfirst=True)

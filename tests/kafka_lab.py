@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
-from confluent_kafka import Producer
 
 from gateway_core.testing import GatewayProcess, Subscriber
 from gateway_core.testing.subscriber import Received
+from tests.kafka_broker import producer
 from tests.kafka_console import Follower, RawRecord
 
 OUT = f"out-{uuid.uuid4().hex[:8]}"
@@ -70,7 +70,7 @@ class Lab:
         self.gateway = gateway
         self._subscriber = subscriber
         self._written = written
-        self._producer = Producer({"bootstrap.servers": at, "log.connection.close": False, "enable.idempotence": True})
+        self._producer = producer(at)
         self._ids = 0
 
     def id(self) -> str:

@@ -7,10 +7,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Producer
 from gateway_java.kafka import KafkaBroker
 
 from gateway_core.testing import GatewayProcess, Received, Subscriber
+from tests.kafka_broker import producer
 
 # the places are committed at the stop only, which would take a minute if it waited for what is not under way
 CONFIG = """
@@ -27,13 +27,11 @@ TAKEN, ALL = 30, 40
 
 
 def write(kafka: KafkaBroker, topic: str) -> None:
-    producer = Producer(
-        {"bootstrap.servers": kafka.bootstrap, "log.connection.close": False, "enable.idempotence": True}
-    )
+    writing = producer(kafka.bootstrap)
     for number in range(ALL):
         own = {"specversion": "1.0", "source": "/s", "type": "t", "id": str(number)}
-        producer.produce(topic, b"", headers=[(f"ce_{n}", v.encode()) for n, v in own.items()], partition=number % 2)
-    assert producer.flush(30) == 0
+        writing.produce(topic, b"", headers=[(f"ce_{n}", v.encode()) for n, v in own.items()], partition=number % 2)
+    assert writing.flush(30) == 0
 
 
 @pytest.mark.parametrize("client", ["aiokafka", "confluent"])

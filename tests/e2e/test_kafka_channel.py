@@ -6,28 +6,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from uuid import uuid4
 
 import httpx
 import pytest
 from gateway_java.kafka import KafkaBroker
 
 from gateway_core.testing import GatewayProcess, Subscriber
+from tests.kafka_broker import channel_config
 from tests.ledger import Ledger, body_of, dead_letters, headers, start_senders
 
 CLIENTS = ("aiokafka", "confluent")
-CONFIG = """
-brokers:
-  default:
-    ingress:
-      - http: {listen: "127.0.0.1:0"}
-    channel:
-      kafka: {bootstrap: "BOOTSTRAP", topic: TOPIC, client: CLIENT, group_prefix: TOPIC, session_timeout_s: 6}
-    delivery: {retry: 4, backoff_delay_s: 0.05, backoff_max_s: 0.2}
-triggers:
-  all:
-    subscriber: URL
-"""
 
 
 @contextmanager
@@ -46,9 +34,7 @@ def gateways(folder: Path, config: str, count: int) -> Iterator[list[GatewayProc
 
 
 def config_of(kafka: KafkaBroker, client: str, url: str) -> str:
-    topic = f"channel-{uuid4().hex[:8]}"
-    text = CONFIG.replace("BOOTSTRAP", kafka.bootstrap).replace("TOPIC", topic)
-    return text.replace("CLIENT", client).replace("URL", url)
+    return channel_config(kafka, client) + f"  all: {{subscriber: '{url}'}}\n"
 
 
 def send(url: str, *numbers: int) -> None:

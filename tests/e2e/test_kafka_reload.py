@@ -4,31 +4,16 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from uuid import uuid4
 
 import httpx
 import pytest
 from gateway_java.kafka import KafkaBroker
 
 from gateway_core.testing import GatewayProcess, Subscriber
+from tests.kafka_broker import channel_config
 from tests.ledger import Ledger, body_of, headers, start_senders
 
 CLIENTS = ("aiokafka", "confluent")
-CONFIG = """
-brokers:
-  default:
-    ingress:
-      - http: {listen: "127.0.0.1:0"}
-    channel:
-      kafka: {bootstrap: "BOOTSTRAP", topic: TOPIC, client: CLIENT, group_prefix: TOPIC, session_timeout_s: 6}
-    delivery: {retry: 4, backoff_delay_s: 0.05, backoff_max_s: 0.2}
-triggers:
-"""
-
-
-def config_of(kafka: KafkaBroker, client: str) -> str:
-    text = CONFIG.replace("BOOTSTRAP", kafka.bootstrap).replace("TOPIC", f"reload-{uuid4().hex[:8]}")
-    return text.replace("CLIENT", client)
 
 
 def reload(gateway: GatewayProcess, text: str) -> None:
@@ -43,7 +28,7 @@ def reload(gateway: GatewayProcess, text: str) -> None:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_trigger_that_changes_under_load_loses_nothing(client: str, tmp_path: Path, kafka: KafkaBroker) -> None:
-    ledger, finished, config = Ledger(refusing=0.02, never=10**9), threading.Event(), config_of(kafka, client)
+    ledger, finished, config = Ledger(refusing=0.02, never=10**9), threading.Event(), channel_config(kafka, client)
     with (
         Subscriber(decide=ledger.answer) as s,
         GatewayProcess(config + f"  one: {{subscriber: '{s.url}'}}\n", tmp_path) as gateway,
@@ -70,7 +55,7 @@ def test_a_trigger_that_changes_under_load_loses_nothing(client: str, tmp_path: 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_new_trigger_has_its_place_when_the_reload_is_done(client: str, tmp_path: Path, kafka: KafkaBroker) -> None:
     with Subscriber() as old, Subscriber() as new:
-        config = config_of(kafka, client) + f"  old: {{subscriber: '{old.url}'}}\n"
+        config = channel_config(kafka, client) + f"  old: {{subscriber: '{old.url}'}}\n"
         with GatewayProcess(config, tmp_path) as gateway:
             for number in range(1, 4):
                 reload(gateway, config + f"  new{number}: {{subscriber: '{new.url}{number}'}}\n")

@@ -15,7 +15,6 @@ import pytest
 from aiokafka.protocol.admin import DescribeGroupsRequest
 from aiokafka.protocol.group import LeaveGroupRequest
 from confluent_kafka import Consumer as RdConsumer
-from confluent_kafka import Producer as RdProducer
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from gateway_java.kafka import KafkaBroker
@@ -25,6 +24,7 @@ from gateway_kafka.client import Consumer, KafkaFault, Partition, Record
 from gateway_kafka.config import KafkaConfig
 
 from gateway_core.clock import SystemClock
+from tests.kafka_broker import producer
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 60.0
@@ -144,11 +144,10 @@ def name_of(what: str) -> str:
 
 def write(bootstrap: str, topic: str, values: Iterable[bytes | None], partition: int | None = 0) -> None:
     """Writes records; to all four partitions in turn where `partition` is None."""
-    # idempotent: a batch that is sent again, because its topic is so new, must not change the order
-    producer = RdProducer({"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True})
+    writing = producer(bootstrap, **{"linger.ms": 5})
     for number, value in enumerate(values):
-        producer.produce(topic, value, partition=number % 4 if partition is None else partition)
-    assert producer.flush(LIMIT_S) == 0
+        writing.produce(topic, value, partition=number % 4 if partition is None else partition)
+    assert writing.flush(LIMIT_S) == 0
 
 
 def committed(bootstrap: str, group: str, topic: str, partition: int = 0) -> int | None:
@@ -178,10 +177,10 @@ async def test_records_come_in_order_and_byte_for_byte(kafka: KafkaBroker, clien
     every_byte = bytes(range(256))
     headers = [("ce_größe", "größe ✓".encode()), ("none", None), ("empty", b""), ("twice", b"1"), ("twice", b"2")]
     given = [(None, None), (None, b""), (b"", None), (b"", b""), (b"key", every_byte), (every_byte, b"x" * 100_000)]
-    producer = RdProducer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
+    writing = producer(kafka.bootstrap)
     for key, value in given:
-        producer.produce(topic, value, key, partition=1, timestamp=1_700_000_000_123, headers=headers)
-    assert producer.flush(LIMIT_S) == 0
+        writing.produce(topic, value, key, partition=1, timestamp=1_700_000_000_123, headers=headers)
+    assert writing.flush(LIMIT_S) == 0
     async with member(client, kafka.bootstrap, name_of("group"), topic) as reading:
         await reading.until(lambda: len(reading.values) == len(given))
         found = reading.records[topic, 1]

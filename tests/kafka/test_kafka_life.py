@@ -10,13 +10,13 @@ from typing import Any
 
 import anyio
 import pytest
-from confluent_kafka import Producer
 from gateway_java.kafka import KafkaBroker
 
 from gateway_core.event import Event
 from gateway_core.interfaces import Channel, Feed, Filter, Outcome
 from gateway_core.testing.suites import Kit, MemoryIntake
 from gateway_core.testing.suites.kit import until
+from tests.kafka_broker import producer
 
 pytestmark = pytest.mark.anyio
 CLIENTS = ("aiokafka", "confluent")
@@ -97,13 +97,11 @@ async def test_a_source_that_is_stopped_while_it_waits_for_kafka_does_not_join_l
         await anyio.to_thread.run_sync(broker.start)
         successor = kit.source("kafka", {**place, "client": client})
         await successor.start(intake, tasks)
-        producer = Producer(
-            {"bootstrap.servers": broker.bootstrap, "log.connection.close": False, "enable.idempotence": True}
-        )
+        writing = producer(broker.bootstrap)
         headers = [(f"ce_{n}", v.encode()) for n, v in event("1").attributes.items()]
         for _ in range(20):
-            producer.produce(topic, b"", headers=headers)
-        assert await anyio.to_thread.run_sync(producer.flush, 30) == 0
+            writing.produce(topic, b"", headers=headers)
+        assert await anyio.to_thread.run_sync(writing.flush, 30) == 0
         await until(lambda: len(intake.events) == 20, "all events at the successor")
         assert not gone.events
         await successor.stop()

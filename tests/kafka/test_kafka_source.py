@@ -10,7 +10,6 @@ from typing import Any
 
 import anyio
 import pytest
-from confluent_kafka import Producer
 from gateway_java.kafka import KafkaBroker
 
 from gateway_core.abilities import Watched
@@ -19,6 +18,7 @@ from gateway_core.event import Event
 from gateway_core.interfaces import Accepted, Outcome
 from gateway_core.testing.suites import Kit, MemoryIntake
 from gateway_core.testing.suites.kit import until
+from tests.kafka_broker import producer
 
 pytestmark = pytest.mark.anyio
 
@@ -56,9 +56,7 @@ class Topic:
         self.name = f"source-{uuid.uuid4().hex[:8]}"
         kafka.create_topic(self.name, partitions)
         self.intake = Intake()
-        self._producer = Producer(
-            {"bootstrap.servers": kafka.bootstrap, "log.connection.close": False, "enable.idempotence": True}
-        )
+        self._producer = producer(kafka.bootstrap)
         place = {"bootstrap": kafka.bootstrap, "topic": self.name, "group": self.name, "start": "earliest"}
         self.source = Kit(folder).source("kafka", {**place, "commit_interval_s": 0.05, "drain_s": 0, **options})
 

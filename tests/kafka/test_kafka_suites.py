@@ -24,6 +24,7 @@ from gateway_core.interfaces import Channel, Sink, Source
 from gateway_core.testing.suites import ChannelSuite, FarSide, Kit, MemoryIntake, SinkSuite, SourceSuite
 from gateway_core.testing.suites.kit import PATIENCE_S, until
 from gateway_core.testing.vectors import Vector
+from tests.kafka_broker import producer
 
 SETTLED_S = 0.4  # eight times the interval of commits
 
@@ -132,7 +133,7 @@ class TestKafkaSource(Clients, SourceSuite):
         assert isinstance(kit, KafkaKit)
         self.its = kit
         kit.broker.create_topic(kit.topic, 1)
-        kit.producer = Producer({"bootstrap.servers": kit.broker.bootstrap, "linger.ms": 0, "enable.idempotence": True})
+        kit.producer = producer(kit.broker.bootstrap, **{"linger.ms": 0})
         more = {"group": kit.topic, "start": "earliest", "not_an_event": "drop", **QUICKLY}
         return kit.source("kafka", self.options(kit, **more))
 
