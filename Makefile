@@ -1,6 +1,6 @@
 # Every job of this tree. All need only Python 3.11+; the first one that is run makes .venv (tools/bootstrap.sh).
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka test quick check conformance bench docs lock
+.PHONY: notebook help demo demo-kafka test quick check conformance bench docs lock
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -37,6 +37,9 @@ bench: $(READY)  ## measure, beside the targets, in one table
 
 docs: $(READY)  ## write the generated reference pages anew
 	$(BIN)/python tools/docs.py
+
+notebook: $(READY)  ## run the notebooks of docs and write their outputs anew
+	$(BIN)/python tools/notebook.py
 
 lock:  ## resolve requirements/dev.txt anew, with hashes (needs uv)
 	uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
