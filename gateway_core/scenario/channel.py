@@ -92,10 +92,8 @@ class _Feed:
         self.filter = filter
         self.queue: deque[Event] = deque()
         self._offer = offer
-        self._acked = 0
 
-    def ack(self, position: int) -> None:
-        self._acked += 1
+    def ack(self, position: int) -> None: ...
 
     def resume(self) -> None:
         while self.queue and self._offer(self.queue[0]):

@@ -55,7 +55,6 @@ class LogChannel:
         self._context = context
         self._clock = context.clock
         self._folder = LogFolder(context.data_dir / "log" / context.broker, context.worker, context.workers)
-        self._filters: dict[str, Filter] = {}
         self._known: dict[int, dict[str, Place]] = {}
         self._routed: dict[int, int] = {}
         self._reading: set[str] = set()
