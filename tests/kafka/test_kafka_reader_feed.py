@@ -1,0 +1,140 @@
+"""The place of a sink that reads the Kafka channel by itself: the offsets of the trigger's consumer group."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from gateway_java.kafka import KafkaBroker
+from gateway_kafka.admin import Admin
+from gateway_kafka.config import KafkaChannelConfig, KafkaConfig
+from gateway_kafka.java_options import properties
+
+from gateway_core.errors import StartError
+from gateway_core.event import Event
+from gateway_core.interfaces import Channel, Filter
+from gateway_core.testing.suites import Kit
+from gateway_core.testing.suites.kit import until
+
+pytestmark = pytest.mark.anyio
+ALL = Filter(lambda event: True)
+PARTITIONS = ("0", "1")
+
+
+class Place:
+    """A channel's topic, and the group of its trigger `table`."""
+
+    def __init__(self, broker: KafkaBroker, folder: Path) -> None:
+        self.topic = f"read-{uuid.uuid4().hex[:8]}"
+        self.broker = broker
+        self.folder = folder
+        self.options = {"bootstrap": broker.bootstrap, "topic": self.topic, "partitions": 2, "request_timeout_s": 3}
+
+    @asynccontextmanager
+    async def channel(self, *readers: str, from_start: bool = False) -> AsyncIterator[Any]:
+        channel: Any = Kit(self.folder).channel("kafka", self.options)
+        async with anyio.create_task_group() as tasks:
+            await channel.start(tasks)
+            feeds = [channel.attach_reader(name, ALL, from_start=from_start) for name in readers]
+            await channel.open()
+            yield (channel, *feeds)
+            await channel.stop()
+            tasks.cancel_scope.cancel()
+
+    async def committed(self, group: str) -> dict[str, int | None]:
+        async with Admin(KafkaConfig(bootstrap=[self.broker.bootstrap])) as admin:
+            found = await admin.committed(group, [(self.topic, int(n)) for n in PARTITIONS])
+        return {str(number): offset for (_, number), offset in found.items()}
+
+    async def follow(self, group: str, offsets: Mapping[str, int]) -> None:
+        with anyio.fail_after(30):
+            while await self.committed(group) != offsets:  # noqa: ASYNC110 - it is the cluster's to know
+                await anyio.sleep(0.05)
+
+
+@pytest.fixture
+def place(kafka: KafkaBroker, tmp_path: Path) -> Place:
+    return Place(kafka, tmp_path)
+
+
+async def append(channel: Channel, count: int) -> None:
+    answers: list[BaseException | None] = []
+    attributes = {"specversion": "1.0", "source": "/s", "type": "t"}
+    events = [Event({**attributes, "id": str(n)}, b"", False, str(n).encode()) for n in range(count)]
+    channel.append(events, answers.append)
+    await until(lambda: bool(answers), "the append")
+    assert answers == [None]
+
+
+async def test_a_reader_begins_where_its_group_is_and_takes_the_group_along(place: Place) -> None:
+    async with place.channel("new", "old", from_start=True) as (channel, feed, _):
+        assert dict(feed.start) == {"0": 0, "1": 0}
+        assert feed.options["kind"] == "kafka"
+        assert feed.options["topic"] == place.topic
+        assert feed.options["properties"]["bootstrap.servers"] == place.broker.bootstrap
+        await append(channel, 20)
+        await until(lambda: sum(feed.ends().values()) == 20, "the new ends")
+        ends = dict(feed.ends())
+        feed.advance({"0": 1})
+        feed.advance({"0": ends["0"], "1": 1})
+        await place.follow(feed.group, {"0": ends["0"], "1": 1})
+        feed.advance({"1": ends["1"] - 1})  # and the channel stops at once
+    async with place.channel("new", "late") as (channel, feed, late):
+        assert dict(feed.start) == {"0": ends["0"], "1": ends["1"] - 1}
+        assert dict(late.start) == ends  # a new one, not from the start
+        after = channel.attach_reader("later", ALL, from_start=True)
+        await channel.joined("later")
+        assert dict(after.start) == {"0": 0, "1": 0}
+        channel.detach("new")
+        again = channel.attach_reader("new", ALL)
+        await channel.joined("new")
+        assert dict(again.start) == dict(feed.start)
+
+
+@pytest.mark.slow
+async def test_a_reader_is_not_stopped_by_a_cluster_that_is_away(
+    own_kafka: Callable[..., KafkaBroker], tmp_path: Path
+) -> None:
+    place = Place(own_kafka(), tmp_path)
+    async with place.channel("one", from_start=True) as (channel, feed):
+        await append(channel, 10)
+        await until(lambda: sum(feed.ends().values()) == 10, "the ends")
+        ends = dict(feed.ends())
+        place.broker.kill()
+        feed.advance(ends)
+        assert dict(feed.ends()) == ends
+        await until(lambda: feed.health.fault is not None, "the fault")
+        await anyio.to_thread.run_sync(place.broker.start)
+        await place.follow(feed.group, ends)
+        assert feed.health.fault is None
+
+
+def test_what_java_is_told_of_passwords_and_certificates(tmp_path: Path) -> None:
+    def told(**options: Any) -> dict[str, str]:
+        return properties(KafkaChannelConfig.model_validate(options))
+
+    ca = tmp_path / "ca.pem"
+    ca.write_text("-----BEGIN CERTIFICATE-----\n")
+
+    sasl = {"mechanism": "SCRAM-SHA-512", "username": "ada", "password": 'a"b\\c'}
+    found = told(sasl=sasl, tls={"ca_file": ca, "verify_host": False})
+    assert found["security.protocol"] == "SASL_SSL"
+    assert found["sasl.jaas.config"].endswith(r'ScramLoginModule required username="ada" password="a\"b\\c";')
+    assert found["ssl.truststore.certificates"] == ca.read_text()
+    assert found["ssl.endpoint.identification.algorithm"] == ""
+    old = tmp_path / "old.pem"
+    old.write_text("-----BEGIN RSA PRIVATE KEY-----\n")
+    faults: dict[str, dict[str, Any]] = {
+        "openssl pkcs8 -topk8": {"tls": {"cert_file": ca, "key_file": old}},
+        "can't be read": {"tls": {"ca_file": tmp_path / "none.pem"}},
+        "OAUTHBEARER": {"sasl": {"mechanism": "OAUTHBEARER", "oauth": {"token_file": tmp_path / "token"}}},
+    }
+    for words, options in faults.items():
+        channel = Kit(tmp_path).channel("kafka", {"bootstrap": "127.0.0.1:9", **options})
+        with pytest.raises(StartError, match=words):
+            channel.attach_reader("one", ALL)
