@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _ARRIVED = "_arrived"
 _ODD = "_odd"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-_CONF = {
+CONF = {
     # keeps what it remembers outside of the JVM's heap, and writes what changed of it, not all
     _PROVIDER: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -32,7 +32,7 @@ def dropped(events: DataFrame, job: Job) -> DataFrame:
 
     assert job.deduplicate_s is not None
     spark = events.sparkSession
-    for name, value in _CONF.items():
+    for name, value in CONF.items():
         if name not in job.conf:
             spark.conf.set(name, value)
     # Spark remembers a key until the watermark is the same delay past it again: half on each side

@@ -76,7 +76,7 @@ def _missing(value: Column, of: Type, path: str) -> list[Column]:
         assert element is not None
         listed = value if kind(of) == "array" else f.map_values(value)
         if _missing(value, element, ""):
-            found.append(f.element_at(f.array_compact(f.transform(listed, _missing_in(element, path))), 1))
+            found.append(f.get(f.array_compact(f.transform(listed, _missing_in(element, path))), f.lit(0)))
     return found
 
 
