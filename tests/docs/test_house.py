@@ -27,12 +27,12 @@ def test_every_plugin_folder_is_an_entry_point_of_its_name_and_in_the_wheel() ->
     assert {f"gateway_{name}" for name in points} == folders
     assert all(value == f"gateway_{name}.plugin" for name, value in points.items())
     packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    assert set(packages) == {"gateway_core", *(f"plugins/{f}" for f in folders)}
+    assert set(packages) == {"gateway_core", "plugins/tidegate", *(f"plugins/{f}" for f in folders)}
 
 
 def test_make_help_lists_every_target() -> None:
     done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True)
-    for target in ("demo", "test", "quick", "check", "conformance", "bench", "docs", "lock"):
+    for target in ("demo", "test", "quick", "check", "conformance", "bench", "docs", "notebook", "lock"):
         assert f"make {target} " in done.stdout
 
 
