@@ -18,7 +18,7 @@ from .processes import DemoError, Gateway, Subscriber
 from .progress import Meter
 from .sender import Ledger, Sender
 
-STALL_S = 180.0
+STALL_S = 400.0
 _MARK = ".tidegate-demo"
 Streamed = tuple[Ledger, dict[str, Any], dict[str, tuple[int, int, str]]]
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
+
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def demo(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -30,6 +37,80 @@ def test_the_demo_accounts_for_every_event(tmp_path: Path) -> None:
     assert list((out / "table").glob("*.parquet"))
     assert (out / "undelivered.jsonl").stat().st_size > 0
     assert not (out / "data").exists(), "without --keep the gateway's data goes"
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.timeout(500)
+@pytest.mark.spec("CARD-03", "CARD-04")
+def test_the_demo_accounts_for_every_event_on_kafka_and_a_spark_cluster(tmp_path: Path) -> None:
+    done = demo("--kafka", "--events", "2000", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the Spark cluster is spark://127.0.0.1:" in done.stdout
+    assert "2,000 sent = " in done.stdout
+    assert "Nothing is missing." in done.stdout
+    assert "MISSING" not in done.stdout
+    out = tmp_path / "out"
+    assert list((out / "table" / "_delta_log").glob("*.json")), "a Delta table"
+    assert not [f for f in ("data", "kafka", "spark") if (out / f).exists()]
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_ctrl_c_ends_the_demo_and_all_that_it_has_started(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gateway_core.cli", "demo", "--kafka", "--events", "200", "--out", "out"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    before = ""
+    while "streaming flights" not in before:
+        line = process.stdout.readline()
+        assert line, before
+        before += line
+    started = _descendants(process.pid)
+    assert len(started) >= 5, "Kafka, a master, two workers, a gateway"
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "Stopped." in out
+    assert not [pid for pid in started if _alive(pid)]
+
+
+def _descendants(pid: int) -> set[int]:
+    ran = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
+    parents = dict(tuple(map(int, line.split())) for line in ran.stdout.splitlines())
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_the_demos_configs_differ_in_channel_master_and_format_alone() -> None:
+    one, many = (YAML(typ="safe").load(CONFIGS / name) for name in ("demo.yaml", "demo-kafka.yaml"))
+    assert set(differences(one, many)) == {
+        "brokers.default.channel",
+        "triggers.table.subscriber.spark.format",
+        "triggers.table.subscriber.spark.master",
+    }
+
+
+def differences(one: Any, other: Any, place: str = "") -> Iterator[str]:
+    """The places where two documents differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in one.keys() | other.keys():
+            yield from differences(one.get(key), other.get(key), f"{place}.{key}".lstrip("."))
+    elif one != other:
+        yield place
 
 
 @pytest.mark.slow
