@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from .maintenance_command import compact, retain, tables
 from .submit_command import submit, wheel
 
 app = typer.Typer(help="Look after Spark tables.", no_args_is_help=True, add_completion=False)
@@ -14,5 +15,8 @@ def _group() -> None:
     """Look after Spark tables."""
 
 
+app.command()(tables)
+app.command()(compact)
+app.command()(retain)
 app.command()(submit)
 app.command()(wheel)

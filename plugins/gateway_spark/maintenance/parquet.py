@@ -24,7 +24,7 @@ from ..tables.owner import local_path
 from ..tables.parquet import BATCH, METADATA, ParquetTable
 from ..tables.parquet import read as read_table
 from . import Done, Found, Place, Wish, histogram
-from .sinklog import DataFile, SinkLog
+from .sinklog import DataFile, SinkLog, local_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -148,7 +148,7 @@ class ParquetCare:
         else:
             rows = rows.coalesce(1)
         rows = rows.sortWithinPartitions(*by) if by else rows
-        rows.write.parquet(scratch.as_uri())
+        rows.write.parquet(_named(scratch))
         made: list[DataFile] = []
         for file in sorted(scratch.glob("part-*.parquet")):
             if self._count([DataFile.of(file)]):
@@ -165,7 +165,7 @@ class ParquetCare:
         schema = ParquetTable.columns(self._spark, self._place.path)
         folders = {part.partition("=")[0] for f in files for part in f.local.relative_to(self._table()).parts[:-1]}
         stored = StructType([f for f in schema.fields if f.name not in folders])
-        return self._spark.read.schema(stored).parquet(*[f.path for f in files])
+        return self._spark.read.schema(stored).parquet(*[_named(f.local) for f in files])
 
     def _where(self, rows: DataFrame, condition: Column | None) -> DataFrame:
         return rows if condition is None else rows.where(condition)
@@ -184,22 +184,23 @@ class ParquetCare:
             raise SparkFault(f"the table {self._place.path} has no column {wish.column!r}")
         if not files:
             return [], []
-        rows = self._spark.read.schema(schema).option("basePath", self._table().as_uri())
+        rows = self._spark.read.schema(schema).option("basePath", _named(self._table()))
         old = f.count(f.when(f.col(wish.column) < f.lit(wish.before), 1)).alias("old")
-        grouped = rows.parquet(*[x.path for x in files]).groupBy(f.col("_metadata.file_path").alias("path"))
-        counts = {_plain(r["path"]): r for r in grouped.agg(old, f.count(f.lit(1)).alias("all")).collect()}
+        grouped = rows.parquet(*[_named(x.local) for x in files]).groupBy(f.col("_metadata.file_path").alias("path"))
+        counts = {local_of(r["path"]): r for r in grouped.agg(old, f.count(f.lit(1)).alias("all")).collect()}
         whole: list[DataFile] = []
         some: list[DataFile] = []
         for file in files:
-            row: Any = counts.get(_plain(file.path))
+            row: Any = counts.get(file.local)
             if row is None or not row["old"]:
                 continue
             (whole if row["old"] == row["all"] else some).append(file)
         return whole, some
 
 
-def _plain(uri: str) -> str:
-    return str(local_path(uri) or uri)
+def _named(path: Path) -> str:
+    """A path as Spark takes it: no URI, though it has a scheme."""
+    return f"file:{path}"
 
 
 def _small(table: Path, files: Sequence[DataFile], target: int) -> dict[Path, list[DataFile]]:

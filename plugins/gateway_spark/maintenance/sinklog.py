@@ -39,7 +39,7 @@ class DataFile:
 
     @property
     def local(self) -> Path:
-        return Path(unquote(urlsplit(self.path).path))
+        return local_of(self.path)
 
     @classmethod
     def of(cls, file: Path) -> DataFile:
@@ -91,6 +91,11 @@ class SinkLog:
             file.unlink()
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
         return len(gone)
+
+
+def local_of(uri: str) -> Path:
+    """The path that a `file:` URI stands for."""
+    return Path(unquote(urlsplit(uri).path))
 
 
 def _write(file: Path, lines: list[str]) -> None:
