@@ -3,6 +3,7 @@ of the trigger's consumer group, which has no members. So every Kafka tool shows
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -14,6 +15,8 @@ from .client import KafkaFault, Partition
 from .config import KafkaChannelConfig
 from .health import Health
 from .java_options import properties
+
+log = logging.getLogger("tidegate.kafka")
 
 PAUSE_S = 1.0
 """The least time between two questions to the cluster; commits within it become one."""
@@ -74,6 +77,9 @@ class KafkaReaderFeed:
         firsts = await admin.beginnings(partitions)
         ends = await admin.ends(partitions)
         self._ends = _numbered(ends)
+        if lost := {p[1]: (was, firsts[p]) for p, was in committed.items() if was is not None and was < firsts[p]}:
+            words = ", ".join(f"{was} to {first - 1} of partition {n}" for n, (was, first) in lost.items())
+            log.error("group %s: Kafka has deleted events that were not read: offsets %s", self.group, words)
         # the same mapping all the time: others have it already
         self.start.update(_numbered({p: max(first, committed[p] or 0) for p, first in firsts.items()}))
         self.ready.set()

@@ -287,8 +287,14 @@ def _judged(read: Column) -> Column:
 
     kept = f.map_filter(read["attributes"], lambda k, _: ~read["encoded"] | (k != "datacontentencoding"))
     fault = f.coalesce(read["fault"], _why_not(read["attributes"]))
-    return f.struct(
-        fault.alias("fault"), kept.alias("attributes"), read["data"].alias("data"), read["json"].alias("json")
+    return let(
+        fault,
+        lambda why: f.struct(
+            why.alias("fault"),
+            f.when(why.isNull(), kept).alias("attributes"),
+            read["data"].alias("data"),
+            read["json"].alias("json"),
+        ),
     )
 
 

@@ -1,0 +1,209 @@
+"""The road from a Kafka channel: its rows are those of the road from the log, and nothing in a topic stops it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateway_java.kafka import KafkaBroker
+from gateway_kafka.config import KafkaChannelConfig
+from gateway_kafka.java_options import properties
+from gateway_kafka.records import Written, writer
+from gateway_spark.roads.kafka import rows
+
+from gateway_core.clock import SystemClock
+from gateway_core.component import BuildContext, CodecRef, KeyMapperRef
+from gateway_core.event import Event
+from gateway_core.registry import Registry
+from tests.kafka_broker import producer
+from tests.kafka_secure import PASSWORD, USER, SecureKafka
+
+pytestmark = [pytest.mark.spark, pytest.mark.spec("CARD-03"), pytest.mark.timeout(600)]
+
+COLUMNS = (
+    *("specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema", "extensions"),
+    *("data", "data_text", "key", "trace_id"),
+)
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+JSON = "application/json"
+TIMES = (
+    *("2026-01-31T08:00:00Z", "2026-01-31t08:00:00.5z", "2016-12-31T23:59:60.25Z", "2024-02-29T23:59:59+14:00"),
+    *("2026-01-31T08:00:00.123456789-08:30", "0000-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "1066-10-14T09:00:00Z"),
+)
+
+
+def context() -> BuildContext:
+    return BuildContext("test", Path(), SystemClock(), Registry.installed(), broker="default")
+
+
+def binary_events(event: Callable[..., Event]) -> list[Event]:
+    """Events that binary mode has to carry."""
+    return [
+        event("plain", b'{"a": 1.0}', datacontenttype=JSON, subject="LH400", dataschema="https://example.com/s"),
+        event("charset", '{"a": "ü"}'.encode(), datacontenttype="application/vnd.x+json; charset=utf-8"),
+        event("text", b"{}", datacontenttype="text/plain"),
+        event("not utf-8", b"\xff\x00", datacontenttype=JSON),
+        event("no data", None),
+        event("empty", b""),
+        event("big", b'"' + b"x" * 900_000 + b'"', datacontenttype=JSON),
+        event("key", b"", key=b"\x00\xff"),
+        event("one", region="eu-west", traceparent=TRACE),
+        event("many", **{f"x{n}": str(n) for n in range(9)}),
+        event("ü 🛫", region="Zürich", source="/ü%20#x"),
+        event("quotes\"'\\", x='a\\nb, c; d="e"', empty=""),
+        *(event(f"time {n}", time=text) for n, text in enumerate(TIMES)),
+        event("0.3", b"{}", specversion="0.3", schemaurl="/s", datacontenttype=JSON),
+        event("0.2", b"{}", specversion="0.2", contenttype=JSON, n="5", quoted='"q"'),
+    ]
+
+
+def structured_events(event: Callable[..., Event]) -> list[Event]:
+    """Events that structured mode has to carry."""
+    nested = b'{"a" : [1.0, 1e3, {"b":"}]\\u00e9\\""}], "data": null, "big": 12345678901234567890}'
+    return [
+        event("nested", nested, datacontenttype=JSON, after="a},", z='b]}"'),
+        event("no type", nested, json_data=True),
+        event("string", b'"\\u00e9\\/\\"}"', datacontenttype=JSON),
+        event("number", b"1.50", json_data=True),
+        event("null", b"null", json_data=True),
+        event("text", "ü\n".encode(), datacontenttype="text/plain"),
+        event("bytes", b"\x00\xff", datacontenttype="image/png"),
+        event("no data", None, n=5, yes=True, time=TIMES[0]),
+        event("ü", b"[]", json_data=True, region="Zürich"),
+        event("big", b'{"x": "' + b"x" * 900_000 + b'"}', datacontenttype=JSON),
+    ]
+
+
+def foreign_records() -> list[tuple[Written, str]]:
+    """Records that hold no event, and what is said of each."""
+    binary = [("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"/s"), ("ce_type", b"made")]
+    json_header = [("content-type", b"application/cloudevents+json")]
+    start = '{"specversion":"1.0","id":"1","source":"/s","type":"t"'
+
+    def of(*more: tuple[str, bytes], without: str = "") -> Written:
+        return None, b"{}", [h for h in binary if h[0] != without] + list(more)
+
+    def body(text: str) -> Written:
+        return b"k", text.encode(), json_header
+
+    return [
+        ((None, b"\xff", []), "specversion is missing"),
+        ((None, None, [("note", b"a"), ("note", b"b")]), "specversion is missing"),
+        (of(without="ce_id"), "id is missing"),
+        (of(("ce_id", b"2")), "header ce_id is there more than once"),
+        (of(("ce_subject", b"")), "subject is there but empty"),
+        (of(("ce_subject", b"\xff")), "header ce_subject is not UTF-8"),
+        (of(("ce_subject", b"\x07")), "subject contains a character"),
+        (of(("ce_time", b"2026-02-29T00:00:00Z")), "time '2026-02-29T00:00:00Z' is not an RFC 3339"),
+        (of(("ce_dataschema", b"/x")), "dataschema '/x' is not an absolute URI"),
+        (of(("ce_a-b", b"1")), "'a-b' is not an attribute name"),
+        (of(("ce_data", b"1")), "'data' is not an attribute name"),
+        (of(("ce_", b"1")), "names no attribute"),
+        (of(("content-type", b"json")), "datacontenttype 'json' is not a media type"),
+        ((None, b"{}", [("ce_specversion", b"2.0"), *binary[1:]]), "unknown specversion '2.0'"),
+        ((None, None, json_header), "needs a value"),
+        (body("[]"), "not a JSON object"),
+        (body(start), "not a JSON object"),
+        (body(start + "} x"), "not a JSON object"),
+        (body(start + ',"data":{"a":NaN}}'), "not a JSON object"),
+        (body(start + ',"id":"2"}'), "more than once"),
+        (body(start + ',"n":1.5}'), "not a string, a whole number or a boolean"),
+        (body(start + ',"datacontenttype":"text/plain","data":5}'), "data is not a string"),
+        (body(start + ',"data_base64":"A"}'), "Base64"),
+        (body(start + ',"data_base64":"AA==","data":1}'), "both there"),
+    ]
+
+
+def produce(bootstrap: str, topic: str, records: Iterable[Written]) -> None:
+    writing = producer(bootstrap)
+    for key, value, headers in records:
+        writing.produce(topic, value, key, 0, headers=list(headers))
+    assert writing.flush(60) == 0
+
+
+def written(events: Iterable[Event], mode: str) -> list[Written]:
+    """The records that the gateway's channel makes of events."""
+    write = writer(CodecRef("cloudevents", {"mode": mode}, None), KeyMapperRef("record"), context())
+    return [write(event) for event in events]
+
+
+def topic_of(broker: KafkaBroker, records: Sequence[Written]) -> str:
+    topic = f"spark-{uuid.uuid4().hex[:8]}"
+    broker.create_topic(topic, 1)
+    produce(broker.bootstrap, topic, records)
+    return topic
+
+
+def records_of(spark: Any, topic: str, config: KafkaChannelConfig) -> Any:
+    options = {f"kafka.{name}": value for name, value in properties(config).items()}
+    read = spark.read.format("kafka").options(**options, subscribe=topic, includeHeaders="true")
+    return read.load()
+
+
+def cells(found: Iterable[Any]) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in COLUMNS) for row in sorted(found, key=lambda row: row.position)]
+
+
+def test_rows_are_those_of_the_log_and_what_is_no_event_says_why(
+    spark: Any, kafka: KafkaBroker, log: Any, event: Callable[..., Event]
+) -> None:
+    binary, structured, foreign = binary_events(event), structured_events(event), foreign_records()
+    log.append(*binary, *structured)
+    by_log = spark.read.format("tidegate").option("location", str(log.folder))
+    records = [*written(binary, "binary"), *written(structured, "structured"), *(r for r, _ in foreign)]
+    records.append((None, b"", [*records[0][2], ("traceparent", TRACE.encode()), ("tracestate", b"a=b")]))
+    topic = topic_of(kafka, records)
+    raw = records_of(spark, topic, KafkaChannelConfig(bootstrap=[kafka.bootstrap])).cache()
+
+    found = rows(raw).collect()
+    events = [row for row in found if row.fault is None]
+    assert cells(events[:-1]) == cells(by_log.load().collect())
+    assert events[-1].trace_id == TRACE[3:35]
+    assert events[-1].extensions == {}
+    assert [(row.shard, row.position) for row in found] == [(0, n) for n in range(len(records))]
+    refused = [row for row in found if row.fault is not None]
+    for row, ((key, value, headers), words) in zip(refused, foreign, strict=True):
+        assert words in row.fault
+        assert (row.id, row.key and bytes(row.key), row.data and bytes(row.data)) == (None, key, value or None)
+        assert row.extensions.keys() == dict(headers).keys()
+    assert refused[1].extensions == {"note": "b"}
+    assert refused[5].extensions["ce_subject"] == "/w=="  # what is no text is there in Base64
+
+    matched = {"exact": {"type": "made", "id": "plain"}}
+    for filters in (
+        [matched],
+        [{"prefix": {"id": "time"}}, {"suffix": {"time": "Z"}}],
+        [{"any": [matched, {"all": [{"exact": {"region": "Zürich"}}, {"not": {"exact": {"absent": "1"}}}]}]}],
+        [{"not": {"prefix": {"subject": "LH"}}}, {"exact": {"specversion": "1.0"}}],
+        [{"cesql": "n > 4 OR id LIKE 't%'"}, {"not": {"exact": {"id": "text"}}}],
+        [{"any": [{"cesql": "EXISTS region"}, matched]}],
+    ):
+        text = json.dumps(filters)
+        passed = rows(raw, text).where("trace_id IS NULL OR id != 'plain'").collect()
+        wanted = [row.id for row in by_log.option("filters", text).load().orderBy("position").collect()]
+        assert wanted
+        assert [row.id for row in passed if row.fault is None] == wanted, filters
+        assert len([row for row in passed if row.fault]) == len(foreign)
+    some = rows(raw, "", json.dumps({"region": "", "type": "made"})).where("fault IS NULL").collect()
+    assert [row.id for row in some] == ["one", "ü 🛫", "ü"]
+    raw.unpersist()
+
+
+def test_spark_logs_in_as_the_gateway_does(spark: Any, secure_kafka: SecureKafka, event: Callable[..., Event]) -> None:
+    topic = topic_of(secure_kafka.broker, written([event("1")], "binary"))
+    tls: dict[str, Any] = {"ca_file": secure_kafka.ca_file}
+    user = {"username": USER, "password": PASSWORD}
+    client = secure_kafka.client
+    certificate = {"cert_file": client.cert_file, "key_file": client.encrypted_key_file}
+    for options in (
+        {"bootstrap": secure_kafka.plain, "tls": tls, "sasl": {"mechanism": "PLAIN", **user}},
+        {"bootstrap": secure_kafka.scram_512, "sasl": {"mechanism": "SCRAM-SHA-512", **user}},
+        {"bootstrap": secure_kafka.mutual_tls, "tls": {**tls, **certificate, "key_password": client.key_password}},
+        {"bootstrap": secure_kafka.other_host, "tls": {**tls, "verify_host": False}},
+    ):
+        config = KafkaChannelConfig.model_validate(options)
+        assert [row.id for row in rows(records_of(spark, topic, config)).collect()] == ["1"], options
