@@ -12,7 +12,7 @@ import nbformat
 from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
-LIMIT_S = 300
+LIMIT_S = 600
 
 
 def run(file: Path) -> Any:

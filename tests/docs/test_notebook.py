@@ -40,7 +40,7 @@ def test_the_outputs_are_there_short_and_of_one_run() -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_run_gives_the_stored_outputs() -> None:
     spec = importlib.util.spec_from_file_location("notebook_tool", ROOT / "tools" / "notebook.py")
     assert spec is not None
