@@ -21,7 +21,7 @@ from gateway_java import java
 from .batch import Batches
 from .connect import is_remote
 from .job import Job, report
-from .processes import Lock
+from .processes import Lock, lock_of
 from .query import environment, jars_of, settings
 from .query_run import POLL_S, Progress, finish, one_line, start
 from .session_conf import conf_of
@@ -89,7 +89,7 @@ class Driver:
         checkpoint, table = local_path(self.job.checkpoint), local_path(self.job.table)
         locks = [Lock(checkpoint.with_name(checkpoint.name + ".lock") if checkpoint else Path(self.job.home, "lock"))]
         if table is not None:
-            locks.append(Lock(table / "_tidegate.lock"))  # Spark takes no notice of names that begin with _
+            locks.append(Lock(lock_of(table, self.job.format)))
         for lock in locks:
             lock.acquire()
         return locks

@@ -14,6 +14,8 @@ from typing import Any
 
 from gateway_core.errors import StartError
 
+from .naming import TYPE
+
 PATIENCE_S = 10.0  # a JVM whose parent died ends by itself when it notices; usually within a second
 _PAUSE_S = 0.05
 
@@ -81,6 +83,16 @@ class Lock:
         text = json.dumps(record).encode()
         os.pwrite(self._fd, text, 0)
         os.ftruncate(self._fd, len(text))
+
+
+def lock_of(table: Path, format: str) -> Path:
+    """The lock file of a table. Spark takes no notice of names in a table that begin with _; but Delta makes no table
+    of a folder that has anything in it."""
+    for folder in reversed(table.parents):
+        rest = table.relative_to(folder)
+        if TYPE in rest.parts[0]:  # a table per event type: there is no folder of that name
+            return folder / f"{'_'.join(rest.parts)}.lock"
+    return table / "_tidegate.lock" if format == "parquet" else table.with_name(f"{table.name}.lock")
 
 
 def identity(pid: int) -> tuple[int, str]:

@@ -66,13 +66,13 @@ class Submitted:
 
     def _locks(self) -> list[Any]:
         """Where table and checkpoint are on this machine, no gateway may write there meanwhile."""
-        from gateway_spark.processes import Lock
+        from gateway_spark.processes import Lock, lock_of
         from gateway_spark.tables.owner import local_path
 
         checkpoint, table = local_path(self.job.checkpoint), local_path(self.job.table)
         places = [checkpoint.with_name(f"{checkpoint.name}.lock")] if checkpoint else []
         if table is not None:
-            places.append(table / "_tidegate.lock")
+            places.append(lock_of(table, self.job.format))
         locks = [Lock(place) for place in places]
         for lock in locks:
             lock.acquire()

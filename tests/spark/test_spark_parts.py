@@ -15,7 +15,7 @@ import anyio
 import pytest
 from gateway_java.jars import Artifact
 from gateway_spark import offsets
-from gateway_spark.processes import Lock
+from gateway_spark.processes import Lock, lock_of
 from gateway_spark.schema import is_json, micros
 from gateway_spark.supervisor import Supervisor
 
@@ -252,3 +252,16 @@ async def test_output_that_never_ends_its_line_does_no_harm(tmp_path: Path, monk
             await seen.enough.wait()
             await supervisor.stop()
     assert seen.exits[0][0] == 4
+
+
+@pytest.mark.parametrize(
+    ("table", "format", "lock"),
+    [
+        ("/data/tables/flights", "parquet", "/data/tables/flights/_tidegate.lock"),
+        ("/data/tables/flights", "delta", "/data/tables/flights.lock"),  # Delta wants its folder empty
+        ("/data/tables/{type}", "parquet", "/data/tables/{type}.lock"),
+        ("/data/tables/of_{type}/rows", "delta", "/data/tables/of_{type}_rows.lock"),
+    ],
+)
+def test_the_lock_of_a_table_hinders_nobody(table: str, format: str, lock: str) -> None:
+    assert lock_of(Path(table), format) == Path(lock)
