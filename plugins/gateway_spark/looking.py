@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .evolution import MAX_FIELDS
 from .tables import FAULT
 
 if TYPE_CHECKING:
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
     from .data_schemas import Schemas
 
+_SHORTEST = len('"k":1,')  # characters of a field
 Look = tuple[int, str | None]
 """How many events have a JSON object as data, and what `schema_of_variant_agg` says of those."""
 
@@ -43,7 +45,10 @@ def _objects() -> Column:
     from pyspark.sql import functions as f
 
     text = f.col("data_text")
-    return f.when(f.ltrim(text, f.lit(" \t\r\n")).startswith("{"), text).alias("object")
+    # keys that are values, as many as there are, would leave no room for the fields of all other events
+    wide = (f.length(text) > _SHORTEST * MAX_FIELDS) & (f.size(f.json_object_keys(text)) > MAX_FIELDS)
+    is_object = f.ltrim(text, f.lit(" \t\r\n")).startswith("{")
+    return f.when(is_object & f.when(wide, f.lit(False)).otherwise(f.lit(True)), text).alias("object")
 
 
 def _measures() -> list[Column]:

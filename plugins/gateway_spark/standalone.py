@@ -12,10 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from gateway_core.errors import MissingExtra, StartError
 from gateway_java import java
 from gateway_java.child import Child
 from gateway_java.ports import free_ports
+
+from gateway_core.errors import MissingExtra, StartError
 
 _POLL_S = 0.05
 _STOP_S = 10.0

@@ -48,8 +48,9 @@ def reason(found: Column, text: Column, short: Column, of: Type) -> Column:
     """`fault` in full, for the few rows that have one: which field it is and what is there."""
     from pyspark.sql import functions as f
 
-    broken = f.when(_bad(parsed(text, "string")), f.lit(NOT_JSON))
-    full = f.coalesce(broken, *_misfits(found["d"], text, of, ""), f.lit(UNFIT))
+    whole = parsed(text, "string")
+    broken = f.when(_bad(whole), f.lit(NOT_JSON))
+    full = f.coalesce(broken, *_misfits(found["d"], text, whole["d"], of, ""), f.lit(UNFIT))
     return f.when(short == UNFIT, full).otherwise(short)
 
 
@@ -86,25 +87,28 @@ def _missing_in(element: Type, path: str) -> Callable[[Column], Column]:
     return lambda e: f.coalesce(*_missing(e, element, f"{path.rstrip('.')}[]."))
 
 
-def _misfits(value: Column, text: Column, of: Type, path: str) -> list[Column]:
-    """As `_missing`, for values of another type; `text` is the value's JSON."""
+def _misfits(value: Column, text: Column, shown: Column, of: Type, path: str) -> list[Column]:
+    """As `_missing`, for values of another type. `text` is the value's JSON (of a field that is a string its
+    characters), and `shown` what the words show of it."""
     from pyspark.sql import functions as f
 
-    if kind(of) in ("array", "map") or not path:
-        wrong = _bad(parsed(text, of if kind(of) != "struct" else {"type": "map", **_TEXTS}))
+    is_struct = kind(of) == "struct"
+    if is_struct or not path or kind(of) in ("array", "map"):
+        wrong = _bad(parsed(text, _OBJECT if is_struct else of))
     else:
         wrong = text.isNotNull() & value.isNull()
-    shown = f.when(f.length(text) > _SHOWN, f.concat(f.substring(text, 1, _SHOWN), f.lit("…"))).otherwise(text)
+    short = f.when(f.length(shown) > _SHOWN, f.concat(f.substring(shown, 1, _SHOWN), f.lit("…"))).otherwise(shown)
     subject = f"field {path}" if path else "it"
-    what = render(of, False) if kind(of) != "struct" else "an object"
-    found = [f.when(wrong, f.concat(f.lit(f"{UNFIT}: {subject} is not {what}: "), shown))]
-    if kind(of) == "struct":
-        texts = parsed(text, {"type": "map", **_TEXTS})["d"]
+    what = "an object" if is_struct else render(of, False)
+    found = [f.when(wrong, f.concat(f.lit(f"{UNFIT}: {subject} is not {what}: "), short))]
+    if is_struct and fields(of):
+        # as a structure, not as a map: of two fields with one name the last counts in both
+        texts = parsed(text, struct([(field["name"], "string", True) for field in fields(of)]))["d"]
         for field in fields(of):
             name = field["name"]
             inner = f"{path}.{name}" if path else name
-            found += _misfits(value[name], texts[name], field["type"], inner)
+            found += _misfits(value[name], texts[name], texts[name], field["type"], inner)
     return found
 
 
-_TEXTS = {"keyType": "string", "valueType": "string", "valueContainsNull": True}
+_OBJECT: Type = {"type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True}

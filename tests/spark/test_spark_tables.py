@@ -113,3 +113,19 @@ def test_columns_and_fields_are_added(spark: Any, query: Any, tmp_path: Path, fo
         3: None,
         4: None,
     }
+
+
+def test_layouts(spark: Any, query: Any, tmp_path: Path) -> None:
+    for format in ("parquet", "delta"):
+        plan = job(tmp_path / format, format, partition_by=["batch"], cluster_by=["id"])
+        backwards = rows(spark, 7).orderBy("id", ascending=False).coalesce(1)
+        append(table(plan, spark, plan.table), backwards, 0)
+        assert (tmp_path / format / "table" / "batch=7").is_dir()
+        assert [r["id"] for r in read(spark, format, plan.table).collect()] == [0, 1, 2]
+    plan = job(tmp_path / "clustered", "delta", cluster_by=["id", "data.a"])
+    made = rows(spark, 0, columns="id bigint, batch int, data struct<a: int>", extra=((1,),))
+    append(table(plan, spark, plan.table), made, 0)
+    detail = spark.sql(f"DESCRIBE DETAIL delta.`{plan.table}`").collect()[0]
+    assert detail["clusteringColumns"] == ["id", "data.a"]
+    with pytest.raises(SparkFault, match="Iceberg has no connector"):
+        table(job(tmp_path, "iceberg"), spark, plan.table)

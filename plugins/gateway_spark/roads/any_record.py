@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .columns import declares_json, first, let
+from .columns import ATTRIBUTES, declares_json, first, let
 from .patterns import (
     CHARSET,
     FORBIDDEN,
@@ -23,7 +23,6 @@ from .patterns import (
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-TYPE = "struct<fault:string,attributes:map<string,string>,data:binary,json:boolean>"
 CONTENT_TYPE = "content-type"
 _FORMAT = "application/cloudevents+json"
 _JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
@@ -51,23 +50,38 @@ _CHECKS = (
 )
 
 
-def event(headers: Column, value: Column) -> Column:
-    """The event of a record, or `fault`: why it is none. A struct of the type `TYPE`; `json` says that the data is JSON
+def columns(headers: Column, value: Column) -> Column:
+    """What a record is in the table: a struct of `fault` (why it is no event, else null), the text of `ATTRIBUTES`,
+    `extensions` (of a record that is no event its headers), `data`, and `json`, which says that the data is JSON
     although no attribute says so."""
     from pyspark.sql import functions as f
 
-    def read(found: Column) -> Column:
-        content_type = found["attributes"][CONTENT_TYPE]
-        essence = f.lower(f.trim(f.substring_index(content_type, ";", 1), f.lit(" \t")))
-        return (
-            f.when(found["fault"].isNotNull(), _fault(found["fault"]))
-            .when(f.coalesce(essence == _FORMAT, f.lit(False)), _structured(content_type, value))
-            .otherwise(_binary(found["attributes"], content_type, value))
+    def laid_out(event: Column) -> Column:
+        attributes = event["attributes"]
+        others = f.map_filter(attributes, lambda k, _: ~k.isin(*ATTRIBUTES))
+        return f.struct(
+            event["fault"].alias("fault"),
+            *(attributes[name].alias(name) for name in ATTRIBUTES),
+            f.when(event["fault"].isNull(), others).otherwise(_as_they_are(headers)).alias("extensions"),
+            f.when(event["fault"].isNull(), event["data"]).otherwise(value).alias("data"),
+            event["json"].alias("json"),
         )
 
     # a value that is used more than once has to be bound by `let`: else each use is one more copy of the expression,
     # and Spark plans every batch anew
-    return let(let(_headers(headers), read), _judged)
+    return let(let(let(_headers(headers), lambda found: _of(found, value)), _judged), laid_out)
+
+
+def _of(found: Column, value: Column) -> Column:
+    from pyspark.sql import functions as f
+
+    content_type = found["attributes"][CONTENT_TYPE]
+    essence = f.lower(f.trim(f.substring_index(content_type, ";", 1), f.lit(" \t")))
+    return (
+        f.when(found["fault"].isNotNull(), _fault(found["fault"]))
+        .when(f.coalesce(essence == _FORMAT, f.lit(False)), _structured(content_type, value))
+        .otherwise(_binary(found["attributes"], content_type, value))
+    )
 
 
 # -- headers ----------------------------------------------------------------------------------------------------------
@@ -349,7 +363,7 @@ def _text(*parts: Column | str) -> Column:
     return f.concat(*(f.lit(part) if isinstance(part, str) else part for part in parts))
 
 
-def as_they_are(headers: Column) -> Column:
+def _as_they_are(headers: Column) -> Column:
     """The headers of a record that is no event, as text; what is not UTF-8 in Base64. Of one name the last counts."""
     from pyspark.sql import functions as f
 

@@ -78,11 +78,11 @@ _TESTS: Mapping[str, Callable[[Column, str], Column]] = {"exact": _equals, "pref
 def _asked(refs: list[Any]) -> Column:
     """Asks the gateway's filters. The workers need the gateway's packages for that."""
     from pyspark.sql import functions as f
-    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+    from pyspark.sql.pandas.functions import arrow_udf
 
     text = json.dumps(refs)
 
-    def ask(*columns: Any) -> Any:
+    def ask(columns: tuple[Any, ...]) -> Any:
         import pyarrow as pa
 
         from gateway_spark.filters import compiled
@@ -96,6 +96,7 @@ def _asked(refs: list[Any]) -> Column:
             found.append(not event or matches((0, 0, int(json_data), key, "", data), {**event, **dict(extensions)}))
         return pa.array(found, pa.bool_())
 
-    asked: Callable[..., Column] = arrow_udf(ask, "boolean", ArrowUDFType.SCALAR)
+    # PySpark takes its kind from a function's hints, and warns where it is said otherwise; one without any is scalar
+    asked: Callable[..., Column] = arrow_udf(lambda *columns: ask(columns), "boolean")  # type: ignore[call-overload]
     known = [f.col(name) for name in (*ATTRIBUTES, "extensions", "data")]
     return asked(*known, f.coalesce(f.col("other.json"), f.lit(False)), f.col("key"))

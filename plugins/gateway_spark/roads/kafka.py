@@ -29,37 +29,26 @@ def rows(records: DataFrame, filters: str = "", attributes: str = "") -> DataFra
     and `attributes` are JSON, as in a job's options."""
     from pyspark.sql import functions as f
 
-    found = plain_record.looked_up(records)
-    other = f.when(~f.col("plain"), any_record.event(f.col("headers"), f.col("value")))
-    read = found.select("*", other.alias("other"))
+    # Two steps, because Spark interprets functions of one's own on arrays and maps, and does not compile what is in one
+    # step with them: all of `any_record` is in the first, and only evaluated for records that are not plain.
+    other = f.when(~f.col("plain"), any_record.columns(f.col("headers"), f.col("value"))).alias("other")
+    read = plain_record.looked_up(records).select("*", other)
+    chosen = (*ATTRIBUTES, "extensions", FAULT)
     merged = read.select(
-        *("key", "value", "partition", "offset", "timestamp", "headers", "traceparent", "plain", "other"),
-        *(_attribute(name).alias(name) for name in ATTRIBUTES),
-        _extensions().alias("extensions"),
+        *("key", "value", "partition", "offset", "timestamp", "traceparent", "plain", "other"),
+        *(_of_either(name).alias(name) for name in chosen),
         f.when(f.col("plain"), f.col("value")).otherwise(f.col("other.data")).alias("data"),
-        f.col("other.fault").alias(FAULT),
     )
     for condition in wanted(filters, attributes):
         merged = merged.where(f.col(FAULT).isNotNull() | condition)
     return merged.select(*_columns())
 
 
-def _attribute(name: str) -> Column:
+def _of_either(name: str) -> Column:
     from pyspark.sql import functions as f
 
-    return f.when(f.col("plain"), f.col(name)).otherwise(f.col("other.attributes")[name])
-
-
-def _extensions() -> Column:
-    """All other attributes; of a record that is no event its headers."""
-    from pyspark.sql import functions as f
-
-    others = f.map_filter("other.attributes", lambda k, _: ~k.isin(*ATTRIBUTES))
-    return (
-        f.when(f.col("plain"), f.col("extensions"))
-        .when(f.col("other.fault").isNull(), others)
-        .otherwise(any_record.as_they_are(f.col("headers")))
-    )
+    plain = f.lit(None).cast("string") if name == FAULT else f.col(name)
+    return f.when(f.col("plain"), plain).otherwise(f.col("other")[name])
 
 
 def _columns() -> list[Column]:
@@ -67,10 +56,9 @@ def _columns() -> list[Column]:
 
     text = f.col("data").cast("string")
     is_json = declares_json(f.col("datacontenttype")) | f.coalesce(f.col("other.json"), f.lit(False))
-    data = f.when(f.col(FAULT).isNull(), f.col("data")).otherwise(f.col("value"))
+    plain_time = f.when(~f.col("time").startswith("0000"), f.col("time").try_cast("timestamp"))
     made = {
-        "time": timestamp(f.col("time")),
-        "data": data,
+        "time": f.when(f.col("plain"), plain_time).otherwise(timestamp(f.col("time"))),
         "data_text": f.when(is_json & f.is_valid_utf8(text), text),
         "shard": f.col("partition"),
         "position": f.col("offset"),
