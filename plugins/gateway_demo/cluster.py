@@ -20,7 +20,7 @@ def kafka_and_spark(folder: Path, say: Callable[[str], None]) -> Iterator[dict[s
     """Starts both, gives the variables with which the demo's config finds them, and ends them. They die with this
     process, whatever ends it. `say` is told what is under way. Raises `DemoError`."""
     from gateway_java.kafka import KafkaBroker
-    from gateway_spark.standalone import StandaloneCluster
+    from gateway_spark.submit.standalone import StandaloneCluster
 
     from gateway_core.errors import TidegateError
 

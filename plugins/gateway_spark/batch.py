@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from .data_schemas import ALL, Schemas
+from .data.looking import look, look_by_type
+from .data.schemas import ALL, Schemas
 from .job import Job
-from .looking import look, look_by_type
 from .naming import OTHER, TYPE, UNKNOWN, quarantine_of
 from .rows import REASON, for_quarantine, refused, shaped
 from .tables import FAULT, Tables

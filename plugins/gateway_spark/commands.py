@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from .maintenance_command import compact, retain, tables
-from .submit_command import submit, wheel
+from .maintenance.command import compact, retain, tables
+from .submit.command import submit, wheel
 
 app = typer.Typer(help="Look after Spark tables.", no_args_is_help=True, add_completion=False)
 

@@ -9,12 +9,13 @@ from pydantic import AfterValidator, Field, model_validator
 
 from gateway_core.component import Config
 
-from . import data_types, json_schema
 from .connect import fault, is_remote
-from .data_schemas import ALL, INFER
+from .data import json_schema
+from .data import types as data_types
+from .data.schemas import ALL, INFER
 from .naming import TYPE
 from .rows import DAY, HOUR, RAW
-from .schema import DDL
+from .source.schema import DDL
 
 COLUMNS = [f["name"] for f in data_types.fields(data_types.parse(DDL))]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from . import data_types
+from .data import types as data_types
 from .errors import SparkFault
 from .job import KAFKA, Job
 from .naming import TYPE, quarantine_of

@@ -18,7 +18,7 @@ Options for reading:
 `maxEventsPerTrigger` stream only: the most events (before filters) that one micro-batch takes from the log.
 `rowsPerPartition`    how many events one task reads, 50000 where absent.
 
-Columns that are read: `gateway_spark.schema.DDL`; a reader with a schema of its own (`.schema("id string, data
+Columns that are read: `gateway_spark.source.schema.DDL`; a reader with a schema of its own (`.schema("id string, data
 binary")`) gets those of its columns only. Each position of the log is given exactly once.
 
 Options for writing:
@@ -74,26 +74,26 @@ class TidegateSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        from .schema import DDL
+        from .source.schema import DDL
 
         return DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from .reading import BatchReader, Reading
+        from .source.reading import BatchReader, Reading
 
         return BatchReader(Reading(self.options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from .reading import Reading, StreamReader
+        from .source.reading import Reading, StreamReader
 
         return StreamReader(Reading(self.options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from .writing import EventWriter, Writing
+        from .writer.writing import EventWriter, Writing
 
         return EventWriter(Writing(self.options, schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from .writing import EventStreamWriter, Writing
+        from .writer.writing import EventStreamWriter, Writing
 
         return EventStreamWriter(Writing(self.options, schema, overwrite))

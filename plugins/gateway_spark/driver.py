@@ -25,7 +25,7 @@ from .processes import Lock, lock_of
 from .query import environment, jars_of, settings
 from .query_run import POLL_S, Progress, finish, one_line, start
 from .session_conf import conf_of
-from .shipping import shipped
+from .submit.shipping import shipped
 from .tables.owner import check_owner, local_path
 
 if TYPE_CHECKING:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import duplicates, typed
-from .data_schemas import Schemas
-from .data_types import Type, fields, kind
+from . import duplicates
+from .data import typed
+from .data.schemas import Schemas
+from .data.types import Type, fields, kind
 from .job import Job
 from .tables import FAULT
 

@@ -93,7 +93,7 @@ def typed(events: DataFrame, data_schema: str) -> DataFrame:
     `data_schema` is Spark DDL, such as `carrier STRING, dep_delay INT`. `fault` says why data does not fit the schema,
     and is null where it does: a Spark sink would put such events into the quarantine table. Raises `ValueError` where
     the DDL is none."""
-    from gateway_spark.data_types import parse
+    from gateway_spark.data.types import parse
     from gateway_spark.job import Job
     from gateway_spark.rows import shaped
     from pyspark.sql import functions as f

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from gateway_spark import offsets
-from gateway_spark.filters import compiled
-from gateway_spark.schema import NAMED, Batches, decode, is_json, micros
+from gateway_spark.source.filters import compiled
+from gateway_spark.source.schema import NAMED, Batches, decode, is_json, micros
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_spark.standalone import StandaloneCluster
+from gateway_spark.submit.standalone import StandaloneCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -22,7 +22,7 @@ EXECUTORS = {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions":
 PARENT = """
 import sys, time
 from pathlib import Path
-from gateway_spark.standalone import StandaloneCluster
+from gateway_spark.submit.standalone import StandaloneCluster
 cluster = StandaloneCluster(Path(sys.argv[1]), workers=1)
 cluster.start()
 print(*cluster.pids, flush=True)

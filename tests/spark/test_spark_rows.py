@@ -19,8 +19,8 @@ from gateway_spark.duplicates import CONF
 from gateway_spark.errors import SparkFault
 from gateway_spark.job import Job
 from gateway_spark.rows import stream
-from gateway_spark.schema import DDL
-from gateway_spark.schema import Batches as schema_batches
+from gateway_spark.source.schema import DDL
+from gateway_spark.source.schema import Batches as schema_batches
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import _parse_datatype_string

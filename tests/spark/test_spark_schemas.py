@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from gateway_spark import data_types, json_schema, naming
 from gateway_spark.config import SparkSinkConfig, schemas
-from gateway_spark.evolution import MAX_FIELDS, conflict, grow, merge, observed, size
+from gateway_spark.data.evolution import MAX_FIELDS, conflict, grow, merge, observed, size
 from pydantic import ValidationError
 
 parse, render = data_types.parse, data_types.render

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 from gateway_java.kafka import KafkaBroker
-from gateway_spark.standalone import StandaloneCluster
-from gateway_spark.wheel import write_wheel
+from gateway_spark.submit.standalone import StandaloneCluster
+from gateway_spark.submit.wheel import write_wheel
 
 TIDEGATE = [sys.executable, "-m", "gateway_core.cli"]
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -112,7 +112,7 @@ def test_the_wheel_is_sound_and_the_same_each_time(tmp_path: Path) -> None:
 
 def test_a_cluster_needs_nothing_but_the_wheel_for_filters(tmp_path: Path) -> None:
     code = (
-        "import gateway_core, gateway_spark.filters as f;"
+        "import gateway_core, gateway_spark.source.filters as f;"
         "assert '+spark' in gateway_core.__version__ and '.whl' in gateway_core.__file__;"
         "test = f.compiled('[{\"cesql\": \"type = \\'a\\'\"}]', '');"
         "print([test((1, 0, 0, None, '', b''), {'type': t}) for t in 'ab'])"

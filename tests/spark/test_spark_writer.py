@@ -16,9 +16,9 @@ import pytest
 import trustme
 from gateway_spark import jsontext
 from gateway_spark.errors import SparkFault
-from gateway_spark.outgoing import Outgoing, check, events, is_value
-from gateway_spark.posting import Target, wait_s
-from gateway_spark.writing import Sender
+from gateway_spark.writer.outgoing import Outgoing, check, events, is_value
+from gateway_spark.writer.posting import Target, wait_s
+from gateway_spark.writer.writing import Sender
 
 from gateway_core.config.model import DeliveryConfig
 from gateway_core.delivery import backoff

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..config import SparkSinkConfig
-from ..known import KnownFile
+from ..data.known import KnownFile
 from ..naming import OTHER, TYPE, UNKNOWN, quarantine_of
 from ..tables.owner import local_path
 from . import Place

@@ -85,7 +85,7 @@ def _asked(refs: list[Any]) -> Column:
     def ask(columns: tuple[Any, ...]) -> Any:
         import pyarrow as pa
 
-        from gateway_spark.filters import compiled
+        from gateway_spark.source.filters import compiled
 
         matches = compiled(text, "")
         assert matches is not None

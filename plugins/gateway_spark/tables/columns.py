@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..data_types import Type
+from ..data.evolution import conflict, merge
+from ..data.types import Type
 from ..errors import SparkFault
-from ..evolution import conflict, merge
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..data_types import render
+from ..data.types import render
 from ..job import Job
 from . import FAULT
 from .columns import grown, plain, struct_type

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..data_types import Type
+from ..data.types import Type
 from ..errors import SparkFault
 from ..job import Job
 from . import FAULT

@@ -18,13 +18,13 @@ from gateway_java.child import Child
 
 from gateway_core.errors import StartError
 
+from ..job import KAFKA, Job
+from ..query import JVM_OPTIONS, environment, jars_of, settings
+from ..session_conf import conf_of, on_this_machine
+from ..tables.owner import local_path
 from . import submitted
-from .job import KAFKA, Job
-from .query import JVM_OPTIONS, environment, jars_of, settings
-from .session_conf import conf_of, on_this_machine
 from .shipping import UTC, shipped
 from .standalone import spark_home
-from .tables.owner import local_path
 
 if TYPE_CHECKING:
     from gateway_core.broker import ReadingTrigger

@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from .errors import SparkFault
+from ..errors import SparkFault
 
 BACKOFF_S = 0.2
 BACKOFF_MAX_S = 30.0

@@ -10,9 +10,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from . import data_types
-from .data_types import Type, array, doubled, fields, kind, mapping, struct
+from . import types as data_types
 from .evolution import conflict, merge
+from .types import Type, array, doubled, fields, kind, mapping, struct
 
 _SCALARS = {"string": "string", "integer": "long", "number": "double", "boolean": "boolean"}
 _FORMATS = {"date-time": "timestamp", "date": "date"}

@@ -10,8 +10,8 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
+from ..errors import SparkFault
 from . import jsontext
-from .errors import SparkFault
 
 if TYPE_CHECKING:
     import pyarrow as pa

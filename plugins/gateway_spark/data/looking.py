@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tables import FAULT
 from .evolution import MAX_FIELDS
-from .tables import FAULT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from .data_schemas import Schemas
+    from .schemas import Schemas
 
 _SHORTEST = len('"k":1,')  # characters of a field
 Look = tuple[int, str | None]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from . import options as read
-from .errors import SparkFault
+from ..errors import SparkFault
+from ..source import options as read
 from .outgoing import BATCH, Outgoing, check, events
 from .posting import Answer, Poster, Target
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .data_types import Type, fields, kind, render, struct
+from .types import Type, fields, kind, render, struct
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

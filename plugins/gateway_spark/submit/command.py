@@ -62,7 +62,7 @@ def submit(
     from gateway_core.config.load import load
     from gateway_core.registry import Registry
 
-    from .submit import Submission, job_of, run
+    from .run import Submission, job_of, run
 
     settings = common.settings(data_dir=data_dir)
     registry = Registry.installed()

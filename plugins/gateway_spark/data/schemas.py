@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-from . import data_types, naming
-from .data_types import Type
-from .errors import SparkFault
+from .. import naming
+from ..errors import SparkFault
+from . import types as data_types
 from .evolution import conflict, grow, merge, observed
 from .known import Known, KnownFile
+from .types import Type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from .job import Job
+    from ..job import Job
 
 INFER = "infer"
 ALL = "*"

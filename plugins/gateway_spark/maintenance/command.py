@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from .maintenance import Care, Done, Place
+    from . import Care, Done, Place
 
 
 class Format(Enum):
@@ -92,7 +92,7 @@ def compact(
 
     Exit codes: 0 done, 1 a table could not be done or the config has faults, 2 wrong usage, 3 Spark can't run.
     """
-    from .maintenance import Wish
+    from . import Wish
 
     wish = Wish(_size(target_size), dry_run=dry_run, say=_said)
     _each(trigger, config, table, format, data_dir, memory, _doing(lambda c: c.compact(wish), as_json))
@@ -118,7 +118,7 @@ def retain(
 
     Exit codes: 0 done, 1 a table could not be done or the config has faults, 2 wrong usage, 3 Spark can't run.
     """
-    from .maintenance import Wish
+    from . import Wish
 
     wish = Wish(column=column, before=datetime.now(UTC) - _span(older_than), dry_run=dry_run, say=_said)
     _each(trigger, config, table, format, data_dir, memory, _doing(lambda c: c.retain(wish), as_json))
@@ -154,10 +154,10 @@ def _each(
     """Does this with each of the tables, and goes on after a fault."""
     from gateway_core.cli import common
 
-    from .errors import SparkFault
-    from .maintenance import Place, care
-    from .maintenance.places import places, sink_of
-    from .tables.owner import local_path
+    from ..errors import SparkFault
+    from ..tables.owner import local_path
+    from . import Place, care
+    from .places import places, sink_of
 
     if (trigger is None) == (table is None):
         raise typer.BadParameter("name a trigger, or a table with --table")
@@ -190,7 +190,7 @@ def _each(
 
 @contextmanager
 def _session(format: str, memory: str, conf: dict[str, str]) -> Iterator[Any]:
-    from .query import session
+    from ..query import session
 
     spark = session(delta=format == "delta", memory=memory, app="tidegate spark", conf=conf)
     try:

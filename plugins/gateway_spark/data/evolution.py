@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .data_types import Type, array, fields, kind, mapping, parse, render, struct
+from .types import Type, array, fields, kind, mapping, parse, render, struct
 
 MAX_FIELDS = 1000
 """The most fields that are inferred for one table: data whose keys are values must not make a column of each."""

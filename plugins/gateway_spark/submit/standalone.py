@@ -20,7 +20,7 @@ from gateway_core.errors import MissingExtra, StartError
 
 _POLL_S = 0.05
 _STOP_S = 10.0
-_LOGGING = Path(__file__).with_name("log4j2.properties")
+_LOGGING = Path(__file__).parent.with_name("log4j2.properties")
 _OPTIONS = (
     *("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Duser.timezone=UTC"),
     *("--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"),

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .data_types import Type
+from .types import Type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,1 @@
+"""Reading the broker's log from Spark: what the data source `tidegate` does for a query that reads."""
