@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from gateway_spark import offsets
+from gateway_spark.source import offsets
 from gateway_spark.source.filters import compiled
 from gateway_spark.source.schema import NAMED, Batches, decode, is_json, micros
 from hypothesis import given, settings

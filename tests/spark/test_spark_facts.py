@@ -108,7 +108,7 @@ def test_the_facts_of_a_batch() -> None:
         "processedRowsPerSecond": 40.04,
         "batchDuration": 250,
         "durationMs": {"addBatch": 200, "walCommit": 50},
-        "sources": [{"endOffset": {"0": 11}, "latestOffset": {"0": 15}}],
+        "sources": [{"numInputRows": 10, "endOffset": {"0": 11}, "latestOffset": {"0": 15}}],
         "stateOperators": [{"numRowsTotal": 30, "numRowsDroppedByWatermark": 2}],
     }
     assert facts(progress) == {

@@ -14,8 +14,8 @@ from typing import Any
 import anyio
 import pytest
 from gateway_java.jars import Artifact
-from gateway_spark import offsets
 from gateway_spark.processes import Lock, lock_of
+from gateway_spark.source import offsets
 from gateway_spark.source.schema import is_json, micros
 from gateway_spark.supervisor import Supervisor
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_spark import data_types, json_schema, naming
+from gateway_spark import naming
 from gateway_spark.config import SparkSinkConfig, schemas
+from gateway_spark.data import json_schema
+from gateway_spark.data import types as data_types
 from gateway_spark.data.evolution import MAX_FIELDS, conflict, grow, merge, observed, size
 from pydantic import ValidationError
 

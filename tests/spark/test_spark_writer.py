@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import trustme
-from gateway_spark import jsontext
 from gateway_spark.errors import SparkFault
+from gateway_spark.writer import jsontext
 from gateway_spark.writer.outgoing import Outgoing, check, events, is_value
 from gateway_spark.writer.posting import Target, wait_s
 from gateway_spark.writer.writing import Sender
