@@ -46,12 +46,13 @@ def _fetch(kafka: str, say: Callable[[str], None]) -> None:
     """Fetches what is not in the cache yet, one by one, so that one sees what takes long."""
     from gateway_java import jars, java
     from gateway_java.kafka import broker_artifacts
-    from gateway_spark.query import CONNECTORS
+    from gateway_spark.connectors import connectors
 
+    known = connectors()
     wanted: dict[str, list[Artifact]] = {
         f"Apache Kafka {kafka} (60 MB)": broker_artifacts(kafka),
-        "Spark's connector to Kafka (6 MB)": list(CONNECTORS["kafka"]),
-        "Delta Lake (18 MB)": list(CONNECTORS["delta"]),
+        "Spark's connector to Kafka (6 MB)": list(known["kafka"]),
+        "Delta Lake (18 MB)": list(known["delta"]),
     }
     for name, artifacts in wanted.items():
         if not jars.cached(artifacts):

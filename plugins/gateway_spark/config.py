@@ -10,12 +10,14 @@ from pydantic import AfterValidator, Field, model_validator
 from gateway_core.component import Config
 
 from .connect import fault, is_remote
+from .connectors import missing
 from .data import json_schema
 from .data import types as data_types
 from .data.schemas import ALL, INFER
 from .naming import TYPE
 from .rows import DAY, HOUR, RAW
 from .source.schema import DDL
+from .tables.owner import CATALOG, place_of
 
 COLUMNS = [f["name"] for f in data_types.fields(data_types.parse(DDL))]
 
@@ -47,11 +49,13 @@ class SparkSinkConfig(Config):
     `_spark_metadata` log says which of the files count: other tools also see files of a batch that was cut short."""
 
     path: str
-    """The table: a folder, relative to where the gateway was started, or a URI that Spark can write (`s3a://…`). One
-    table belongs to one trigger. With `{type}` in it there is a table for each event type; what of the type can't be in
-    a file's name is percent-encoded."""
+    """The table: a folder, relative to where the gateway was started, a URI that Spark can write (`s3a://…`), or the
+    name of an Iceberg table in a catalog that `conf` sets (`lake.flights.departures`). One table belongs to one
+    trigger. With `{type}` in it there is a table for each event type; what of the type can't be in a file's name is
+    percent-encoded."""
     format: Literal["parquet", "delta", "iceberg"] = "parquet"
-    """`delta` and `iceberg` fetch their jars when they first start, which takes the network."""
+    """`delta` and `iceberg` fetch their jars when they first start, which takes the network. `iceberg` needs PySpark
+    4.1: there is no connector for Spark 4.2 yet."""
     data_schema: Annotated[Names, AfterValidator(_schemas_are)] = None
     """What JSON data looks like, as Spark DDL (`dest STRING, delay DOUBLE NOT NULL`) or `infer`: column `data` then is
     that structure, and the bytes are in `data_raw`. With `{type}` in the path a map gives each event type its own
@@ -126,6 +130,10 @@ class SparkSinkConfig(Config):
             raise ValueError("`quarantine` is the table itself")
         if is_remote(self.master):
             _check_remote(self)
+        elif self.format not in self.packages and (why := missing(self.format)):
+            raise ValueError(why)
+        if by_type and place_of(self.path, self.format, self.conf).startswith(CATALOG):
+            raise ValueError(f"a table's name in a catalog can't have {TYPE}: name a folder")
         for event_type in schemas(self):
             if event_type != ALL and not by_type:
                 raise ValueError(

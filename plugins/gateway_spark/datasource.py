@@ -15,7 +15,8 @@ Options for reading:
 `startingOffsets`     "earliest" (default), "latest", or JSON {"0": 17}: the first position of each shard; shards that
                       are not named begin at their first. For streams it counts only where there is no checkpoint.
 `endingOffsets`       batch only: "latest" (default) or JSON: the position after the last, for each shard.
-`maxEventsPerTrigger` stream only: the most events (before filters) that one micro-batch takes from the log.
+`maxEventsPerTrigger` stream only: the most events (before filters) that one micro-batch takes from the log. Spark 4.1
+                      does not ask sources for it: there a batch takes all there is, but for the queries of a sink.
 `rowsPerPartition`    how many events one task reads, 50000 where absent.
 
 Columns that are read: `gateway_spark.source.schema.DDL`; a reader with a schema of its own (`.schema("id string, data
@@ -84,9 +85,9 @@ class TidegateSource(DataSource):
         return BatchReader(Reading(self.options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from .source.reading import Reading, StreamReader
+        from .source.reading import Reading, stream_reader
 
-        return StreamReader(Reading(self.options, schema))
+        return stream_reader(Reading(self.options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from .writer.writing import EventWriter, Writing

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gateway_java import jars, java
 
+from .connectors import connectors, missing
 from .errors import SparkFault
 from .job import Job
 from .session_conf import on_this_machine
@@ -18,36 +19,25 @@ from .tables.conf import conf_of_format
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What Spark 4.2 itself does not ship of Delta's dependencies.
-DELTA = tuple(
-    jars.Artifact("io.delta", name, "4.4.0")
-    for name in ("delta-spark_4.2_2.13", "delta-storage", "delta-kernel-api", "delta-kernel-defaults")
-)
-# What Spark's own Kafka source needs: Spark ships none of it.
-KAFKA = (
-    jars.Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
-    jars.Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
-    jars.Artifact("org.apache.kafka", "kafka-clients", "3.9.2"),
-    jars.Artifact("org.apache.commons", "commons-pool2", "2.12.0"),
-)
-CONNECTORS: dict[str, tuple[jars.Artifact, ...]] = {"delta": DELTA, "kafka": KAFKA}
-"""The jars of what a job may need beside Spark, by the name that `packages` knows it by."""
 JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 def artifacts_of(job: Job) -> dict[str, list[jars.Artifact]]:
     """What a job needs beside Spark: for each connector the artifacts of its `packages`, else the tested ones. Raises
-    `SparkFault` where `packages` has something else than `organisation:name:revision`."""
-    found = {}
+    `SparkFault` where `packages` has something else than `organisation:name:revision`, or a connector is for other
+    versions of Spark only."""
+    known, found = connectors(), {}
     for name in (job.format, job.road):
-        if name not in CONNECTORS:
+        if not job.packages.get(name) and (why := missing(name)):
+            raise SparkFault(why)
+        if name not in known and name not in job.packages:
             continue
         try:
             chosen = [jars.Artifact.parse(text) for text in job.packages.get(name, [])]
         except ValueError as e:
             raise SparkFault(f"packages.{name}: {e}") from e
-        found[name] = chosen or list(CONNECTORS[name])
+        found[name] = chosen or list(known[name])
     return found
 
 
@@ -116,11 +106,12 @@ def session(
     memory: str = "",
     conf: Mapping[str, str] | None = None,
     kafka: bool = False,
+    iceberg: bool = False,
 ) -> SparkSession:
     """A local Spark session, with the data source `tidegate` registered. `delta` fetches Delta's jars (network, the
-    first time) and switches it on, `kafka` those of Spark's Kafka source. Raises `MissingExtra` where PySpark or Java
-    are not installed, else `StartError`."""
-    from gateway_core.errors import MissingExtra
+    first time) and switches it on, `kafka` those of Spark's Kafka source, `iceberg` Iceberg's (PySpark 4.1 only).
+    Raises `MissingExtra` where PySpark or Java are not installed, else `StartError`."""
+    from gateway_core.errors import MissingExtra, StartError
 
     try:
         from pyspark.sql import SparkSession
@@ -130,10 +121,15 @@ def session(
 
     found = java.find()
     os.environ.update(environment(found))
-    fetched = jars.fetch(DELTA, found) if delta else []
-    others = jars.fetch(KAFKA, found) if kafka else []
+    if iceberg and (why := missing("iceberg")):
+        raise StartError(why)
+    known = connectors()
+    fetched = jars.fetch(known["delta"], found) if delta else []
+    wanted = [name for name, wish in (("kafka", kafka), ("iceberg", iceberg)) if wish]
+    others = [jar for name in wanted for jar in jars.fetch(known[name], found)]
     builder = SparkSession.builder
-    chosen = settings(master=master, app=app, delta=fetched, others=others, memory=memory, more=conf)
+    more = {**(conf_of_format("iceberg", master) if iceberg else {}), **(conf or {})}
+    chosen = settings(master=master, app=app, delta=fetched, others=others, memory=memory, more=more)
     for key, value in chosen.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

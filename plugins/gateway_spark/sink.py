@@ -21,7 +21,7 @@ from .facts import Facts
 from .job import LOG, Job
 from .source_options import HIDDEN, ROADS, options_of
 from .supervisor import Supervisor
-from .tables.owner import local_path
+from .tables.owner import local_path, place_of
 
 SUBMITTED_S = 2.0
 """How often the checkpoint of a query that others run is looked at."""
@@ -42,10 +42,10 @@ class SparkSink:
         self._name = context.trigger or "sink"
         self._home = (context.data_dir / "spark" / self._name).absolute()
         self._reads = context.worker == 0  # one query covers the shards of all workers
-        self._table = _absolute(config.path)
+        self._table = place_of(config.path, config.format, config.conf)
         self._feed: ReaderFeed | None = None
         self._supervisor: Supervisor | None = None
-        self._checkpoint = _absolute(config.checkpoint or str(self._home / "checkpoint"))
+        self._checkpoint = place_of(config.checkpoint or str(self._home / "checkpoint"))
         self._stopping = anyio.Event()
         self._facts = Facts(context.clock)
         self._said = ""  # what the process gave as the reason of its end; a killed one gives none
@@ -100,7 +100,7 @@ class SparkSink:
             home=str(self._home),
             format=config.format,
             name=self._name,
-            quarantine=_absolute(config.quarantine) if config.quarantine else "",
+            quarantine=place_of(config.quarantine, config.format, config.conf) if config.quarantine else "",
             data_schema=schemas(config),
             evolve=config.evolve,
             infer_sample=config.infer_sample,
@@ -167,8 +167,3 @@ class SparkSink:
         error = self._said or f"Spark ended with status {status}{f': {words}' if words else ''}"
         self._facts.restart(error)
         log.warning("%s: %s; started again in %g s", self._owner, error, wait_s)
-
-
-def _absolute(place: str) -> str:
-    path = local_path(place)
-    return place if path is None else str(path.expanduser().absolute())

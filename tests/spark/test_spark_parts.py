@@ -14,10 +14,17 @@ from typing import Any
 import anyio
 import pytest
 from gateway_java.jars import Artifact
+from gateway_spark import connectors
+from gateway_spark.config import SparkSinkConfig
+from gateway_spark.errors import SparkFault
+from gateway_spark.job import Job
 from gateway_spark.processes import Lock, lock_of
+from gateway_spark.query import artifacts_of
 from gateway_spark.source import offsets
 from gateway_spark.source.schema import is_json, micros
 from gateway_spark.supervisor import Supervisor
+from gateway_spark.tables.owner import place_of
+from pydantic import ValidationError
 
 from gateway_core.errors import StartError
 
@@ -265,3 +272,31 @@ async def test_output_that_never_ends_its_line_does_no_harm(tmp_path: Path, monk
 )
 def test_the_lock_of_a_table_hinders_nobody(table: str, format: str, lock: str) -> None:
     assert lock_of(Path(table), format) == Path(lock)
+
+
+def test_iceberg_is_refused_where_spark_has_no_connector(monkeypatch: pytest.MonkeyPatch) -> None:
+    remedy = r"Iceberg has no connector for Spark 4\.2 yet; use PySpark 4\.1 \(pip install 'pyspark==4\.1\.\*'\) or"
+    with pytest.raises(ValidationError, match=remedy):
+        SparkSinkConfig(path="t", format="iceberg")
+    with pytest.raises(SparkFault, match=remedy):
+        artifacts_of(Job({}, "t", "c", "h", format="iceberg"))
+    own = {"iceberg": ["org.apache.iceberg:iceberg-spark-runtime-4.2_2.13:9"]}
+    assert SparkSinkConfig(path="t", format="iceberg", packages=own).format == "iceberg"
+    monkeypatch.setattr(connectors, "line", lambda: "4.1")
+    lake = {"spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog"}
+    assert SparkSinkConfig(path="lake.db.flights", format="iceberg", conf=lake).format == "iceberg"
+    with pytest.raises(ValidationError, match="name a folder"):
+        SparkSinkConfig(path="lake.db.{type}", format="iceberg", conf=lake)
+    found = artifacts_of(Job({}, "t", "c", "h", format="iceberg", road="kafka"))
+    assert list(found) == ["iceberg", "kafka"]
+    assert {a.name for a in found["iceberg"]} == {"iceberg-spark-runtime-4.1_2.13"}
+
+
+def test_places_of_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lake = {"spark.sql.catalog.lake": "x"}
+    assert place_of("lake.db.t", "iceberg", lake) == "catalog://lake.db.t"
+    assert place_of("lake.db.t", "iceberg", {}) == str(tmp_path / "lake.db.t")
+    assert place_of("lake.db.t", "delta", lake) == str(tmp_path / "lake.db.t")
+    assert place_of("lake.db/t", "iceberg", lake) == str(tmp_path / "lake.db/t")
+    assert place_of("s3a://lake.db.t", "iceberg", lake) == "s3a://lake.db.t"

@@ -19,10 +19,10 @@ from gateway_spark.duplicates import CONF
 from gateway_spark.errors import SparkFault
 from gateway_spark.job import Job
 from gateway_spark.rows import stream
+from gateway_spark.source.compatible import arrow_schema
 from gateway_spark.source.schema import DDL
 from gateway_spark.source.schema import Batches as schema_batches
 from pyspark.errors import StreamingQueryException
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import _parse_datatype_string
 
 from gateway_core.event import Event
@@ -51,7 +51,7 @@ class Queries:
             self._position += 1
             attributes = msgspec.json.encode(e.attributes).decode()
             rows.append((self._position, e.received_ns, int(e.json_data), e.key, attributes, e.data))
-        schema = to_arrow_schema(_parse_datatype_string(DDL), timezone="UTC")
+        schema = arrow_schema(_parse_datatype_string(DDL))
         path = self._source / f"{self._position}.parquet"
         pq.write_table(pa.Table.from_batches([schema_batches(schema, 0).build(rows)]), self._source / "_new")
         (self._source / "_new").rename(path)

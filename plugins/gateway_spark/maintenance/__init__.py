@@ -44,7 +44,7 @@ class Found:
 @dataclass(frozen=True)
 class Done:
     """What was done to a table, or would be. `files_removed` and `files_added` count data files of the table as it is
-    seen now: Delta keeps the old ones for readers of older versions, for a week."""
+    seen now: Delta keeps the old ones for readers of older versions for a week, Iceberg for five days."""
 
     table: str
     format: str
@@ -90,9 +90,11 @@ def care(spark: SparkSession, place: Place) -> Care:
             from .delta import DeltaCare
 
             return DeltaCare(spark, place)
-    from ..tables.iceberg import MISSING
+        case "iceberg":
+            from .iceberg import IcebergCare
 
-    raise SparkFault(MISSING)
+            return IcebergCare(spark, place)
+    raise SparkFault(f"no table format {place.format!r}")
 
 
 def histogram(sizes: Sequence[int]) -> dict[str, int]:

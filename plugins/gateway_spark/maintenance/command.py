@@ -88,7 +88,7 @@ def compact(
     as_json: Json = False,
 ) -> None:
     """Merge small files. A parquet table must not be written meanwhile: stop its gateway or its submitted query, and
-    start it again afterwards; it goes on where it was. Delta tables may be written meanwhile.
+    start it again afterwards; it goes on where it was. Delta and Iceberg tables may be written meanwhile.
 
     Exit codes: 0 done, 1 a table could not be done or the config has faults, 2 wrong usage, 3 Spark can't run.
     """
@@ -155,7 +155,7 @@ def _each(
     from gateway_core.cli import common
 
     from ..errors import SparkFault
-    from ..tables.owner import local_path
+    from ..tables.owner import place_of
     from . import Place, care
     from .places import places, sink_of
 
@@ -174,8 +174,7 @@ def _each(
             found = places(spark, sink, common.settings(data_dir=data_dir).data_dir, trigger)
         else:
             assert table is not None
-            path = local_path(table)
-            found = [Place(table if path is None else str(path.expanduser().absolute()), format.value)]
+            found = [Place(place_of(table), format.value)]
             if care(spark, found[0]).found() is None:
                 raise common.CommandError(f"there is no {format.value} table at {found[0].path}")
         for place in found:
@@ -192,7 +191,9 @@ def _each(
 def _session(format: str, memory: str, conf: dict[str, str]) -> Iterator[Any]:
     from ..query import session
 
-    spark = session(delta=format == "delta", memory=memory, app="tidegate spark", conf=conf)
+    spark = session(
+        delta=format == "delta", iceberg=format == "iceberg", memory=memory, app="tidegate spark", conf=conf
+    )
     try:
         yield spark
     finally:

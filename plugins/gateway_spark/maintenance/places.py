@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..config import SparkSinkConfig
 from ..data.known import KnownFile
 from ..naming import OTHER, TYPE, UNKNOWN, quarantine_of
-from ..tables.owner import local_path
+from ..tables.owner import place_of
 from . import Place
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ def sink_of(config: GatewayConfig, name: str) -> SparkSinkConfig:
 
 def places(spark: SparkSession, sink: SparkSinkConfig, data_dir: Path, name: str) -> list[Place]:
     """The tables of a trigger, with their quarantine tables, whether or not they are there yet."""
-    table, checkpoint = _absolute(sink.path), sink.checkpoint or str(data_dir / "spark" / name / "checkpoint")
-    checkpoint = _absolute(checkpoint)
-    quarantine = _absolute(sink.quarantine) if sink.quarantine else ""
+    table = place_of(sink.path, sink.format, sink.conf)
+    checkpoint = place_of(sink.checkpoint or str(data_dir / "spark" / name / "checkpoint"))
+    quarantine = place_of(sink.quarantine, sink.format, sink.conf) if sink.quarantine else ""
     names = [""]
     if TYPE in table:
         names = [*sorted(KnownFile(spark, checkpoint).load().tables.values()), OTHER, UNKNOWN]
@@ -43,8 +43,3 @@ def places(spark: SparkSession, sink: SparkSinkConfig, data_dir: Path, name: str
             made.append(Place(table.replace(TYPE, each), sink.format, checkpoint, sink.cluster_by))
         made.append(Place(quarantine_of(table, quarantine, each), sink.format, checkpoint))
     return made
-
-
-def _absolute(place: str) -> str:
-    path = local_path(place)
-    return place if path is None else str(path.expanduser().absolute())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 from ..job import Job
 from ..tables import FAULT
@@ -16,7 +17,31 @@ def events(job: Job, spark: SparkSession) -> DataFrame:
     from pyspark.sql import functions as f
 
     from ..datasource import register
+    from ..source.compatible import LIMITS
 
     register(spark)
-    read = spark.readStream.format("tidegate").options(**job.options).load()
+    more = {} if LIMITS else resume(job, spark)
+    read = spark.readStream.format("tidegate").options(**job.options, **more).load()
     return read.withColumn(FAULT, f.lit(None).cast("string"))
+
+
+def resume(job: Job, spark: SparkSession) -> dict[str, str]:
+    """The option that says where the query's next new batch starts: where the last planned one ends."""
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
+    folder = jvm.org.apache.hadoop.fs.Path(job.checkpoint, "offsets")
+    files = folder.getFileSystem(session.sessionState().newHadoopConf())
+    none = {"resumeOffsets": "{}"}
+    if not files.exists(folder):
+        return none
+    names = [str(found.getPath().getName()) for found in files.listStatus(folder)]
+    last = max((int(name) for name in names if name.isdigit()), default=-1)
+    if last < 0:
+        return none
+    stream = files.open(jvm.org.apache.hadoop.fs.Path(folder, str(last)))
+    try:
+        lines = bytes(stream.readAllBytes()).decode().splitlines()
+    finally:
+        stream.close()
+    # a version, what the batch ran with, and a line for each source: of those there is one
+    return {"resumeOffsets": json.dumps(json.loads(lines[2]))}

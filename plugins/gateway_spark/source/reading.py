@@ -8,10 +8,9 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from .compatible import LIMITS, ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow, arrow_schema
 from .offsets import Offsets, advance, clamp, parse, ranges
 from .options import required, whole
 from .schema import Batches, Row, decode
@@ -54,6 +53,7 @@ class Reading:
         self.limit = whole(options, "maxEventsPerTrigger")
         self.filters = options.get("filters", "")
         self.attributes = options.get("attributes", "")
+        self.resume = options.get("resumeOffsets", "")
 
     def bounds(self) -> tuple[Offsets, Offsets]:
         """The first position that each shard still has, and the one its next event will get."""
@@ -67,7 +67,7 @@ class Reading:
     def read(self, part: Range) -> Iterator[pa.RecordBatch]:
         from .filters import compiled
 
-        batches = Batches(to_arrow_schema(self.schema, timezone="UTC"), part.shard)
+        batches = Batches(arrow_schema(self.schema), part.shard)
         matches = compiled(self.filters, self.attributes)
         for rows in _parts(self.location, part):
             attributes = decode(rows)
@@ -135,3 +135,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
         return self._reading.read(partition)
+
+
+class UnaskedStreamReader(StreamReader):
+    """The same for a Spark that says neither where a batch starts nor how much it may take. A query that is limited
+    has the option `resumeOffsets`: where its next new batch starts, `{}` for a new query. Any other takes all there
+    is: with `availableNow`, Spark asks only once."""
+
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(reading)
+        resume = parse(reading.resume or "{}", "resumeOffsets")
+        self._at: Offsets = resume if isinstance(resume, dict) else {}
+
+    def initialOffset(self) -> dict[str, Any]:
+        self._at = super().initialOffset()
+        return dict(self._at)
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
+        limit = self.getDefaultReadLimit() if self._reading.resume else ReadAllAvailable()
+        self._at = super().latestOffset(dict(self._at), limit)
+        return dict(self._at)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        advance(start, {}, end, None)  # raises where the log is another one
+        return super().partitions(start, end)
+
+
+def stream_reader(reading: Reading) -> StreamReader:
+    """The reader for the Spark that is installed."""
+    return StreamReader(reading) if LIMITS else UnaskedStreamReader(reading)

@@ -8,10 +8,21 @@ _DELTA = {
 }
 # Delta reads a table's log by 50 tasks unless told otherwise: seconds, where there are two cores.
 _DELTA_LOCAL = {"spark.databricks.delta.snapshotPartitions": "2"}
+# A folder's table is read through this catalog; by default it would be Hive's, of which nothing is used.
+_DEFAULT = "spark.sql.catalog.default_iceberg"
+_ICEBERG = {
+    _DEFAULT: "org.apache.iceberg.spark.SparkCatalog",
+    f"{_DEFAULT}.type": "hadoop",
+    f"{_DEFAULT}.warehouse": "spark-warehouse",
+    f"{_DEFAULT}.cache-enabled": "false",
+}
 
 
 def conf_of_format(format: str, master: str) -> dict[str, str]:
     """The settings for a table format where Spark runs at `master`."""
-    if format != "delta":
-        return {}
-    return {**_DELTA, **(_DELTA_LOCAL if master.startswith("local") else {})}
+    match format:
+        case "delta":
+            return {**_DELTA, **(_DELTA_LOCAL if master.startswith("local") else {})}
+        case "iceberg":
+            return dict(_ICEBERG)
+    return {}

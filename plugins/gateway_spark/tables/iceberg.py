@@ -1,36 +1,172 @@
-"""Iceberg tables: not yet, for want of a connector."""
+"""Iceberg tables: a snapshot carries the query's id and the batch's number, as properties of its summary."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..data.types import Type, fields, kind
 from ..errors import SparkFault
 from ..job import Job
+from . import FAULT
+from .columns import grown, plain
+from .iceberg_place import IcebergPlace
+from .jvm import query_id
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-MISSING = (
-    "Iceberg has no connector for Spark 4.2 yet: its newest, for Spark 4.1, does not load there "
-    "(org.apache.iceberg.spark.source.SparkView needs Spark's View to be an interface); use delta or parquet"
-)
+QUERY = "tidegate.query"
+BATCH = "tidegate.batch"
+LACKS = "tidegate.lacks"
+"""The first two are in a snapshot's summary. As properties of a table, with the query's id behind, they are a person's
+word on a batch whose snapshot would have expired: `tidegate.batch.ID` has it, `tidegate.lacks.ID` has it not."""
+_ANY = "write.spark.accept-any-schema"  # a batch may lack columns, and fields of structures
+PROPERTIES = {
+    _ANY: "true",
+    # the default for sorted tables looks at the rows twice
+    "write.distribution-mode": "none",
+    # a stream commits often, and each commit writes a whole new file of metadata
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
 
 
 class IcebergTable:
-    """Raises `SparkFault`."""
+    """A `Table`. Which batch was the last is looked for once, among the snapshots; later appends know it."""
 
     def __init__(self, job: Job, spark: SparkSession, place: str) -> None:
         self.place = place
-        raise SparkFault(MISSING)
+        self._job = job
+        self._spark = spark
+        self._at = IcebergPlace(spark, place)
+        self._last: int | None = None  # the query's last batch in the table, once it is known
+        self._fits: Any = None  # the schema of rows that the table has columns for
+        self._options: dict[str, str] = {}
 
     def append(self, rows: DataFrame, batch: int, measures: Mapping[str, Column]) -> dict[str, int] | None:
-        raise NotImplementedError
+        """See `Table`."""
+        from pyspark.sql import Observation
+
+        query = query_id(self._spark, self._job.checkpoint)
+        if self._last is None:
+            self._last = self._find(query, batch)
+        if batch <= self._last:
+            return None
+        seen = Observation()
+        if measures:
+            rows = rows.observe(seen, *[c.alias(name) for name, c in measures.items()])
+        good = rows.where(f"{FAULT} is null").drop(FAULT)
+        self._ready(good._jdf.schema())
+        marks = {f"snapshot-property.{QUERY}": query, f"snapshot-property.{BATCH}": str(batch)}
+        self._last = None  # after a failure it is looked for anew
+        self._at.append(good, {**self._options, **marks})
+        self._last = batch
+        found = seen.get if measures else {}
+        return {name: int(found.get(name) or 0) for name in measures}
 
     def schema(self) -> StructType | None:
-        raise NotImplementedError
+        """See `Table`."""
+        found = read(self._spark, self.place)
+        return None if found is None else found.schema
+
+    def _find(self, query: str, batch: int) -> int:
+        """The query's last batch in the table, -1 where there is none."""
+        table = self._at.load()
+        if table is None:
+            return -1
+        known = table.properties()
+        if int(known.get(f"{BATCH}.{query}") or -1) >= batch:
+            return batch
+        oldest: Any = None
+        snapshot = table.currentSnapshot()
+        while snapshot is not None:
+            summary = snapshot.summary()
+            if summary.get(QUERY) == query:
+                return int(summary.get(BATCH))
+            oldest, parent = snapshot, snapshot.parentId()
+            snapshot = None if parent is None else table.snapshot(parent)
+        expired = oldest is not None and oldest.parentId() is not None
+        if expired and known.get(f"{LACKS}.{query}") != str(batch):
+            self._check_expired(oldest.timestampMillis(), query, batch)
+        return -1
+
+    def _check_expired(self, oldest_ms: int, query: str, batch: int) -> None:
+        """Snapshots expire by their age: one of this batch is gone only where the batch is older than all there are."""
+        path = self._at.jvm.org.apache.hadoop.fs.Path(self._job.checkpoint, f"offsets/{batch}")
+        files = path.getFileSystem(self._at.hadoop_conf())
+        if not files.exists(path) or files.getFileStatus(path).getModificationTime() >= oldest_ms:
+            return
+        raise SparkFault(
+            f"batch {batch} was under way when this query ended, and the snapshots of that time have expired in the "
+            f"table {self.place}: look whether its rows are there, and set the table's property '{BATCH}.{query}' "
+            f"(they are) or '{LACKS}.{query}' (they are not) to '{batch}'"
+        )
+
+    def _ready(self, jschema: Any) -> None:
+        """Makes the table have columns for such rows, and chooses how they are written."""
+        if self._fits is not None and self._fits.equals(jschema):
+            return
+        convert = self._at.convert
+        jtypes = convert(convert(jschema))  # Iceberg has fewer types: what becomes of the rows' ones
+        table = self._at.load()
+        known = plain(_type(convert(table.schema())) if table else {"type": "struct", "fields": []})
+        new = grown(self.place, known, jtypes)
+        if table is None:
+            table = self._create(new)
+        elif new != known:
+            table.updateSchema().unionByNameWith(self._at.schema(new)).commit()
+        if table.properties().get(_ANY) != "true":  # others have made it
+            table.updateProperties().set(_ANY, "true").commit()
+        self._options = _options(table, _type(jtypes))
+        self._fits = jschema
+
+    def _create(self, columns: Type) -> Any:
+        iceberg, schema = self._at.jvm.org.apache.iceberg, self._at.schema(columns)
+        spec, order = iceberg.PartitionSpec.builderFor(schema), iceberg.SortOrder.builderFor(schema)
+        for name in self._job.partition_by:
+            spec = spec.identity(name)
+        for name in self._job.cluster_by:
+            if _has(columns, name):
+                order = order.asc(name)
+        more = {"format-version": "3"} if _has_variant(columns) else {}
+        return self._at.create(schema, spec.build(), order.build(), {**PROPERTIES, **more})
 
 
 def read(spark: SparkSession, place: str) -> DataFrame | None:
-    raise SparkFault(MISSING)
+    """The rows of a table; None where there is none."""
+    at = IcebergPlace(spark, place)
+    return None if at.load() is None else at.read()
+
+
+def _options(table: Any, rows: Type) -> dict[str, str]:
+    """How rows of a type are written to a table."""
+    mode = table.properties().get("write.distribution-mode")
+    chosen = {"check-ordering": "false", "distribution-mode": "hash" if mode == "hash" else "none"}
+    schema = table.schema()
+    sorted_by = [schema.findColumnName(field.sourceId()) for field in table.sortOrder().fields()]
+    if not all(_has(rows, name) for name in sorted_by):  # Iceberg would sort by a column that the rows lack
+        chosen |= {"use-table-distribution-and-ordering": "false", "fanout-enabled": "true"}
+    return chosen
+
+
+def _type(jschema: Any) -> Type:
+
+    found: Type = json.loads(jschema.json())
+    return found
+
+
+def _has(of: Type, column: str) -> bool:
+    """Whether there is such a column; a dot stands for a field of a structure."""
+    first, _, rest = column.partition(".")
+    found = [f["type"] for f in fields(of) if f["name"].lower() == first.lower()]
+    return bool(found) and (not rest or _has(found[0], rest))
+
+
+def _has_variant(of: Type) -> bool:
+    inner = [f["type"] for f in fields(of)]
+    if isinstance(of, dict):
+        inner += [of[part] for part in ("elementType", "valueType") if part in of]
+    return kind(of) == "variant" or any(map(_has_variant, inner))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..errors import SparkFault
@@ -13,6 +14,25 @@ def local_path(place: str) -> Path | None:
     if place.startswith("file:"):
         return Path("/" + place.removeprefix("file:").lstrip("/"))
     return None if "://" in place else Path(place)
+
+
+CATALOG = "catalog://"
+"""Stands before the name of a table that a catalog knows, in jobs."""
+
+
+def catalog_of(path: str, is_set: Callable[[str], bool]) -> str:
+    """The catalog in `catalog.schema.table`, "" where it is no such name; `is_set` says whether there is a setting."""
+    name = path.partition(".")[0]
+    return name if "/" not in path and path.count(".") > 1 and is_set(f"spark.sql.catalog.{name}") else ""
+
+
+def place_of(path: str, format: str = "parquet", conf: Mapping[str, str] | None = None) -> str:
+    """The place of what a user names: an absolute path, a URI, or the name of an Iceberg table in a catalog of the
+    settings `conf`."""
+    if format == "iceberg" and catalog_of(path, (conf or {}).__contains__):
+        return CATALOG + path
+    local = local_path(path)
+    return path if local is None else str(local.expanduser().absolute())
 
 
 def check_owner(job: Job) -> None:

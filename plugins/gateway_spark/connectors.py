@@ -1,0 +1,61 @@
+"""Which jars Spark's connectors are, for the PySpark that is installed."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+from gateway_java.jars import Artifact
+
+_POOL = Artifact("org.apache.commons", "commons-pool2", "2.12.0")
+_CLIENT = Artifact("org.apache.kafka", "kafka-clients", "3.9.2")
+_TOKENS = Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0")
+
+
+def _delta(line: str) -> tuple[Artifact, ...]:
+    # what Spark itself does not ship of Delta's dependencies
+    names = (f"delta-spark_{line}_2.13", "delta-storage", "delta-kernel-api", "delta-kernel-defaults")
+    return tuple(Artifact("io.delta", name, "4.4.0") for name in names)
+
+
+def _kafka(revision: str) -> tuple[Artifact, ...]:
+    # what Spark's own Kafka source needs: Spark ships none of it
+    return Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", revision), _TOKENS, _CLIENT, _POOL
+
+
+LINES: dict[str, dict[str, tuple[Artifact, ...]]] = {
+    "4.1": {
+        "delta": _delta("4.1"),
+        "kafka": _kafka("4.1.3"),
+        "iceberg": (Artifact("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.11.0"),),
+    },
+    "4.2": {"delta": _delta("4.2"), "kafka": _kafka("4.2.0")},
+}
+"""The jars of what a job may need beside Spark, tested together: by Spark's line, then by the name that `packages`
+knows them by."""
+NEWEST = "4.2"
+
+
+@cache
+def line() -> str:
+    """The line of the PySpark that is installed ("4.2"); the newest that is known where there is none."""
+    try:
+        return ".".join(version("pyspark").split(".")[:2])
+    except PackageNotFoundError:
+        return NEWEST
+
+
+def connectors() -> dict[str, tuple[Artifact, ...]]:
+    """The jars for the PySpark that is installed; for a line that is not known, those of the newest."""
+    return LINES.get(line(), LINES[NEWEST])
+
+
+def missing(name: str) -> str:
+    """Why there is no such connector for the PySpark that is installed, and what helps; "" where there is one."""
+    lines = [each for each, known in LINES.items() if name in known]
+    if not lines or name in connectors():
+        return ""
+    return (
+        f"{name.capitalize()} has no connector for Spark {line()} yet; use PySpark {lines[-1]} "
+        f"(pip install 'pyspark=={lines[-1]}.*') or the format delta"
+    )
