@@ -1,4 +1,5 @@
-"""The environments that the official SDKs live in: made once from committed hashes, kept in the user's cache."""
+"""The environments that the official SDKs, and another PySpark, live in: made once from committed hashes, kept in the
+user's cache."""
 
 from __future__ import annotations
 
@@ -27,8 +28,13 @@ _faults: dict[Path, EnvironmentFault] = {}
 
 def python_sdk(line: int, cache: Path | None = None) -> Path:
     """The Python of an environment that has release line 1 or 2 of the Python SDK."""
-    lock = HERE / f"requirements-{line}.txt"
-    return _kept(f"python-sdk-{line}", [lock], lambda folder: _virtual(folder, lock), cache) / "bin" / "python"
+    return _python(f"python-sdk-{line}", HERE / f"requirements-{line}.txt", cache)
+
+
+def pyspark(line: str, cache: Path | None = None) -> Path:
+    """The Python of an environment that has PySpark of another line ("4.1") than ours, and what our jobs need."""
+    name = f"pyspark-{line.replace('.', '-')}"
+    return _python(name, HERE / f"requirements-spark-{line}.txt", cache)
 
 
 def node_sdk(cache: Path | None = None, path: str | None = None) -> tuple[Path, Path]:
@@ -48,6 +54,10 @@ def node_sdk(cache: Path | None = None, path: str | None = None) -> tuple[Path, 
         _run([*npm, "ci", *quiet], folder, search)
 
     return node, _kept("javascript-sdk", files, install, cache)
+
+
+def _python(name: str, lock: Path, cache: Path | None) -> Path:
+    return _kept(name, [lock], lambda folder: _virtual(folder, lock), cache) / "bin" / "python"
 
 
 def _trusting() -> dict[str, str]:
