@@ -49,7 +49,8 @@ def test_the_core_imports_no_plugin_and_no_client_library() -> None:
 
 
 ALLOWED = {
-    "gateway_demo": {"gateway_spark"},  # the demo is a user of the table
+    # the demo is a user of the table, and of the Kafka that `tidegate dev kafka` runs
+    "gateway_demo": {"gateway_spark", "gateway_java"},
     # its data source reads the log's folder, by the log's public reader; it runs on the Java that is found there
     "gateway_spark": {"gateway_log", "gateway_java"},
 }

@@ -11,6 +11,7 @@ import pytest
 
 from gateway_core.testing import GatewayProcess, Subscriber
 from tests.ledger import NEVER, Ledger, body_of, dead_letters, free_port, start_senders
+from tests.spark.table_files import rows
 
 CONFIG = """
 brokers:
@@ -69,17 +70,11 @@ def check(ledger: Ledger, gateway: GatewayProcess, events: int) -> None:
 
 def table_equals(path: Path, ledger: Ledger, accepted: int) -> None:
     """The table has each log position once, and every accepted event with its bytes."""
-    from gateway_spark.query import session
-
-    spark = session(app="crash-test")
-    try:
-        rows = spark.read.parquet(str(path)).select("shard", "position", "id", "data").collect()
-    finally:
-        spark.stop()
-    assert len({(r.shard, r.position) for r in rows}) == len(rows), "a log position is in the table twice"
-    assert all(bytes(r.data) == body_of(int(r.id)) for r in rows)
-    assert {int(r.id) for r in rows} >= ledger.accepted
-    assert len(rows) >= accepted
+    found = rows(path, "parquet", ["shard", "position", "id", "data"])
+    assert len({(r["shard"], r["position"]) for r in found}) == len(found), "a log position is in the table twice"
+    assert all(r["data"] == body_of(int(r["id"])) for r in found)
+    assert {int(r["id"]) for r in found} >= ledger.accepted
+    assert len(found) >= accepted
 
 
 @pytest.mark.slow

@@ -111,7 +111,7 @@ async def test_a_reader_is_not_stopped_by_a_cluster_that_is_away(
         await until(lambda: feed.health.fault is not None, "the fault")
         await anyio.to_thread.run_sync(place.broker.start)
         await place.follow(feed.group, ends)
-        assert feed.health.fault is None
+        await until(lambda: feed.health.fault is None, "the fault to be over")
 
 
 def test_what_java_is_told_of_passwords_and_certificates(tmp_path: Path) -> None:

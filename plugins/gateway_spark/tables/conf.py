@@ -6,8 +6,12 @@ _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-# Delta reads a table's log by 50 tasks unless told otherwise: seconds, where there are two cores.
-_DELTA_LOCAL = {"spark.databricks.delta.snapshotPartitions": "2"}
+# Unless told otherwise, Delta reads a table's log by 50 tasks and looks for old files by 10,000: where there are two cores
+# that takes seconds and half a minute, mostly for starting tasks.
+_DELTA_LOCAL = {
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+}
 # A folder's table is read through this catalog; by default it would be Hive's, of which nothing is used.
 _DEFAULT = "spark.sql.catalog.default_iceberg"
 _ICEBERG = {
