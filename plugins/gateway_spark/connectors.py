@@ -7,9 +7,13 @@ from importlib.metadata import PackageNotFoundError, version
 
 from gateway_java.jars import Artifact
 
-_POOL = Artifact("org.apache.commons", "commons-pool2", "2.12.0")
-_CLIENT = Artifact("org.apache.kafka", "kafka-clients", "3.9.2")
-_TOKENS = Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0")
+# What Spark's own Kafka source needs: Spark ships none of it.
+_KAFKA = (
+    Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
+    Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+    Artifact("org.apache.kafka", "kafka-clients", "3.9.2"),
+    Artifact("org.apache.commons", "commons-pool2", "2.12.0"),
+)
 
 
 def _delta(line: str) -> tuple[Artifact, ...]:
@@ -18,18 +22,13 @@ def _delta(line: str) -> tuple[Artifact, ...]:
     return tuple(Artifact("io.delta", name, "4.4.0") for name in names)
 
 
-def _kafka(revision: str) -> tuple[Artifact, ...]:
-    # what Spark's own Kafka source needs: Spark ships none of it
-    return Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", revision), _TOKENS, _CLIENT, _POOL
-
-
 LINES: dict[str, dict[str, tuple[Artifact, ...]]] = {
     "4.1": {
+        # no Kafka: filters over what we make of its records end in an error of Spark's own there
         "delta": _delta("4.1"),
-        "kafka": _kafka("4.1.3"),
         "iceberg": (Artifact("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.11.0"),),
     },
-    "4.2": {"delta": _delta("4.2"), "kafka": _kafka("4.2.0")},
+    "4.2": {"delta": _delta("4.2"), "kafka": _KAFKA},
 }
 """The jars of what a job may need beside Spark, tested together: by Spark's line, then by the name that `packages`
 knows them by."""
@@ -55,7 +54,8 @@ def missing(name: str) -> str:
     lines = [each for each, known in LINES.items() if name in known]
     if not lines or name in connectors():
         return ""
+    other = "the channel log" if name == "kafka" else "the format delta"
     return (
         f"{name.capitalize()} has no connector for Spark {line()} yet; use PySpark {lines[-1]} "
-        f"(pip install 'pyspark=={lines[-1]}.*') or the format delta"
+        f"(pip install 'pyspark=={lines[-1]}.*') or {other}"
     )

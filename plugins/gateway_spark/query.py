@@ -121,11 +121,12 @@ def session(
 
     found = java.find()
     os.environ.update(environment(found))
-    if iceberg and (why := missing("iceberg")):
-        raise StartError(why)
+    wanted = [name for name, wish in (("kafka", kafka), ("iceberg", iceberg)) if wish]
+    for name in wanted:
+        if why := missing(name):
+            raise StartError(why)
     known = connectors()
     fetched = jars.fetch(known["delta"], found) if delta else []
-    wanted = [name for name, wish in (("kafka", kafka), ("iceberg", iceberg)) if wish]
     others = [jar for name in wanted for jar in jars.fetch(known[name], found)]
     builder = SparkSession.builder
     more = {**(conf_of_format("iceberg", master) if iceberg else {}), **(conf or {})}

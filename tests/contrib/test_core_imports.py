@@ -52,7 +52,8 @@ ALLOWED = {
     # the demo is a user of the table, and of the Kafka that `tidegate dev kafka` runs
     "gateway_demo": {"gateway_spark", "gateway_java"},
     # its data source reads the log's folder, by the log's public reader; it runs on the Java that is found there
-    "gateway_spark": {"gateway_log", "gateway_java"},
+    # and the wheel for a cluster takes along what filters are made of
+    "gateway_spark": {"gateway_log", "gateway_java", "gateway_basics", "gateway_cesql"},
 }
 
 

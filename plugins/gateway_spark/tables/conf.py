@@ -6,8 +6,8 @@ _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-# Unless told otherwise, Delta reads a table's log by 50 tasks and looks for old files by 10,000: where there are two cores
-# that takes seconds and half a minute, mostly for starting tasks.
+# Unless told otherwise, Delta reads a table's log by 50 tasks and looks for old files by 10,000: where there are two
+# cores that takes seconds and half a minute, mostly for starting tasks.
 _DELTA_LOCAL = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
