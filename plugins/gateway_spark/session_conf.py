@@ -28,11 +28,16 @@ _SMALL = {
 # of a small batch. This one renames as atomically there, and two writers are kept apart by our locks.
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
+# The JVM leaves methods above 8,000 bytes of bytecode to its interpreter. What Spark makes of a whole stage of ours is
+# longer, and takes thrice the time then; with this limit it is cut up instead.
+COMPILED = {"spark.sql.codegen.hugeMethodLimit": "8000"}
+
 
 def conf_of(job: Job) -> dict[str, str]:
     """The settings of a job's session but for its jars, master and memory; what the user set is over ours."""
     conf = {
         **_SMALL,
+        **COMPILED,
         # on loopback, by SPARK_LOCAL_IP; elsewhere it would be open to the network, which is for the user to say
         "spark.ui.enabled": str(job.ui and on_this_machine(job.master)).lower(),
         "spark.ui.port": "0",

@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 import kafka
+import spark_roads
 from measure import HERE, cpu_s, measured
 from rich.console import Console
 from rich.table import Table
@@ -30,6 +31,7 @@ from gateway_core.testing import GatewayProcess
 
 INGRESS = 'brokers: {default: {ingress: [http: {listen: "127.0.0.1:0"}]}}\n'
 
+READ = "log to parquet, one Spark job"
 TARGETS = {
     "ingress to log, binary": "<= 25 us, >= 25k/s",
     "ingress to log, structured": "<= 1.1x binary",
@@ -37,8 +39,9 @@ TARGETS = {
     "ingress to log, 1,000/s": "p50 <= 0.5 ms, p99 <= 1.0 ms",
     "ingress to log to HTTP subscriber": "<= 63 us (0.5x Redpanda Connect)",
     "routing, 10,000 triggers": "<= 2x that of 10",
-    "log to Spark table (parquet)": ">= 160k rows/s",
+    READ: ">= 160k rows/s",
     **kafka.TARGETS,
+    **spark_roads.TARGETS,
 }
 
 
@@ -102,17 +105,10 @@ def routing(triggers: int) -> dict[str, Any]:
     return {"events": count, "cpu_us": spent * 1e6 / count, "events_per_s": count / spent}
 
 
-def spark(rows: int, folder: Path) -> dict[str, Any]:
-    """Rows of a log into a parquet table by one Spark job in local[2]."""
-    done = subprocess.run(
-        [sys.executable, str(HERE / "spark_table.py"), str(rows), str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2000:])
+def script(name: str, *arguments: object) -> dict[str, Any]:
+    """What a script of this folder prints as its last line."""
+    command = [sys.executable, str(HERE / name), *map(str, arguments)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=3600, check=True)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
 
@@ -158,8 +154,10 @@ def main() -> None:
                 for name, case in cases.items():
                     console.print(f"[dim]round {number + 1}/{a.rounds}: {name}[/dim]", highlight=False)
                     runs[name].append(case())
-            if a.spark_rows and a.only in "log to Spark table (parquet)":
-                runs["log to Spark table (parquet)"] = [spark(a.spark_rows, folder / "spark")]
+            if a.spark_rows and a.only in READ:
+                runs[READ] = [script("spark_table.py", a.spark_rows, folder / "spark")]
+            if a.spark_rows and any(a.only in name for name in spark_roads.TARGETS):
+                runs |= script("spark_roads.py", a.spark_rows, a.rounds, folder / "roads")
         finally:
             to_log.close()
             to_http.close()
