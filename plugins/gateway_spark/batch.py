@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 
 from .data.looking import look, look_by_type
 from .data.schemas import ALL, Schemas
-from .job import Job
+from .job import KAFKA, Job
 from .naming import OTHER, TYPE, UNKNOWN, quarantine_of
-from .rows import REASON, for_quarantine, refused, shaped
+from .roads import KafkaBatches, events
+from .roads.kafka import records
+from .rows import REASON, for_quarantine, refused, shaped, stream
 from .tables import FAULT, Tables
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 Refused = list[tuple[str, "DataFrame"]]
 """Quarantine tables' places, and rows for them."""
@@ -33,12 +35,26 @@ class Batches:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._schemas: Schemas | None = None
+        # duplicates are dropped on the stream, which then has to be one of events
+        self._kafka = KafkaBatches(job) if job.road == KAFKA and job.deduplicate_s is None else None
         self._tables = Tables()
         self.quarantined = 0
         self.rows: dict[int, int] = {}
 
-    def write(self, events: DataFrame, number: int) -> None:
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """The stream whose batches `write` takes. Raises `SparkFault` where the job can't go on with the tables and the
+        checkpoint that there are."""
+        job = self._job
+        return stream(events(job, spark) if self._kafka is None else records(job, spark), job)
+
+    def write(self, rows: DataFrame, number: int) -> None:
         """Brings a batch into its tables. What it raises ends the query."""
+        if self._kafka is not None:
+            self._kafka.each(rows, number, lambda found: self._write(found, number))
+        else:
+            self._write(rows, number)
+
+    def _write(self, events: DataFrame, number: int) -> None:
         if self._schemas is None:
             self._schemas = Schemas(events.sparkSession, self._job)
         if TYPE in self._job.table:

@@ -9,9 +9,6 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .roads import events
-from .rows import stream
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -31,7 +28,7 @@ def start(spark: SparkSession, job: Job, batches: Batches) -> StreamingQuery:
 
 def writer(spark: SparkSession, job: Job, batches: Batches) -> DataStreamWriter:
     """The job's query but for its trigger."""
-    made = stream(events(job, spark), job).writeStream.foreachBatch(batches.write).queryName(job.name)
+    made = batches.stream(spark).writeStream.foreachBatch(batches.write).queryName(job.name)
     return made.option("checkpointLocation", job.checkpoint)
 
 

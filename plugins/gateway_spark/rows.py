@@ -22,7 +22,7 @@ _PARSED = "_parsed"
 
 
 def stream(events: DataFrame, job: Job) -> DataFrame:
-    """What is done with the stream of events before its batches: duplicates are dropped, where that is wished. Raises
+    """What is done with the stream before its batches: duplicates are dropped, where that is wished. Raises
     `SparkFault` where the job can't go on with the tables and the checkpoint that there are."""
     Schemas(events.sparkSession, job)
     duplicates.check(events.sparkSession, job)

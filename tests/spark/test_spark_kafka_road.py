@@ -14,7 +14,13 @@ from gateway_java.kafka import KafkaBroker
 from gateway_kafka.config import KafkaChannelConfig
 from gateway_kafka.java_options import properties
 from gateway_kafka.records import Written, writer
-from gateway_spark.roads.kafka import rows
+from gateway_spark.batch import Batches
+from gateway_spark.job import Job
+from gateway_spark.query_run import writer as query_writer
+from gateway_spark.roads import LOOK_EVERY, KafkaBatches
+from gateway_spark.roads.kafka import NOT_PLAIN, PlainRows, rows
+from gateway_spark.roads.plain_record import is_plain
+from pyspark.errors import PySparkException
 
 from gateway_core.clock import SystemClock
 from gateway_core.component import BuildContext, CodecRef, KeyMapperRef
@@ -191,7 +197,83 @@ def test_rows_are_those_of_the_log_and_what_is_no_event_says_why(
         assert len([row for row in passed if row.fault]) == len(foreign)
     some = rows(raw, "", json.dumps({"region": "", "type": "made"})).where("fault IS NULL").collect()
     assert [row.id for row in some] == ["one", "ü 🛫", "ü"]
+
+    plain = raw.where(is_plain())
+    assert {"plain", "charset", "not utf-8", "no data", "one", f"time {len(TIMES) - 1}"} <= {r.id for r in find(plain)}
+    assert len(find(plain)) > 15
+    assert PlainRows().of(plain).collect() == rows(plain).collect()
+    for text in (json.dumps([matched]), json.dumps([{"not": {"suffix": {"region": "west"}}}])):
+        assert PlainRows(text).of(plain).collect() == rows(plain, text).collect()
+        with pytest.raises(PySparkException, match=NOT_PLAIN):  # whatever the filter says of it
+            PlainRows(text).of(raw).collect()
     raw.unpersist()
+
+
+def find(records: Any) -> list[Any]:
+    found: list[Any] = rows(records).collect()
+    return found
+
+
+def test_batches_are_read_the_quick_way_while_all_records_are_plain(
+    spark: Any, kafka: KafkaBroker, event: Callable[..., Event]
+) -> None:
+    config = KafkaChannelConfig(bootstrap=[kafka.bootstrap])
+    topic = topic_of(kafka, written([event("1"), event("2"), event("ü", subject="ü")], "binary"))
+    mixed = records_of(spark, topic, config).cache()
+    plain = mixed.where("offset < 2")
+    reading = KafkaBatches(Job({}, "/table", "/checkpoint", "/home", road="kafka"))
+
+    def ways(batch: Any, number: int) -> list[str]:
+        """How the batch was read, one way after the other; all its rows have to be there after the last."""
+        seen: list[str] = []
+
+        def write(found: Any) -> None:
+            quick = NOT_PLAIN in found._jdf.queryExecution().analyzed().toString()
+            seen.append("quick" if quick else "any")
+            assert [r.id for r in found.collect()] == [r.id for r in find(batch)]
+
+        reading.each(batch, number, write)
+        return seen
+
+    assert ways(plain, 5) == ["quick"]
+    assert ways(mixed, 6) == ["quick", "any"]
+    assert ways(plain, 7) == ["any"]
+    assert ways(mixed, 6 + LOOK_EVERY) == ["any"]
+    assert ways(plain, 7 + LOOK_EVERY) == ["any"]
+    assert ways(plain, 6 + 2 * LOOK_EVERY) == ["quick"]
+
+    def fail(found: Any) -> None:
+        raise ValueError("of its own")
+
+    with pytest.raises(ValueError, match="of its own"):
+        reading.each(plain, 7 + 2 * LOOK_EVERY, fail)
+    mixed.unpersist()
+
+
+@pytest.mark.parametrize("options", [{}, {"table": "{type}"}, {"data_schema": {"*": "infer"}}], ids=str)
+def test_a_record_that_is_not_plain_among_plain_ones_stops_nothing(
+    spark: Any, kafka: KafkaBroker, event: Callable[..., Event], tmp_path: Path, options: dict[str, Any]
+) -> None:
+    events = [event(f"{n}", b'{"n": 1}', datacontenttype=JSON) for n in range(9)]
+    records = written(events, "binary")
+    records[4] = (None, b"no event", [])
+    records[6] = written([events[6]], "structured")[0]
+    topic = topic_of(kafka, records)
+    chosen = {**options, "table": str(tmp_path / "tables" / options.get("table", "made"))}
+    source = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    job = Job(
+        options={**source, "maxOffsetsPerTrigger": "3"},
+        checkpoint=str(tmp_path / "c"),
+        home=str(tmp_path),
+        **{"road": "kafka", "quarantine": str(tmp_path / "quarantine"), **chosen},
+    )
+    batches = Batches(job)
+    query_writer(spark, job, batches).trigger(availableNow=True).start().awaitTermination()
+    good = spark.read.parquet(str(tmp_path / "tables" / "made"))
+    assert sorted(row.id for row in good.select("id").collect()) == [str(n) for n in range(9) if n != 4]
+    (bad,) = spark.read.option("recursiveFileLookup", "true").parquet(str(tmp_path / "quarantine")).collect()
+    assert (bad.position, bytes(bad.data)) == (4, b"no event")
+    assert batches.quarantined == 1
 
 
 def test_spark_logs_in_as_the_gateway_does(spark: Any, secure_kafka: SecureKafka, event: Callable[..., Event]) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..job import KAFKA, Job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from .kafka import PlainRows
+
+LOOK_EVERY = 100
 
 
 def events(job: Job, spark: SparkSession) -> DataFrame:
@@ -16,4 +21,47 @@ def events(job: Job, spark: SparkSession) -> DataFrame:
     that are no event all come."""
     from . import kafka, log
 
-    return kafka.events(job, spark) if job.road == KAFKA else log.events(job, spark)
+    if job.road == KAFKA:
+        return kafka.rows(kafka.records(job, spark), *_filter(job))
+    return log.events(job, spark)
+
+
+class KafkaBatches:
+    """The events of a Kafka channel, made of the records of each batch, not of the stream: then a batch can be read as
+    if all its records were plain, for half of the work.
+
+    Whether they are is found out: some of the first batch of a run are looked at, and where a batch fails for one that
+    is not, it is read again at once, whatever its records are like. So are those after it; each hundredth of them is
+    looked at anew.
+    """
+
+    def __init__(self, job: Job) -> None:
+        from .filters_sql import is_sql
+
+        self._filter = _filter(job)
+        self._may_be_plain = is_sql(*self._filter)
+        self._plain: PlainRows | None = None  # while a batch is read so
+        self._next_look = 0
+
+    def each(self, records: DataFrame, number: int, write: Callable[[DataFrame], None]) -> None:
+        """Gives the batch's events, as `events` has them, to `write`; perhaps twice, where the first time failed."""
+        from . import kafka
+
+        if self._may_be_plain and self._plain is None and number >= self._next_look:
+            self._next_look = number + LOOK_EVERY
+            if kafka.seem_plain(records):
+                self._plain = kafka.PlainRows(*self._filter)
+        if self._plain is not None:
+            try:
+                write(self._plain.of(records))
+            except Exception as e:
+                if kafka.NOT_PLAIN not in str(e):
+                    raise
+                self._plain, self._next_look = None, number + LOOK_EVERY
+            else:
+                return
+        write(kafka.rows(records, *self._filter))
+
+
+def _filter(job: Job) -> tuple[str, str]:
+    return job.options.get("filters", ""), job.options.get("attributes", "")

@@ -55,4 +55,4 @@ def trace_id(text: Column) -> Column:
 
     from .patterns import TRACE_ID
 
-    return f.when(text.isNotNull(), f.nullif(f.regexp_extract(text, TRACE_ID, 1), f.lit("")))
+    return f.when(text.rlike(TRACE_ID), f.substring(text, 4, 32))

@@ -14,50 +14,58 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-def wanted(filters: str, attributes: str) -> list[Column]:
-    """The conditions that an event's columns (`time` as text) must fulfil, none of them null. `filters` is a JSON list
-    as in a trigger, `attributes` a JSON object, asked only where there are no filters; both may be empty."""
-    if filters and (refs := json.loads(filters)):
-        made = [_condition(ref) for ref in refs]
-        known = [c for c in made if c is not None]
-        others = [ref for ref, c in zip(refs, made, strict=True) if c is None]
-        return [*known, _asked(others)] if others else known
-    if attributes and (pairs := json.loads(attributes)):
-        return [_is_there(n) if v == "" else _pair(n, v, _equals) for n, v in pairs.items()]
-    return []
+Of = Callable[[str], "Column"]
+"""Gives an event's attribute, as text."""
 
 
-def _condition(ref: Any) -> Column | None:
-    """One filter as a condition; None for those that SQL can't say."""
-    if not isinstance(ref, dict) or len(ref) != 1:
-        return None
-    ((name, options),) = ref.items()
-    if name in _TESTS and isinstance(options, dict) and options:
-        return reduce(and_, [_pair(n, v, _TESTS[name]) for n, v in options.items()])
-    if name in ("all", "any") and isinstance(options, list) and options:
-        parts = [_condition(option) for option in options]
-        known = [part for part in parts if part is not None]
-        return reduce(and_ if name == "all" else or_, known) if len(known) == len(parts) else None
-    if name == "not":
-        part = _condition(options)
-        return None if part is None else ~part
-    return None
-
-
-def _attribute(name: str) -> Column:
+def column(name: str) -> Column:
+    """An attribute of an event that is in columns, `time` as text."""
     from pyspark.sql import functions as f
 
     return f.col(name) if name in ATTRIBUTES else f.col("extensions")[name]
 
 
-def _is_there(name: str) -> Column:
-    return _attribute(name).isNotNull()
+def wanted(filters: str, attributes: str, of: Of = column) -> list[Column]:
+    """The conditions that an event must fulfil, none of them null. `filters` is a JSON list as in a trigger,
+    `attributes` a JSON object, asked only where there are no filters; both may be empty. Where SQL can't say it
+    (`is_sql`) the event has to be in columns."""
+    if filters and (refs := json.loads(filters)):
+        made = [_condition(ref, of) for ref in refs]
+        known = [c for c in made if c is not None]
+        others = [ref for ref, c in zip(refs, made, strict=True) if c is None]
+        return [*known, _asked(others)] if others else known
+    if attributes and (pairs := json.loads(attributes)):
+        return [of(n).isNotNull() if v == "" else _test(_equals, of(n), v) for n, v in pairs.items()]
+    return []
 
 
-def _pair(name: str, text: str, test: Callable[[Column, str], Column]) -> Column:
+def is_sql(filters: str, attributes: str) -> bool:
+    """Whether SQL can say all of that."""
+    refs = json.loads(filters) if filters else []
+    return all(_condition(ref, column) is not None for ref in refs)
+
+
+def _condition(ref: Any, of: Of) -> Column | None:
+    """One filter as a condition; None for those that SQL can't say."""
+    if not isinstance(ref, dict) or len(ref) != 1:
+        return None
+    ((name, options),) = ref.items()
+    if name in _TESTS and isinstance(options, dict) and options:
+        return reduce(and_, [_test(_TESTS[name], of(n), v) for n, v in options.items()])
+    if name in ("all", "any") and isinstance(options, list) and options:
+        parts = [_condition(option, of) for option in options]
+        known = [part for part in parts if part is not None]
+        return reduce(and_ if name == "all" else or_, known) if len(known) == len(parts) else None
+    if name == "not":
+        part = _condition(options, of)
+        return None if part is None else ~part
+    return None
+
+
+def _test(test: Callable[[Column, str], Column], value: Column, text: str) -> Column:
     from pyspark.sql import functions as f
 
-    return f.coalesce(test(_attribute(name), text), f.lit(False))
+    return f.coalesce(test(value, text), f.lit(False))
 
 
 def _equals(value: Column, text: str) -> Column:
@@ -99,4 +107,4 @@ def _asked(refs: list[Any]) -> Column:
     # PySpark takes its kind from a function's hints, and warns where it is said otherwise; one without any is scalar
     asked: Callable[..., Column] = arrow_udf(lambda *columns: ask(columns), "boolean")  # type: ignore[call-overload]
     known = [f.col(name) for name in (*ATTRIBUTES, "extensions", "data")]
-    return asked(*known, f.coalesce(f.col("other.json"), f.lit(False)), f.col("key"))
+    return asked(*known, f.col("json"), f.col("key"))
