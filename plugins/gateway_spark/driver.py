@@ -12,12 +12,14 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway_java import java
 
+from . import class_archive
 from .batch import Batches
 from .connect import is_remote
 from .job import Job, report
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+_SETTLED_S = 60.0
+
 
 class Driver:
     """One job, from the lock to the last report."""
@@ -42,6 +46,7 @@ class Driver:
         self.started = False
         self._reports = reports
         self._jvm: Any = None  # the Popen of spark-submit, which becomes the JVM
+        self._archiving: subprocess.Popen[bytes] | None = None
         self._scratch = Path(job.home) / "scratch"
 
     def report(self, state: str, **facts: Any) -> None:
@@ -79,6 +84,9 @@ class Driver:
 
     def clean(self) -> None:
         """Ends the JVM and deletes its temporary files."""
+        if self._archiving is not None:
+            self._archiving.kill()
+            self._archiving.wait()
         self.end_jvm()
         if self._jvm is not None:
             self._jvm.wait()
@@ -110,6 +118,7 @@ class Driver:
             memory=job.memory,
             scratch=str(self._scratch),
             more=conf_of(job),
+            archive=class_archive.options(found),
         )
         conf = shipped(conf, self._scratch)
         spark_conf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
@@ -124,7 +133,11 @@ class Driver:
         return SparkSession.builder.getOrCreate()
 
     def _follow(self, query: StreamingQuery, progress: Progress) -> None:
+        settled = time.monotonic() + _SETTLED_S
         while query.isActive and not self.stopping.is_set():
+            if self._archiving is None and time.monotonic() > settled:
+                # the next start is a quicker one; ends at once where the archive is there
+                self._archiving = subprocess.Popen([sys.executable, "-m", "gateway_spark.class_archive"])
             self._report_batches(progress)
             self.stopping.wait(POLL_S)
         if not query.isActive and (error := query.exception()) is not None:

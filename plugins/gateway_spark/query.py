@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gateway_java import jars, java
 
+from . import class_archive
 from .connectors import connectors, missing
 from .errors import SparkFault
 from .job import Job
@@ -55,16 +56,18 @@ def settings(
     memory: str = "",
     scratch: str = "",
     more: Mapping[str, str] | None = None,
+    archive: str = "",
 ) -> dict[str, str]:
     """The Spark settings that all our sessions share. `delta` are Delta's jars, `others` further ones, `memory` the
-    driver's ("2g"), `scratch` the folder for temporary files, `more` what a user sets over ours."""
+    driver's ("2g"), `scratch` the folder for temporary files, `more` what a user sets over ours, `archive` the JVM's
+    options for its class archive."""
     conf = {
         "spark.master": master,
         "spark.app.name": app,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        JVM_OPTIONS: f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_LOGGING}",
+        JVM_OPTIONS: f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_LOGGING} {archive}".strip(),
         "spark.sql.shuffle.partitions": "4",  # 200 is made for clusters
     }
     if on_this_machine(master):
@@ -130,7 +133,8 @@ def session(
     others = [jar for name in wanted for jar in jars.fetch(known[name], found)]
     builder = SparkSession.builder
     more = {**(conf_of_format("iceberg", master) if iceberg else {}), **(conf or {})}
-    chosen = settings(master=master, app=app, delta=fetched, others=others, memory=memory, more=more)
+    archive = class_archive.options(found)
+    chosen = settings(master=master, app=app, delta=fetched, others=others, memory=memory, more=more, archive=archive)
     for key, value in chosen.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

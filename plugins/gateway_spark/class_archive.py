@@ -1,0 +1,96 @@
+"""An archive of the classes that Spark loads to start (class data sharing of the JVM): with it a session is there in
+half the time. It takes about a minute to make, and 200 MB; it is made once, for each Java and each PySpark, and kept in
+the cache. A JVM that can't use it goes on without.
+
+`python -m gateway_spark.class_archive` makes it where it is missing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+from gateway_java import java
+
+_TIME_LIMIT_S = 300
+_REFUSED = ".refused"  # the name of a file that says that this Java takes none
+_QUIET = "-Xlog:cds*=off -Xlog:class+path=off"
+# it may run beside what a user waits for
+_SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def options(found: java.Java) -> str:
+    """The JVM's options to use the archive; "" where there is none."""
+    archive = place(found)
+    return f"-XX:SharedArchiveFile={archive} {_QUIET}" if archive.exists() else ""
+
+
+def make(found: java.Java) -> bool:
+    """Makes the archive where it is missing; whether it is there then. Another process that is at it already is not
+    waited for."""
+    archive = place(found)
+    if archive.exists() or archive.with_suffix(_REFUSED).exists():
+        return archive.exists()
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with archive.with_suffix(".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        folder = Path(tempfile.mkdtemp(prefix="new-", dir=archive.parent))
+        try:
+            _make(found, archive, folder)
+        except (OSError, subprocess.SubprocessError):
+            return False
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    return archive.exists()
+
+
+def place(found: java.Java) -> Path:
+    """Where the archive for this Java, and this PySpark, is kept."""
+    # the JVM compares the jars by itself; another one would only not take it
+    mark = [str(found.home.resolve()), str(found.version), version("pyspark"), str(_spark_home())]
+    digest = hashlib.sha256("\n".join(mark).encode()).hexdigest()[:16]
+    return java.cache_dir() / "classes" / f"{digest}.jsa"
+
+
+def _spark_home() -> Path:
+    import pyspark
+
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+
+
+def _make(found: java.Java, archive: Path, folder: Path) -> None:
+    names, path, made = folder / "names", folder / "path", folder / "made.jsa"
+    _run([sys.executable, "-m", "gateway_spark.class_archive_run", str(folder / "run"), str(names), str(path)])
+    entries = path.read_text().split(":")
+    # spark-submit names a jar twice. Some JVMs then don't take an archive of the whole path, but all take one of its
+    # beginning; classes from the rest are loaded as ever.
+    twice = next((n for n, entry in enumerate(entries) if entry in entries[:n]), len(entries))
+    for count in (len(entries), twice):
+        start = [found.executable, *_SMALL.split(), f"-XX:SharedArchiveFile={made}"]
+        listed = f"-XX:SharedClassListFile={names}"
+        _run([*start, "-Xshare:dump", listed, "-cp", ":".join(entries[:count])])
+        if _run([*start, "-Xshare:on", "-cp", ":".join(entries), "-version"], check=False):
+            made.rename(archive)
+            return
+    archive.with_suffix(_REFUSED).touch()
+
+
+def _run(command: list[str], check: bool = True) -> bool:
+    null = subprocess.DEVNULL
+    ran = subprocess.run(command, stdin=null, stdout=null, stderr=null, timeout=_TIME_LIMIT_S, check=check)
+    return ran.returncode == 0
+
+
+if __name__ == "__main__":
+    os.nice(19)
+    sys.exit(0 if make(java.find()) else 1)

@@ -1,0 +1,38 @@
+"""What a session does until its first batch is written, for the JVM to note the classes that it loads. Arguments: a
+folder that is not there yet, and the files for the names of the classes and for their class path."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from .batch import Batches
+from .job import Job
+from .query import JVM_OPTIONS, session
+from .rows import stream
+from .session_conf import conf_of
+from .source.schema import DDL
+
+
+def main(folder: Path, names: Path, path: Path) -> None:
+    places = {name: str(folder / name) for name in ("source", "table", "checkpoint", "home")}
+    job = Job({}, places["table"], places["checkpoint"], places["home"], data_schema={"*": "a INT"})
+    conf = {**conf_of(job), JVM_OPTIONS: f"-XX:DumpLoadedClassList={names} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    spark = session(conf=conf)
+    events = spark.createDataFrame([], DDL).selectExpr("*", "string(null) AS fault")
+    one = spark.sql("SELECT '1.0' AS specversion, '1' AS id, '{}' AS data_text, binary('{}') AS data")
+    events.unionByName(one, allowMissingColumns=True).write.parquet(places["source"])
+    read = spark.readStream.schema(events.schema).parquet(places["source"])
+    query = stream(read, job).writeStream.foreachBatch(Batches(job).write)
+    query.option("checkpointLocation", job.checkpoint).trigger(availableNow=True).start().awaitTermination()
+    jvm: Any = spark._jvm
+    path.write_text(jvm.java.lang.System.getProperty("java.class.path"))
+    process = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
+    spark.stop()
+    process.stdin.close()  # the names are written at the JVM's end
+    process.wait()
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

@@ -1,0 +1,51 @@
+"""The archive of Spark's classes: it is used where it is there, and nothing depends on it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from gateway_java import java
+from gateway_spark import class_archive
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+MAPPED = """
+from pathlib import Path
+from gateway_spark import session
+spark = session()
+process = spark.sparkContext._gateway.proc
+print(spark.range(3).count(), [line.split()[-1] for line in Path(f"/proc/{process.pid}/maps").open() if ".jsa" in line])
+spark.stop()
+process.stdin.close()
+process.wait()
+"""
+
+
+def run() -> str:
+    """What a session says of its rows, and of the archives that its JVM has in memory."""
+    command = [sys.executable, "-c", MAPPED]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="what a process has in memory is read from /proc")
+def test_a_session_uses_the_archive() -> None:
+    found = java.find()
+    assert class_archive.make(found)
+    (place,) = [o for o in class_archive.options(found).split() if o.startswith("-XX:SharedArchiveFile=")]
+    shown = run()
+    assert shown.startswith("3 ")
+    assert place.partition("=")[2] in shown
+
+
+def test_an_archive_that_is_none_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    other = class_archive.place(java.find())
+    other.parent.mkdir(parents=True)
+    other.write_bytes(b"no archive")
+    assert str(other) in class_archive.options(java.find())
+    shown = run()
+    assert shown.startswith("3 ")
+    assert str(other) not in shown
