@@ -105,10 +105,10 @@ def traced(config: str, folder: Path, spans: Spans) -> Iterator[Running]:
             running.result(LIMIT_S)
 
 
-def wait_until(condition: Callable[[], object], what: Callable[[], str]) -> None:
-    end = time.monotonic() + LIMIT_S
+def wait_until(condition: Callable[[], object], what: Callable[[], str], limit_s: float = LIMIT_S) -> None:
+    end = time.monotonic() + limit_s
     while not condition():
-        assert time.monotonic() < end, f"not within {LIMIT_S:g} s: {what()}"
+        assert time.monotonic() < end, f"not within {limit_s:g} s: {what()}"
         time.sleep(0.01)
 
 

@@ -150,7 +150,7 @@ def test_the_table_has_the_trace_of_each_of_its_events(kafka: KafkaBroker, tmp_p
             (reader,) = [t["reader"] for t in gateway.status()["triggers"] if t["name"] == "table"]
             return int(reader.get("rows") or 0)
 
-        wait_until(lambda: rows() == 3, lambda: f"3 rows: {gateway.status()['triggers']}")
+        wait_until(lambda: rows() == 3, lambda: f"3 rows: {gateway.status()['triggers']}", 200)
     found = {row["id"]: row["trace_id"] for row in dataset(table, format="parquet").to_table().to_pylist()}
     ids = {s.name: f"{of_span(s)[0]:032x}" for s in way.spans.all()}
     assert {i: found[i] for i in ("order-1", "receipt-1")} == dict.fromkeys(("order-1", "receipt-1"), ids["order"])
