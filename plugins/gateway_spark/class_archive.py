@@ -10,10 +10,10 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
@@ -29,7 +29,9 @@ _SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 def options(found: java.Java) -> str:
     """The JVM's options to use the archive; "" where there is none."""
     archive = place(found)
-    return f"-XX:SharedArchiveFile={archive} {_QUIET}" if archive.exists() else ""
+    # options are told apart by spaces
+    usable = archive.exists() and shlex.quote(str(archive)) == str(archive)
+    return f"-XX:SharedArchiveFile={archive} {_QUIET}" if usable else ""
 
 
 def make(found: java.Java) -> bool:
@@ -44,10 +46,14 @@ def make(found: java.Java) -> bool:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        folder = Path(tempfile.mkdtemp(prefix="new-", dir=archive.parent))
+        folder = archive.with_suffix(".new")
+        shutil.rmtree(folder, ignore_errors=True)  # of one that was killed
+        folder.mkdir()
         try:
             _make(found, archive, folder)
-        except (OSError, subprocess.SubprocessError):
+        except subprocess.SubprocessError:
+            archive.with_suffix(_REFUSED).touch()
+        except OSError:  # no space
             return False
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -56,8 +62,10 @@ def make(found: java.Java) -> bool:
 
 def place(found: java.Java) -> Path:
     """Where the archive for this Java, and this PySpark, is kept."""
-    # the JVM compares the jars by itself; another one would only not take it
+    # the JVM compares all this by itself, but would only not take it then
+    release = found.home / "release"
     mark = [str(found.home.resolve()), str(found.version), version("pyspark"), str(_spark_home())]
+    mark += [release.read_text()] if release.exists() else []
     digest = hashlib.sha256("\n".join(mark).encode()).hexdigest()[:16]
     return java.cache_dir() / "classes" / f"{digest}.jsa"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -85,7 +86,8 @@ class Driver:
     def clean(self) -> None:
         """Ends the JVM and deletes its temporary files."""
         if self._archiving is not None:
-            self._archiving.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(self._archiving.pid, signal.SIGKILL)
             self._archiving.wait()
         self.end_jvm()
         if self._jvm is not None:
@@ -137,7 +139,8 @@ class Driver:
         while query.isActive and not self.stopping.is_set():
             if self._archiving is None and time.monotonic() > settled:
                 # the next start is a quicker one; ends at once where the archive is there
-                self._archiving = subprocess.Popen([sys.executable, "-m", "gateway_spark.class_archive"])
+                command = [sys.executable, "-m", "gateway_spark.class_archive"]
+                self._archiving = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
             self._report_batches(progress)
             self.stopping.wait(POLL_S)
         if not query.isActive and (error := query.exception()) is not None:
