@@ -13,10 +13,10 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def spark_classes(request: pytest.FixtureRequest) -> None:
-    """Spark starts in many tests; with the archive of its classes each time takes half as long. Once per machine."""
-    if any(item.get_closest_marker("spark") for item in request.session.items):
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Spark starts in many tests; with the archive of its classes each time takes half as long. It is made once per
+    machine, and here, where no test's time limit counts."""
+    if not session.config.option.collectonly and any(item.get_closest_marker("spark") for item in session.items):
         from gateway_java import java
         from gateway_spark import class_archive
 
