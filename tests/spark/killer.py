@@ -91,9 +91,9 @@ class Killer:
         """Whether the table has the batch."""
         if self._log.name == "_spark_metadata":
             return any((self._log / name).exists() for name in (str(batch), f"{batch}.compact"))
-        text = f'"version":{batch},'
-        last = max(self._commits(), key=lambda p: p.name, default=None)
-        return last is not None and any(line.startswith('{"txn"') and text in line for line in _lines(last))
+        last = max((p for p in self._commits() if p.suffix == ".json"), key=lambda p: p.name, default=None)
+        actions = map(json.loads, _lines(last) if last else [])
+        return any(action.get("txn", {}).get("version") == batch for action in actions)
 
     def _files(self) -> set[Path]:
         try:
