@@ -52,6 +52,7 @@ def rewrite(gateway: GatewayProcess, text: str) -> None:
     new.replace(gateway.config)
 
 
+@pytest.mark.slow
 def test_a_changed_file_is_followed(tmp_path: Path) -> None:
     with Subscriber() as a, Subscriber() as b, GatewayProcess(config(free_port(), a.url), tmp_path) as gateway:
         url = gateway.ingress()

@@ -282,6 +282,7 @@ OF_CONDITIONS = (
 
 
 @pytest.mark.spec("BR-24")
+@pytest.mark.slow
 def test_a_disk_that_is_full(rig: Rig) -> None:
     before = rig.scrape()
     assert [before(name) for name in OF_CONDITIONS[:3]] == [1, 1, 1]

@@ -169,6 +169,7 @@ def test_a_schema_grows_by_fields_at_any_depth_and_never_changes_one() -> None:
     assert conflict(known, parse("b INT")) == "data.b was STRUCT<c INT NOT NULL> and now is INT"
 
 
+@pytest.mark.slow
 def test_keys_that_are_values_make_no_endless_table() -> None:
     many = parse(", ".join(f"k{n} INT" for n in range(3 * MAX_FIELDS)))
     grown = grow(parse("a INT"), many)

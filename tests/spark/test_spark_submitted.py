@@ -43,6 +43,7 @@ def commit(checkpoint: Path, number: int, offsets: str) -> None:
     (checkpoint / "commits" / str(number)).write_text("v1\n{}")
 
 
+@pytest.mark.slow
 async def test_it_follows_the_checkpoint_and_starts_nothing(tmp_path: Path) -> None:
     context = BuildContext("triggers.table", tmp_path, SystemClock(), Registry.installed(), trigger="table")
     config = {"path": "/tables/t", "runs": "submitted", "checkpoint": str(tmp_path / "checkpoint")}
