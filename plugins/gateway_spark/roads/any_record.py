@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .columns import ATTRIBUTES, declares_json, first, let
+from .any_headers import CONTENT_TYPE, as_they_are, attributes_of
+from .columns import ATTRIBUTES, MAP, declares_json, first, joined, let
 from .patterns import (
     CHARSET,
-    FORBIDDEN,
     MEDIA_TYPE,
     STRUCTURED,
     TEXT_TYPE,
@@ -23,10 +23,8 @@ from .patterns import (
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-CONTENT_TYPE = "content-type"
 _FORMAT = "application/cloudevents+json"
 _JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
-_MAP = "map<string,string>"
 _REQUIRED = ("specversion", "id", "source", "type")
 _OPTIONAL = {
     "1.0": ("datacontenttype", "dataschema", "subject", "time"),
@@ -62,14 +60,14 @@ def columns(headers: Column, value: Column) -> Column:
         return f.struct(
             event["fault"].alias("fault"),
             *(attributes[name].alias(name) for name in ATTRIBUTES),
-            f.when(event["fault"].isNull(), others).otherwise(_as_they_are(headers)).alias("extensions"),
+            f.when(event["fault"].isNull(), others).otherwise(as_they_are(headers)).alias("extensions"),
             f.when(event["fault"].isNull(), event["data"]).otherwise(value).alias("data"),
             event["json"].alias("json"),
         )
 
     # a value that is used more than once has to be bound by `let`: else each use is one more copy of the expression,
     # and Spark plans every batch anew
-    return let(let(let(_headers(headers), lambda found: _of(found, value)), _judged), laid_out)
+    return let(let(let(attributes_of(headers), lambda found: _of(found, value)), _judged), laid_out)
 
 
 def _of(found: Column, value: Column) -> Column:
@@ -84,65 +82,6 @@ def _of(found: Column, value: Column) -> Column:
     )
 
 
-# -- headers ----------------------------------------------------------------------------------------------------------
-
-
-def _headers(headers: Column) -> Column:
-    """Attribute names (and `content-type`) with their text, or `fault`. Names count as they are written; where only
-    the case differs the exact name wins."""
-    from pyspark.sql import functions as f
-
-    def carries(header: Column) -> Column:
-        name = f.lower(header["key"])
-        return header["value"].isNotNull() & (name.startswith("ce_") | (name == CONTENT_TYPE))
-
-    def entry(header: Column) -> Column:
-        name = f.lower(header["key"])
-        attribute = f.when(name == CONTENT_TYPE, name).otherwise(f.substring(name, 4, 1000))
-        mark = f.concat(f.when(header["key"] == name, f.lit("=")).otherwise(f.lit("~")), attribute)
-        return f.struct(
-            header["key"].alias("key"),
-            attribute.alias("attribute"),
-            mark.alias("mark"),
-            header["value"].cast("string").alias("text"),
-        )
-
-    def judged(entries: Column, marks: Column) -> Column:
-        numbered = f.transform(entries, lambda e, i: f.struct(e.alias("e"), i.alias("i")))
-        fault = f.coalesce(
-            first(entries, lambda e: e["attribute"] == "", lambda e: _text("header ", e["key"], " names no attribute")),
-            first(
-                numbered,
-                lambda n: f.array_position(marks, n["e"]["mark"]) != n["i"] + 1,
-                lambda n: _text("header ", n["e"]["key"], " is there more than once"),
-            ),
-            first(
-                entries,
-                lambda e: ~f.is_valid_utf8(e["text"]),
-                lambda e: _text("the value of header ", e["key"], " is not UTF-8"),
-            ),
-            first(
-                entries,
-                lambda e: e["text"].rlike(FORBIDDEN),
-                lambda e: _text("the value of ", e["attribute"], " contains a character that no attribute may have"),
-            ),
-        )
-        chosen = f.filter(
-            entries,
-            lambda e: (
-                (f.substring(e["mark"], 1, 1) == "=") | ~f.array_contains(marks, f.concat(f.lit("="), e["attribute"]))
-            ),
-        )
-        pairs = f.transform(chosen, lambda e: f.struct(e["attribute"], e["text"]))
-        # twice the same name would be an error of Spark's, not of the record
-        attributes = f.when(fault.isNull(), f.map_from_entries(pairs))
-        return f.struct(fault.alias("fault"), attributes.alias("attributes"))
-
-    none = f.expr("CAST(array() AS array<struct<key:string,value:binary>>)")
-    entries = f.transform(f.filter(f.coalesce(headers, none), carries), entry)
-    return let(entries, lambda es: judged(es, f.transform(es, lambda e: e["mark"])))
-
-
 # -- binary mode ------------------------------------------------------------------------------------------------------
 
 
@@ -154,7 +93,7 @@ def _binary(attributes: Column, content_type: Column, value: Column) -> Column:
     # the header wins over an attribute of that name
     rest = f.map_filter(attributes, lambda k, _: (k != CONTENT_TYPE) & (content_type.isNull() | (k != name)))
     texts = f.transform_values(rest, lambda _, v: f.when(old, _json_text(v)).otherwise(v))
-    typed = f.when(content_type.isNull(), f.expr(f"CAST(map() AS {_MAP})")).otherwise(f.create_map(name, content_type))
+    typed = f.when(content_type.isNull(), f.expr(f"CAST(map() AS {MAP})")).otherwise(f.create_map(name, content_type))
     return let(f.map_concat(texts, typed), lambda whole: _without_encoding(whole, value))
 
 
@@ -191,11 +130,11 @@ def _structured(content_type: Column, value: Column) -> Column:
     text = value.cast("string")
     charset = f.lower(f.replace(f.regexp_extract(content_type, CHARSET, 1), f.lit('"'), f.lit("")))
     # in an array, because what follows an object is not looked at
-    objects = f.from_json(f.concat(f.lit("["), text, f.lit("]")), f"array<{_MAP}>", _JSON)
+    objects = f.from_json(f.concat(f.lit("["), text, f.lit("]")), f"array<{MAP}>", _JSON)
     one = f.when(f.size(objects) == 1, f.get(objects, f.lit(0)))
     unreadable = f.coalesce(
         f.when(value.isNull(), f.lit("a structured event needs a value")),
-        f.when(~charset.isin("", "utf-8", "utf8"), _text("charset ", charset, " is not taken; JSON events are UTF-8")),
+        f.when(~charset.isin("", "utf-8", "utf8"), joined("charset ", charset, " is not taken; JSON events are UTF-8")),
         f.when(~f.is_valid_utf8(text), f.lit("the value is not UTF-8")),
     )
     return let(
@@ -261,9 +200,9 @@ def _with_data(members: Column, attributes: Column, raw: Column) -> Column:
             .when(kind == "base64", decoded)
             .when(kind == "either", f.coalesce(decoded, string.cast("binary")))
         )
-        wrong = _text("data is not a string, although its content type '", content_type, "' is not JSON")
+        wrong = joined("data is not a string, although its content type '", content_type, "' is not JSON")
         fault = f.coalesce(
-            f.when(binary.isNotNull() & (version != "1.0"), _text("version ", version, " has no data_base64")),
+            f.when(binary.isNotNull() & (version != "1.0"), joined("version ", version, " has no data_base64")),
             f.when(binary.isNotNull() & (raw != ""), f.lit("data and data_base64 are both there")),
             f.when((kind == "base64") & decoded.isNull(), f.lit("data is not a string of Base64")),
             f.when(kind == "wrong", wrong),
@@ -282,7 +221,7 @@ def _read(fault: Column, attributes: Column, encoded: Column, data: Column, json
 
     return f.struct(
         fault.cast("string").alias("fault"),
-        attributes.cast(_MAP).alias("attributes"),
+        attributes.cast(MAP).alias("attributes"),
         encoded.alias("encoded"),
         data.cast("binary").alias("data"),
         json.alias("json"),
@@ -328,53 +267,30 @@ def _why_not(attributes: Column) -> Column:
             f.lit("CloudEvents 0.1 with the names of its release (eventType) is not read from Kafka by Spark"),
         ),
         f.when(version.isNull(), f.lit("required attribute specversion is missing")),
-        f.when(~version.isin(*_OPTIONAL), _text("unknown specversion '", version, "'; known are 1.0, 0.3, 0.2, 0.1")),
+        f.when(~version.isin(*_OPTIONAL), joined("unknown specversion '", version, "'; known are 1.0, 0.3, 0.2, 0.1")),
         first(
             f.map_keys(attributes),
             lambda name: ~f.regexp_like(name, pattern) | (name == "data"),
-            lambda name: _text("'", name, "' is not an attribute name: a-z and 0-9 only, and not data"),
+            lambda name: joined("'", name, "' is not an attribute name: a-z and 0-9 only, and not data"),
         ),
         first(
             lacking,
             lambda name: attributes[name].isNull(),
-            lambda name: _text("required attribute ", name, " is missing"),
+            lambda name: joined("required attribute ", name, " is missing"),
         ),
         first(
-            lacking, lambda name: attributes[name] == "", lambda name: _text("required attribute ", name, " is empty")
+            lacking, lambda name: attributes[name] == "", lambda name: joined("required attribute ", name, " is empty")
         ),
         first(
             may_be,
             lambda name: attributes[name] == "",
-            lambda name: _text("attribute ", name, " is there but empty"),
+            lambda name: joined("attribute ", name, " is there but empty"),
         ),
         *(
             f.when(
                 version.isin(*versions) & ~attributes[name].rlike(test),
-                _text(f"{name} '", f.substring(attributes[name], 1, 100), f"' {words}"),
+                joined(f"{name} '", f.substring(attributes[name], 1, 100), f"' {words}"),
             )
             for name, versions, test, words in _CHECKS
         ),
     )
-
-
-def _text(*parts: Column | str) -> Column:
-    from pyspark.sql import functions as f
-
-    return f.concat(*(f.lit(part) if isinstance(part, str) else part for part in parts))
-
-
-def _as_they_are(headers: Column) -> Column:
-    """The headers of a record that is no event, as text; what is not UTF-8 in Base64. Of one name the last counts."""
-    from pyspark.sql import functions as f
-
-    def text(header: Column) -> Column:
-        found = header["value"].cast("string")
-        return f.when(f.is_valid_utf8(found), found).otherwise(f.base64(header["value"]))
-
-    def last(header: Column, number: Column, names: Column) -> Column:
-        return f.array_position(f.slice(names, number + 2, f.size(names)), header["key"]) == 0
-
-    names = f.transform(headers, lambda h: h["key"])
-    lasting = let(names, lambda ns: f.filter(headers, lambda h, i: last(h, i, ns)))
-    pairs = f.transform(lasting, lambda h: f.struct(h["key"], text(h)))
-    return f.coalesce(f.map_from_entries(pairs), f.expr(f"CAST(map() AS {_MAP})"))

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 ATTRIBUTES = ("specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema")
 """The attributes that are columns of their own."""
+MAP = "map<string,string>"
+"""The type of a map of attributes."""
 
 
 def let(value: Column, then: Callable[[Column], Column]) -> Column:
@@ -24,6 +26,13 @@ def first(items: Column, wanted: Callable[[Column], Column], told: Callable[[Col
     from pyspark.sql import functions as f
 
     return f.get(f.transform(f.filter(items, wanted), told), f.lit(0))
+
+
+def joined(*parts: Column | str) -> Column:
+    """Words made of columns and of text in between; null where a column is."""
+    from pyspark.sql import functions as f
+
+    return f.concat(*(f.lit(part) if isinstance(part, str) else part for part in parts))
 
 
 def declares_json(content_type: Column) -> Column:

@@ -15,7 +15,7 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING
 
-from .columns import ATTRIBUTES
+from .columns import ATTRIBUTES, MAP
 from .patterns import PLAIN, PLAIN_EXTENSIONS, PLAIN_VALUES
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ MOST = 4
 _HEADERS = {**{name: f"ce_{name}" for name in ATTRIBUTES}, "datacontenttype": "content-type"}
 _TRACE = ("traceparent", "tracestate")
 _KNOWN = (*_HEADERS.values(), *_TRACE)
-_MAP = "map<string,string>"
 
 
 def attribute(name: str) -> Column:
@@ -62,7 +61,7 @@ def extensions() -> Column:
     """The extension attributes."""
     from pyspark.sql import functions as f
 
-    made = f.when(_others() == 0, f.expr(f"CAST(map() AS {_MAP})"))
+    made = f.when(_others() == 0, f.expr(f"CAST(map() AS {MAP})"))
     pairs: list[Column] = []
     for number in range(MOST):
         pairs += [f.substring(_other(number), 4, 1000), _value(_other(number))]
