@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -23,7 +24,7 @@ _TIME_LIMIT_S = 300
 _REFUSED = ".refused"  # the name of a file that says that this Java takes none
 _QUIET = "-Xlog:cds*=off -Xlog:class+path=off"
 # it may run beside what a user waits for
-_SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def options(found: java.Java) -> str:
@@ -50,13 +51,14 @@ def make(found: java.Java) -> bool:
         shutil.rmtree(folder, ignore_errors=True)  # of one that was killed
         folder.mkdir()
         try:
-            _make(found, archive, folder)
-        except subprocess.SubprocessError:
-            archive.with_suffix(_REFUSED).touch()
+            with suppress(subprocess.SubprocessError):
+                _make(found, archive, folder)
         except OSError:  # no space
             return False
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+        if not archive.exists():
+            archive.with_suffix(_REFUSED).touch()
     return archive.exists()
 
 
@@ -84,13 +86,12 @@ def _make(found: java.Java, archive: Path, folder: Path) -> None:
     # beginning; classes from the rest are loaded as ever.
     twice = next((n for n, entry in enumerate(entries) if entry in entries[:n]), len(entries))
     for count in (len(entries), twice):
-        start = [found.executable, *_SMALL.split(), f"-XX:SharedArchiveFile={made}"]
+        start = [found.executable, *SMALL.split(), f"-XX:SharedArchiveFile={made}"]
         listed = f"-XX:SharedClassListFile={names}"
         _run([*start, "-Xshare:dump", listed, "-cp", ":".join(entries[:count])])
         if _run([*start, "-Xshare:on", "-cp", ":".join(entries), "-version"], check=False):
             made.rename(archive)
             return
-    archive.with_suffix(_REFUSED).touch()
 
 
 def _run(command: list[str], check: bool = True) -> bool:

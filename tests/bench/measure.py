@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 TICK = os.sysconf("SC_CLK_TCK")
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         found += [int(p) for p in (task / "children").read_text().split()]
@@ -25,7 +25,7 @@ def cpu_s(pid: int) -> float:
     """User and system seconds of a process, its threads, its living children and its reaped ones."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / TICK + sum(cpu_s(child) for child in _children(pid))
+        return sum(map(int, fields[11:15])) / TICK + sum(cpu_s(child) for child in children(pid))
     except OSError:
         return 0.0
 
@@ -60,10 +60,10 @@ class TreeCpu(threading.Thread):
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             self._seen[pid] = sum(map(int, fields[11:13])) / TICK
-            children = _children(pid)
+            below = children(pid)
         except OSError:
             return
-        for child in children:
+        for child in below:
             self._look(child)
 
 

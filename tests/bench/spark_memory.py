@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from measure import HERE, _children, memory_mb
+from measure import HERE, children, memory_mb
 
 from gateway_core.testing import GatewayProcess
 
@@ -31,11 +31,11 @@ SAMPLE_S = 5.0
 def tree(pid: int) -> dict[str, float]:
     """Resident memory in MB of the gateway, the driver and Spark's JVM."""
     found = {"gateway": memory_mb(pid), "driver": 0.0, "jvm": 0.0}
-    for child in _children(pid):
+    for child in children(pid):
         command = Path(f"/proc/{child}/cmdline").read_bytes()
         if b"gateway_spark.driver" in command:
             found["driver"] = memory_mb(child)
-            for below in _children(child):
+            for below in children(child):
                 if b"java" in Path(f"/proc/{below}/cmdline").read_bytes().split(b"\0")[0]:
                     found["jvm"] = max(found["jvm"], memory_mb(below))
     return found

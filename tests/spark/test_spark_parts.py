@@ -290,7 +290,8 @@ def test_iceberg_is_refused_where_spark_has_no_connector(monkeypatch: pytest.Mon
     found = artifacts_of(Job({}, "t", "c", "h", format="iceberg"))
     assert list(found) == ["iceberg"]
     assert {a.name for a in found["iceberg"]} == {"iceberg-spark-runtime-4.1_2.13"}
-    with pytest.raises(SparkFault, match=r"Kafka has no connector for Spark 4\.1 yet; .* the channel log"):
+    remedy = r"use PySpark 4\.2 .* the channel log"
+    with pytest.raises(SparkFault, match=rf"Kafka has no connector for Spark 4\.1 yet; {remedy}"):
         artifacts_of(Job({}, "t", "c", "h", road="kafka"))
 
 

@@ -39,7 +39,7 @@ _NONCHARACTERS = "".join(rf"\x{{{plane << 16 | low:X}}}" for plane in range(17) 
 FORBIDDEN = rf"[\x00-\x1f\x7f-\x9f\x{{D800}}-\x{{DFFF}}\x{{FDD0}}-\x{{FDEF}}{_NONCHARACTERS}]"
 """What no attribute may have (CloudEvents 1.0.2 spec.md, "Type System", String)."""
 
-TRACE_ID = r"^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}"
+TRACE_ID = r"^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"
 
 # -- the events that nearly all are: of 1.0 in binary mode, ASCII, nothing odd in them --------------------------------
 
