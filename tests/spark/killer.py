@@ -14,11 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from gateway_core.testing.process import GatewayProcess
+from gateway_spark.query_run import offsets
 
-Part = Literal["jvm", "driver", "worker", "gateway", "disk"]
+from gateway_core.testing.process import GatewayProcess
+from tests.spark.channels import Channel
+
+Part = Literal["jvm", "driver", "worker", "gateway", "disk", "broker"]
 Step = Literal["offsets", "files", "commit", "cursor"]
-PARTS: tuple[Part, ...] = ("jvm", "driver", "worker", "gateway", "disk")
 STEPS: tuple[Step, ...] = ("offsets", "files", "commit", "cursor")
 """After a batch's write-ahead offsets are on disk; after a data file of it is whole; after the table has it; after the
 checkpoint has it, before the gateway knows."""
@@ -30,13 +32,13 @@ class Killer:
     """Works on a gateway with the trigger `table`. `struck` counts the kills: (part, step aimed at, step that it
     hit)."""
 
-    def __init__(self, gateway: GatewayProcess, table: Path, format: str, seed: int) -> None:
+    def __init__(self, gateway: GatewayProcess, channel: Channel, table: Path, format: str, seed: int) -> None:
         self.struck: Counter[tuple[Part, Step, str]] = Counter()
         self._gateway = gateway
+        self._channel = channel
         self._table = table
         self._log = table / {"parquet": "_spark_metadata", "delta": "_delta_log"}[format]
         self._checkpoint = gateway.data_dir / "spark" / "table" / "checkpoint"
-        self._cursor = gateway.data_dir / "log" / "default" / "readers" / "table.json"
         self._random = random.Random(seed)
 
     def strike(self, part: Part, step: Step) -> None:
@@ -80,8 +82,8 @@ class Killer:
     def _step_of(self, batch: int) -> str:
         """How far the batch was when it was hit, as far as one can still see."""
         if (self._checkpoint / "commits" / str(batch)).exists():
-            offsets = json.loads((self._checkpoint / "offsets" / str(batch)).read_text().splitlines()[2])
-            return "cursor" if json.loads(self._cursor.read_text()) != offsets else "behind"
+            ends = offsets((self._checkpoint / "offsets" / str(batch)).read_text().splitlines()[2])
+            return "cursor" if self._channel.place(self._gateway.data_dir) != ends else "behind"
         if self._has(batch):
             return "commit"
         made = (self._checkpoint / "offsets" / str(batch)).stat().st_mtime
@@ -121,6 +123,8 @@ class Killer:
     def _kill(self, part: Part, workers: list[int]) -> None:
         if part == "gateway":
             self._gateway.kill()
+        elif part == "broker":
+            self._channel.killed()
         elif part == "disk":  # every write to a file fails from now on: the disk is full
             resource.prlimit(self._pid("jvm"), resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
         elif part == "worker":
