@@ -48,6 +48,7 @@ def demo(
 
     # a SIGTERM ends the demo as Ctrl-C does: with its processes
     signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
     try:
         name = "demo-kafka.yaml" if kafka else "demo.yaml"
         whole = Demo(console, config or find_config(name), out, events, keep, kafka).run()

@@ -74,7 +74,7 @@ def test_ctrl_c_ends_the_demo_and_all_that_it_has_started(tmp_path: Path) -> Non
     assert len(started) >= 5, "Kafka, a master, two workers, a gateway"
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     out, _ = process.communicate(timeout=120)
-    assert process.returncode == 130
+    assert process.returncode == 130, out
     assert "Stopped." in out
     end = time.monotonic() + 30  # those that were killed last may still be about to go
     while left := [pid for pid in started if _alive(pid)]:
