@@ -1,6 +1,6 @@
 """An archive of the classes that Spark loads to start (class data sharing of the JVM): with it a session is there in
 half the time. It takes about a minute to make, and 200 MB; it is made once, for each Java and each PySpark, and kept in
-the cache. A JVM that can't use it goes on without.
+the cache while it is used. A JVM that can't use it goes on without.
 
 `python -m gateway_spark.class_archive` makes it where it is missing.
 """
@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +22,7 @@ from pathlib import Path
 from gateway_java import java
 
 _TIME_LIMIT_S = 300
+_KEPT_S = 30 * 86400.0  # since its last use
 _REFUSED = ".refused"  # the name of a file that says that this Java takes none
 _QUIET = "-Xlog:cds*=off -Xlog:class+path=off"
 # it may run beside what a user waits for
@@ -32,13 +34,17 @@ def options(found: java.Java) -> str:
     archive = place(found)
     # options are told apart by spaces
     usable = archive.exists() and shlex.quote(str(archive)) == str(archive)
+    if usable:
+        with suppress(OSError):
+            os.utime(archive)
     return f"-XX:SharedArchiveFile={archive} {_QUIET}" if usable else ""
 
 
 def make(found: java.Java) -> bool:
     """Makes the archive where it is missing; whether it is there then. Another process that is at it already is not
-    waited for."""
+    waited for. Those of other Javas and PySparks go where they were not used for 30 days."""
     archive = place(found)
+    _forget_others(archive)
     if archive.exists() or archive.with_suffix(_REFUSED).exists():
         return archive.exists()
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -70,6 +76,14 @@ def place(found: java.Java) -> Path:
     mark += [release.read_text()] if release.exists() else []
     digest = hashlib.sha256("\n".join(mark).encode()).hexdigest()[:16]
     return java.cache_dir() / "classes" / f"{digest}.jsa"
+
+
+def _forget_others(archive: Path) -> None:
+    for other in archive.parent.glob("*.jsa"):
+        with suppress(OSError):
+            if other != archive and other.stat().st_mtime < time.time() - _KEPT_S:
+                other.unlink()
+                other.with_suffix(".lock").unlink()
 
 
 def _spark_home() -> Path:

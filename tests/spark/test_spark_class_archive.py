@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -51,3 +53,19 @@ def test_a_jvm_does_without_an_archive_that_is_none(tmp_path: Path, monkeypatch:
     assert f"-XX:SharedArchiveFile={other}" in chosen
     ran = subprocess.run([found.executable, *chosen, "--version"], capture_output=True, text=True, check=True)
     assert "warning" not in ran.stdout + ran.stderr
+
+
+def test_archives_that_nobody_uses_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    found = java.find()
+    mine = class_archive.place(found)
+    old, recent = mine.with_name("old.jsa"), mine.with_name("recent.jsa")
+    mine.parent.mkdir(parents=True)
+    now = time.time()
+    for file, days in ((mine, 90), (old, 31), (recent, 29)):
+        file.write_bytes(b"an archive")
+        os.utime(file, (now, now - days * 86400))
+    assert class_archive.make(found)
+    assert sorted(mine.parent.glob("*.jsa")) == sorted([mine, recent])
+    assert class_archive.options(found)
+    assert mine.stat().st_mtime > now - 60, "it was used"
