@@ -84,8 +84,9 @@ class KafkaBroker:
         return f"127.0.0.1:{self._ports[listener]}"
 
     def start(self, timeout_s: float = 60.0) -> None:
-        """Starts it, over the data that is there, and returns when it answers. Raises `StartError`: a port is taken,
-        there is no Java, the jars can't be had, it died (with the end of its log) or did not answer in time."""
+        """Starts it, over the data that is there, and returns when it answers and all its listeners are open. Raises
+        `StartError`: a port is taken, there is no Java, the jars can't be had, it died (with the end of its log) or did
+        not answer in time."""
         if self.pid is not None:
             return
         self.check_ports()
@@ -186,12 +187,16 @@ class KafkaBroker:
 
     def _wait(self, deadline: float) -> None:
         assert self._child is not None
-        while not answers(self._port):
+        while not self._listens():
             if (code := self._child.ended()) is not None:
                 raise StartError(f"Kafka ended early (code {code})\n{self.tail()}")
             if time.monotonic() > deadline:
                 raise StartError(f"Kafka did not answer in time\n{self.tail()}")
             time.sleep(_POLL_S)
+
+    def _listens(self) -> bool:
+        # the broker opens its listeners one after the other
+        return answers(self._port) and not any(map(is_free, self._ports.values()))
 
     def tail(self, lines: int = 15) -> str:
         """The end of the broker's log, for people."""
