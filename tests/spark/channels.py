@@ -66,13 +66,7 @@ class Kafka:
         self._broker.start()
 
     def taken(self, data: Path) -> Iterator[Row]:
-        options = {
-            **self._options,
-            "group.id": "ledger",
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-        }
-        reading = Consumer(options)
+        reading = Consumer({**self._options, "group.id": "ledger", "enable.partition.eof": True})
         try:
             found = reading.list_topics("taken", LIMIT_S).topics["taken"].partitions
             reading.assign([TopicPartition("taken", number, 0) for number in found])
