@@ -11,7 +11,7 @@ import pytest
 from gateway_core.event import Event
 from gateway_core.interfaces import Outcome
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\nce-id: 1\r\n"
 EVENT = Event({"id": "1"}, b"{}")

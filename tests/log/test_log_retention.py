@@ -10,7 +10,7 @@ from gateway_log.reader import LogReader
 from gateway_core.filters import match_all
 from gateway_core.testing import FakeClock
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 DAY = 86_400.0
 MIB = 1024 * 1024
 

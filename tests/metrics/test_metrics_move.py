@@ -19,6 +19,7 @@ from gateway_core.testing import GatewayProcess, Received, Subscriber
 from tests.delivery.gateway_rig import Parts, running
 from tests.metrics.scrape import Scrape, parsed, scrape
 
+pytestmark = pytest.mark.slow
 OK = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s"}
 
 CONFIG = """

@@ -30,6 +30,8 @@ from tests.traced import (
     wait_until,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.spec("CARD-02")
 def test_the_trace_goes_on_after_the_gateway_ended_and_came_back(tmp_path: Path) -> None:
