@@ -13,6 +13,8 @@ from ruamel.yaml import YAML
 
 from gateway_core.cli import main
 
+pytestmark = pytest.mark.slow
+
 
 class Ran:
     def __init__(self, code: object, out: str, err: str) -> None:

@@ -15,6 +15,7 @@ import pytest
 from tests.fn.conftest import Rig
 from tests.fn.functions import STRUCTURED, call, failing, letters, returned, returned_1_0, with_response
 
+pytestmark = pytest.mark.slow
 PROBLEM = "application/problem+json"
 
 RETURNED = {
