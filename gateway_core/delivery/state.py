@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from .attempt import Delivery
 from .burials import Burials
 from .lanes import Line
+from .limits import Budget
 
+MOST_HELD = 10_000
+"""Events that one subscription holds in memory at the most; the channel keeps the rest."""
+ALWAYS_HELD = 16
+"""Events that it may hold whatever the others hold."""
 FAILING = 5
 """Failures in a row after which the trigger is not ready."""
 
@@ -18,8 +23,17 @@ class State:
     in_flight: int
     failures_in_a_row: int
     _held: int
+    _budget: Budget
+    _stopping: bool
     _line: Line
     _burials: Burials | None
+
+    def room(self, count: int = 1) -> bool:
+        """Whether `count` more events may come now."""
+        if self._stopping:
+            return False
+        held = self._held + count
+        return held <= ALWAYS_HELD or (held <= MOST_HELD and self._budget.used < self._budget.limit)
 
     @property
     def paused(self) -> bool:

@@ -23,14 +23,9 @@ from .lanes import LaneOf, Line
 from .limits import Budget, Limits
 from .memory import Memory
 from .reply import TTL, as_published
-from .state import State
+from .state import MOST_HELD, State
 
 log = logging.getLogger("tidegate.delivery")
-
-MOST_HELD = 10_000
-"""Events that one subscription holds in memory at the most; the channel keeps the rest."""
-ALWAYS_HELD = 16
-"""Events that it may hold whatever the others hold."""
 
 
 class Subscription(State):
@@ -141,13 +136,6 @@ class Subscription(State):
         self._pump()
         self._resume()
         return [delivery.event.position for delivery in dropped]
-
-    def room(self, count: int = 1) -> bool:
-        """Whether `count` more events may come now."""
-        if self._stopping:
-            return False
-        held = self._held + count
-        return held <= ALWAYS_HELD or (held <= MOST_HELD and self._budget.used < self._budget.limit)
 
     # -- attempts ---------------------------------------------------------------------------------------------------
 
