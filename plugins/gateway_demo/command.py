@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import signal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -46,9 +46,9 @@ def demo(
     from .processes import DemoError
     from .run import Demo
 
-    # a SIGTERM ends the demo as Ctrl-C does: with its processes
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
+    # a SIGTERM ends the demo as Ctrl-C does, with its processes; a shell in the background had it ignore Ctrl-C
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         name = "demo-kafka.yaml" if kafka else "demo.yaml"
         whole = Demo(console, config or find_config(name), out, events, keep, kafka).run()
@@ -71,7 +71,3 @@ def find_config(name: str) -> Path:
         if file.is_file():
             return file
     raise DemoError("the demo's config is not installed: name one with --config")
-
-
-def _interrupt(signum: int, frame: Any) -> None:
-    raise KeyboardInterrupt

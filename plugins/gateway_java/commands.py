@@ -70,7 +70,7 @@ def kafka(
 
     topics = _topics(topic or [])
     for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell in the background had it ignore Ctrl-C
-        signal.signal(number, _interrupt)
+        signal.signal(number, signal.default_int_handler)
     try:
         broker = KafkaBroker(data_dir or java.cache_dir() / "kafka", port=port)
         _run(broker, topics, fresh)
@@ -149,7 +149,3 @@ def _progress(what: str) -> Any:
     progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     progress.add_task(what, total=None)
     return progress
-
-
-def _interrupt(signum: int, frame: Any) -> None:
-    raise KeyboardInterrupt
