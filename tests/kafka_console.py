@@ -191,7 +191,7 @@ def _java() -> tuple[str, str]:
 def _call(main: str, *arguments: str) -> dict[str, Any]:
     """What `subprocess` is to be called with."""
     executable, classes = _java()
-    quick = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+    quick = ("-Xmx128m", *java.QUICK)
     return {"args": [executable, *quick, main, *arguments], "env": {**os.environ, "CLASSPATH": classes}}
 
 

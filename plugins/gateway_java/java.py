@@ -16,6 +16,8 @@ from pathlib import Path
 from gateway_core.errors import MissingExtra, StartError
 
 OLDEST = 17
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""For a JVM that ends soon, or has little to do: it spends no time on compiling well, and starts few threads."""
 _ABSENT = "jdk.incubator.vector"  # PySpark's launcher asks for it; slim runtimes have no such module and refuse to boot
 _TRUST_STORES = ("/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts", "/etc/pki/ca-trust/extracted/java/cacerts")
 _WRAPPER = """\

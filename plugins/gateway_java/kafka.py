@@ -24,7 +24,6 @@ VERSION = "4.1.1"
 STOP_S = 30.0
 _LOGGER = "1.7.36"  # of the slf4j that Kafka 4 depends on; without one the broker dies without a word
 _POLL_S = 0.02
-_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
 def broker_artifacts(version: str = VERSION) -> list[jars.Artifact]:
@@ -179,7 +178,7 @@ class KafkaBroker:
 
     def _java(self, found: java.Java, classes: str, *arguments: str) -> Child:
         logger = "-Dorg.slf4j.simpleLogger."
-        options = (*_QUICK, f"{logger}defaultLogLevel=warn", f"{logger}showDateTime=true")
+        options = (*java.QUICK, "-Xshare:auto", f"{logger}defaultLogLevel=warn", f"{logger}showDateTime=true")
         try:
             return Child([found.executable, *options, *arguments], self.log, {**os.environ, "CLASSPATH": classes})
         except OSError as e:

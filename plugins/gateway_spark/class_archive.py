@@ -25,8 +25,6 @@ _TIME_LIMIT_S = 300
 _KEPT_S = 30 * 86400.0  # since its last use
 _REFUSED = ".refused"  # the name of a file that says that this Java takes none
 _QUIET = "-Xlog:cds*=off -Xlog:class+path=off"
-# it may run beside what a user waits for
-SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def options(found: java.Java) -> str:
@@ -100,7 +98,7 @@ def _make(found: java.Java, archive: Path, folder: Path) -> None:
     # beginning; classes from the rest are loaded as ever.
     twice = next((n for n, entry in enumerate(entries) if entry in entries[:n]), len(entries))
     for count in (len(entries), twice):
-        start = [found.executable, *SMALL.split(), f"-XX:SharedArchiveFile={made}"]
+        start = [found.executable, *java.QUICK, f"-XX:SharedArchiveFile={made}"]
         listed = f"-XX:SharedClassListFile={names}"
         _run([*start, "-Xshare:dump", listed, "-cp", ":".join(entries[:count])])
         if _run([*start, "-Xshare:on", "-cp", ":".join(entries), "-version"], check=False):

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from gateway_java import java
+
 from .batch import Batches
-from .class_archive import SMALL
 from .job import Job
 from .query import JVM_OPTIONS, session
 from .rows import stream
@@ -19,7 +20,7 @@ from .source.schema import DDL
 def main(folder: Path, names: Path, path: Path) -> None:
     places = {name: str(folder / name) for name in ("source", "table", "checkpoint", "home")}
     job = Job({}, places["table"], places["checkpoint"], places["home"], data_schema={"*": "a INT"})
-    conf = {**conf_of(job), JVM_OPTIONS: f"-XX:DumpLoadedClassList={names} {SMALL}"}
+    conf = {**conf_of(job), JVM_OPTIONS: " ".join((f"-XX:DumpLoadedClassList={names}", *java.QUICK))}
     spark = session(conf=conf)
     events = spark.createDataFrame([], DDL).selectExpr("*", "string(null) AS fault")
     one = spark.sql("SELECT '1.0' AS specversion, '1' AS id, '{}' AS data_text, binary('{}') AS data")

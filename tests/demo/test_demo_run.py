@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from tests.processes import alive, descendants
+
 CONFIGS = Path(__file__).parents[2] / "configs"
 
 
@@ -70,33 +72,16 @@ def test_ctrl_c_ends_the_demo_and_all_that_it_has_started(tmp_path: Path) -> Non
         line = process.stdout.readline()
         assert line, before
         before += line
-    started = _descendants(process.pid)
+    started = descendants(process.pid)
     assert len(started) >= 5, "Kafka, a master, two workers, a gateway"
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 130, out
     assert "Stopped." in out
     end = time.monotonic() + 30  # those that were killed last may still be about to go
-    while left := [pid for pid in started if _alive(pid)]:
+    while left := [pid for pid in started if alive(pid)]:
         assert time.monotonic() < end, left
         time.sleep(0.1)
-
-
-def _descendants(pid: int) -> set[int]:
-    ran = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
-    parents = dict(tuple(map(int, line.split())) for line in ran.stdout.splitlines())
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {pid}
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_the_demos_configs_differ_in_channel_master_and_format_alone() -> None:

@@ -12,6 +12,7 @@ from uuid import uuid4
 import httpx
 import pytest
 import requests
+from gateway_java import java
 from gateway_java.kafka import KafkaBroker
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -43,7 +44,7 @@ bridges:
 """
 )
 # a JVM that is there for seconds should not spend them on compiling
-QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+QUICK = {"spark.driver.extraJavaOptions": " ".join(java.QUICK)}
 RECEIPT = {"ce-specversion": "1.0", "ce-id": "receipt-1", "ce-source": "/shop", "ce-type": "receipt"}
 ORDER = {"ce-specversion": "1.0", "ce-id": "order-1", "ce-source": "/client", "ce-type": "order"}
 

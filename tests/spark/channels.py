@@ -23,7 +23,7 @@ class Channel(Protocol):
 
     config: str
 
-    def killed(self) -> None:
+    def kill(self) -> None:
         """Kills what the channel runs on beside the gateway, and starts it again."""
 
     def taken(self, data: Path) -> Iterator[Row]:
@@ -38,7 +38,7 @@ class Log:
 
     config = "log"
 
-    def killed(self) -> None:
+    def kill(self) -> None:
         raise AssertionError("a log runs on nothing else")
 
     def taken(self, data: Path) -> Iterator[Row]:
@@ -61,7 +61,7 @@ class Kafka:
         self._broker = broker
         self._options: dict[str, Any] = {"bootstrap.servers": broker.bootstrap, "log.connection.close": False}
 
-    def killed(self) -> None:
+    def kill(self) -> None:
         self._broker.kill()
         self._broker.start()
 

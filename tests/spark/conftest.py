@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from gateway_java import java
 from gateway_log.reader import shard_file
 from gateway_log.schema import open_shard
 
@@ -23,7 +24,7 @@ RUNNER = Path(__file__).with_name("run_sink.py")
 LIMIT_S = 180.0
 # a JVM that is there for seconds should not spend them on compiling
 QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": " ".join(java.QUICK),
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",

@@ -7,7 +7,6 @@ import os
 import random
 import resource
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Literal
 from gateway_spark.query_run import offsets
 
 from gateway_core.testing.process import GatewayProcess
+from tests.processes import descendants
 from tests.spark.channels import Channel
 
 Part = Literal["jvm", "driver", "worker", "gateway", "disk", "broker"]
@@ -124,7 +124,7 @@ class Killer:
         if part == "gateway":
             self._gateway.kill()
         elif part == "broker":
-            self._channel.killed()
+            self._channel.kill()
         elif part == "disk":  # every write to a file fails from now on: the disk is full
             resource.prlimit(self._pid("jvm"), resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
         elif part == "worker":
@@ -145,12 +145,7 @@ class Killer:
 
     def _workers(self) -> list[int]:
         """The Python processes that the JVM has begun: those that read, and those that plan."""
-        ran = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
-        parents = dict(map(int, line.split()) for line in ran.stdout.splitlines())
-        family = {self._pid("jvm")}
-        while more := {pid for pid, parent in parents.items() if parent in family} - family:
-            family |= more
-        return sorted(family - {self._pid("jvm")})
+        return sorted(descendants(self._pid("jvm")))
 
 
 def _last(folder: Path) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -12,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway_java import java
 from gateway_spark.submit.standalone import StandaloneCluster
+
+from tests.processes import alive
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK = " ".join(java.QUICK)
 EXECUTORS = {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": QUICK}
 
 PARENT = """
@@ -80,11 +82,3 @@ def test_a_cluster_dies_with_the_process_that_started_it(tmp_path: Path, wait: C
     parent.wait()
     parent.stdout.close()
     wait(lambda: not any(map(alive, pids)), "master and worker are gone")
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

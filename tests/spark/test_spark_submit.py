@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway_java import java
 from gateway_java.kafka import KafkaBroker
 from gateway_spark.submit.standalone import StandaloneCluster
 from gateway_spark.submit.wheel import write_wheel
 
 TIDEGATE = [sys.executable, "-m", "gateway_core.cli"]
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK = " ".join(java.QUICK)
 EVENTS = 300
 CONFIG = """
 brokers:

@@ -22,7 +22,7 @@ _POLL_S = 0.05
 _STOP_S = 10.0
 _LOGGING = Path(__file__).parent.with_name("log4j2.properties")
 _OPTIONS = (
-    *("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Duser.timezone=UTC"),
+    *("-Xmx256m", *java.QUICK, "-Xshare:auto", "-Duser.timezone=UTC"),
     *("--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"),
     *("--add-opens=java.base/java.lang=ALL-UNNAMED", "--add-opens=java.base/java.util=ALL-UNNAMED"),
 )
