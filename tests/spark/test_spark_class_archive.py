@@ -55,6 +55,26 @@ def test_a_jvm_does_without_an_archive_that_is_none(tmp_path: Path, monkeypatch:
     assert "warning" not in ran.stdout + ran.stderr
 
 
+def test_files_installed_anew_have_an_archive_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JVM takes no archive of jars with another time, and goes on without a word."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    jar = tmp_path / "spark/jars/spark-core.jar"
+    jar.parent.mkdir(parents=True)
+    jar.write_bytes(b"classes")
+    found = java.find()
+    before = class_archive.place(found)
+    before.parent.mkdir(parents=True)
+    before.write_bytes(b"an archive")
+    assert class_archive.options(found)
+    os.utime(jar, (jar.stat().st_mtime + 1,) * 2)
+    after = class_archive.place(found)
+    assert class_archive.options(found) == "", "not one of the files that were there before"
+    after.write_bytes(b"an archive")
+    assert class_archive.make(found)
+    assert list(before.parent.glob("*.jsa")) == [after]
+
+
 def test_archives_that_nobody_uses_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     found = java.find()
