@@ -14,7 +14,7 @@ from .job import KAFKA, Job
 from .naming import OTHER, TYPE, UNKNOWN, quarantine_of
 from .roads import KafkaBatches, events
 from .roads.kafka import records
-from .rows import REASON, for_quarantine, refused, shaped, stream
+from .rows import REASON, certain, for_quarantine, refused, shaped, stream
 from .tables import FAULT, Tables
 
 if TYPE_CHECKING:
@@ -50,11 +50,12 @@ class Batches:
     def write(self, rows: DataFrame, number: int) -> None:
         """Brings a batch into its tables. What it raises ends the query."""
         if self._kafka is not None:
-            self._kafka.each(rows, number, lambda found: self._write(found, number))
+            self._kafka.each(rows, number, lambda found, good: self._write(found, number, good))
         else:
-            self._write(rows, number)
+            self._write(rows, number, self._job.road != KAFKA)
 
-    def _write(self, events: DataFrame, number: int) -> None:
+    def _write(self, events: DataFrame, number: int, good: bool) -> None:
+        """`good`: no event has a fault, and Spark knows by itself how many there are."""
         if self._schemas is None:
             self._schemas = Schemas(events.sparkSession, self._job)
         if TYPE in self._job.table:
@@ -64,14 +65,20 @@ class Batches:
         elif self._job.deduplicate_s is not None:
             with _kept(events):
                 events.count()  # Spark's state is kept only where a batch was read to its end: a table may not need to
-                self._quarantine(self._write_one(events, number, self._schemas), number)
+                self._quarantine(self._write_one(events, number, self._schemas, good), number)
         else:
-            self._quarantine(self._write_one(events, number, self._schemas), number)
+            self._quarantine(self._write_one(events, number, self._schemas, good), number)
 
-    def _write_one(self, events: DataFrame, number: int, schemas: Schemas) -> Refused:
+    def _write_one(self, events: DataFrame, number: int, schemas: Schemas, good: bool) -> Refused:
         if schemas.looks(number):
             schemas.learn({ALL: look(events)}, number)
-        return self._append(events, number, ALL, self._job.table, schemas)
+        job = self._job
+        if good and job.late_s is None and (of := schemas.of(ALL)) is None:
+            table = self._tables.at(job, events.sparkSession, job.table)
+            if table.append(certain(shaped(events, job, of)), number, {}) is not None:
+                return []
+            # the table has the batch: nobody asked for faults, and the quarantine table may lack some
+        return self._append(events, number, ALL, job.table, schemas)
 
     def _write_by_type(self, events: DataFrame, number: int, schemas: Schemas) -> Refused:
         from pyspark.sql import functions as f

@@ -48,6 +48,15 @@ def shaped(events: DataFrame, job: Job, of: Type | None = None) -> DataFrame:
     return rows.select(*[columns[n].alias(n) for n in chosen], FAULT)
 
 
+def certain(rows: DataFrame) -> DataFrame:
+    """Rows of `shaped` that are known to have no fault, without that column. Whether they have is asked in the first
+    column, for the asking may raise: by a filter it would be a step of its own, and asked for anew."""
+    from pyspark.sql import functions as f
+
+    first, *others = [n for n in rows.columns if n != FAULT]
+    return rows.select(f.when(rows[FAULT].isNull(), rows[first]).alias(first), *others)
+
+
 def refused(events: DataFrame, job: Job, of: Type | None = None) -> DataFrame:
     """The events that can't be in the table, as they came, with the column `reason`."""
     from pyspark.sql import functions as f

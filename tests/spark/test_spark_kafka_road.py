@@ -18,8 +18,8 @@ from gateway_spark.batch import Batches
 from gateway_spark.job import Job
 from gateway_spark.query_run import writer as query_writer
 from gateway_spark.roads import LOOK_EVERY, KafkaBatches
-from gateway_spark.roads.kafka import NOT_PLAIN, PlainRows, rows
-from gateway_spark.roads.plain_record import is_plain
+from gateway_spark.roads.kafka import NOT_PLAIN, AnyRows, PlainRows
+from gateway_spark.roads.plain_record import PlainRecord
 from pyspark.errors import PySparkException
 
 from gateway_core.clock import SystemClock
@@ -122,6 +122,8 @@ def foreign_records() -> list[tuple[Written, str]]:
         (body(start + ',"datacontenttype":"text/plain","data":5}'), "data is not a string"),
         (body(start + ',"data_base64":"A"}'), "Base64"),
         (body(start + ',"data_base64":"AA==","data":1}'), "both there"),
+        (of(("ce_y\nce_z", b"1")), "'y\nce_z' is not an attribute name"),
+        (of(("ce_x", b"1\n2")), "the value of x contains a character"),
     ]
 
 
@@ -163,14 +165,15 @@ def test_rows_are_those_of_the_log_and_what_is_no_event_says_why(
     by_log = spark.read.format("tidegate").option("location", str(log.folder))
     records = [*written(binary, "binary"), *written(structured, "structured"), *(r for r, _ in foreign)]
     records.append((None, b"", [*records[0][2], ("traceparent", TRACE.encode()), ("tracestate", b"a=b")]))
+    # no attributes, and the same but for the three characters where others have `ce_`
+    records.append((None, b"", [*records[-1][2], ("app-id", b"1"), ("msg-id", b"2")]))
     topic = topic_of(kafka, records)
     raw = records_of(spark, topic, KafkaChannelConfig(bootstrap=[kafka.bootstrap])).cache()
 
-    found = rows(raw).collect()
+    found = AnyRows().of(raw).collect()
     events = [row for row in found if row.fault is None]
-    assert cells(events[:-1]) == cells(by_log.load().collect())
-    assert events[-1].trace_id == TRACE[3:35]
-    assert events[-1].extensions == {}
+    assert cells(events[:-2]) == cells(by_log.load().collect())
+    assert [(event.trace_id, event.extensions) for event in events[-2:]] == [(TRACE[3:35], {})] * 2
     assert [(row.shard, row.position) for row in found] == [(0, n) for n in range(len(records))]
     refused = [row for row in found if row.fault is not None]
     for row, ((key, value, headers), words) in zip(refused, foreign, strict=True):
@@ -190,15 +193,15 @@ def test_rows_are_those_of_the_log_and_what_is_no_event_says_why(
         [{"any": [{"cesql": "EXISTS region"}, matched]}],
     ):
         text = json.dumps(filters)
-        passed = rows(raw, text).where("trace_id IS NULL OR id != 'plain'").collect()
+        passed = AnyRows(text).of(raw).where("trace_id IS NULL OR id != 'plain'").collect()
         wanted = [row.id for row in by_log.option("filters", text).load().orderBy("position").collect()]
         assert wanted
         assert [row.id for row in passed if row.fault is None] == wanted, filters
         assert len([row for row in passed if row.fault]) == len(foreign)
-    some = rows(raw, "", json.dumps({"region": "", "type": "made"})).where("fault IS NULL").collect()
+    some = AnyRows("", json.dumps({"region": "", "type": "made"})).of(raw).where("fault IS NULL").collect()
     assert [row.id for row in some] == ["one", "ü 🛫", "ü"]
 
-    plain = raw.where(is_plain())
+    plain = raw.where(PlainRecord().is_plain)
     by_place = {row.position: row for row in found}
     quick = PlainRows().of(plain).collect()
     assert quick == [by_place[row.position] for row in quick]
@@ -208,6 +211,10 @@ def test_rows_are_those_of_the_log_and_what_is_no_event_says_why(
         assert [row.id for row in PlainRows(json.dumps([filter])).of(plain).collect()] == wanted
         with pytest.raises(PySparkException, match=NOT_PLAIN):  # whatever the filter says of it
             PlainRows(json.dumps([filter])).of(raw).collect()
+    for row in found[-4:]:
+        if row.position not in {other.position for other in quick}:
+            with pytest.raises(PySparkException, match=NOT_PLAIN):
+                PlainRows().of(raw.where(f"offset = {row.position}")).collect()
     raw.unpersist()
 
 
@@ -224,7 +231,7 @@ def test_batches_are_read_the_quick_way_while_all_records_are_plain(
         """How the batch was read, one way after the other; all its rows have to be there after the last."""
         seen: list[str] = []
 
-        def write(found: Any) -> None:
+        def write(found: Any, good: bool) -> None:
             quick = NOT_PLAIN in found._jdf.queryExecution().analyzed().toString()
             seen.append("quick" if quick else "any")
             if quick or number == 6:
@@ -240,7 +247,7 @@ def test_batches_are_read_the_quick_way_while_all_records_are_plain(
     assert ways(plain, 7 + LOOK_EVERY) == ["any"]
     assert ways(plain, 6 + 2 * LOOK_EVERY) == ["quick"]
 
-    def fail(found: Any) -> None:
+    def fail(found: Any, good: bool) -> None:
         raise ValueError("of its own")
 
     with pytest.raises(ValueError, match="of its own"):
@@ -289,4 +296,4 @@ def test_spark_logs_in_as_the_gateway_does(spark: Any, secure_kafka: SecureKafka
         {"bootstrap": secure_kafka.other_host, "tls": {**tls, "verify_host": False}},
     ):
         config = KafkaChannelConfig.model_validate(options)
-        assert [row.id for row in rows(records_of(spark, topic, config)).collect()] == ["1"], options
+        assert [row.id for row in AnyRows().of(records_of(spark, topic, config)).collect()] == ["1"], options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..job import KAFKA, Job
@@ -10,7 +11,7 @@ from ..job import KAFKA, Job
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from .kafka import PlainRows
+    from .kafka import AnyRows, PlainRows
 
 LOOK_EVERY = 100
 
@@ -22,7 +23,7 @@ def events(job: Job, spark: SparkSession) -> DataFrame:
     from . import kafka, log
 
     if job.road == KAFKA:
-        return kafka.rows(kafka.records(job, spark), *_filter(job))
+        return kafka.AnyRows(*_filter(job)).of(kafka.records(job, spark))
     return log.events(job, spark)
 
 
@@ -40,27 +41,41 @@ class KafkaBatches:
 
         self._filter = _filter(job)
         self._may_be_plain = is_sql(*self._filter)
-        self._plain: PlainRows | None = None  # while a batch is read so
+        self._reads_plain = False
         self._next_look = 0
 
-    def each(self, records: DataFrame, number: int, write: Callable[[DataFrame], None]) -> None:
-        """Gives the batch's events, as `events` has them, to `write`; perhaps twice, where the first time failed."""
+    def each(self, records: DataFrame, number: int, write: Callable[[DataFrame, bool], None]) -> None:
+        """Gives the batch's events, as `events` has them, to `write`; perhaps twice, where the first time failed. With
+        them goes whether they are known to be good: then no row has a fault (asking for one may fail), and they are as
+        many as Spark says that were read."""
         from . import kafka
 
-        if self._may_be_plain and self._plain is None and number >= self._next_look:
+        looks = self._may_be_plain and not self._reads_plain and number >= self._next_look
+        if looks:
             self._next_look = number + LOOK_EVERY
-            if kafka.seem_plain(records):
-                self._plain = kafka.PlainRows(*self._filter)
-        if self._plain is not None:
+            self._reads_plain = self._plain.may_be(records)
+        if self._reads_plain:
             try:
-                write(self._plain.of(records))
+                write(self._plain.of(records), not looks and not any(self._filter))
             except Exception as e:
                 if kafka.NOT_PLAIN not in str(e):
                     raise
-                self._plain, self._next_look = None, number + LOOK_EVERY
+                self._reads_plain, self._next_look = False, number + LOOK_EVERY
             else:
                 return
-        write(kafka.rows(records, *self._filter))
+        write(self._any.of(records), False)
+
+    @cached_property
+    def _plain(self) -> PlainRows:
+        from .kafka import PlainRows
+
+        return PlainRows(*self._filter)
+
+    @cached_property
+    def _any(self) -> AnyRows:
+        from .kafka import AnyRows
+
+        return AnyRows(*self._filter)
 
 
 def _filter(job: Job) -> tuple[str, str]:

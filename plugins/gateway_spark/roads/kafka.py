@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from ..job import Job
 from ..tables import FAULT
-from . import any_record, plain_record
+from . import any_record
 from .columns import ATTRIBUTES, declares_json, timestamp, trace_id
 from .filters_sql import wanted
+from .plain_record import PlainRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -29,65 +30,78 @@ def records(job: Job, spark: SparkSession) -> DataFrame:
     return spark.readStream.format("kafka").options(**options).option("includeHeaders", "true").load()
 
 
-def rows(records: DataFrame, filters: str = "", attributes: str = "") -> DataFrame:
-    """The columns of `schema.DDL`, and `fault`, of records as Spark's Kafka source gives them (with headers). `filters`
-    and `attributes` are JSON, as in a job's options."""
-    from pyspark.sql import functions as f
-
-    # `other` is evaluated only for records that are not plain; in one step with what uses it there would be a copy of
-    # it in each of those
-    other = f.when(~plain_record.is_plain(), any_record.columns(f.col("headers"), f.col("value")))
-    read = records.select(
-        *_PLACE,
-        "value",
-        *(plain_record.attribute(name).alias(name) for name in ATTRIBUTES),
-        plain_record.extensions().alias("extensions"),
-        plain_record.moment().alias("moment"),
-        plain_record.header_trace().alias("header_trace"),
-        other.alias("other"),
-    )
-    is_plain = f.col("other").isNull()
-
-    def of_either(name: str) -> Column:
-        plain = f.lit(None).cast("string") if name == FAULT else f.col(name)
-        return f.when(is_plain, plain).otherwise(f.col("other")[name])
-
-    merged = read.select(
-        *_PLACE,
-        *(of_either(name).alias(name) for name in (*ATTRIBUTES, "extensions", FAULT)),
-        f.when(is_plain, f.col("value")).otherwise(f.col("other.data")).alias("data"),
-        f.coalesce(f.col("other.json"), f.lit(False)).alias("json"),
-        f.when(is_plain, f.col("moment")).otherwise(timestamp(f.col("other.time"))).alias("moment"),
-        "header_trace",
-    )
-    for condition in wanted(filters, attributes):
-        merged = merged.where(f.col(FAULT).isNotNull() | condition)
-    found = {name: f.col(name) for name in (*ATTRIBUTES, "extensions", FAULT, "data", "json", "moment", "header_trace")}
-    return merged.select(*_columns({**found, "extension_trace": f.col("extensions")["traceparent"]}))
-
-
-class PlainRows:
-    """The same rows as those of `rows` where all records are plain; a record that is not makes Spark's job fail, with
-    the words `NOT_PLAIN`. All is one step, and planned in a third of the time."""
+class AnyRows:
+    """The columns of `schema.DDL`, and `fault`, of records as Spark's Kafka source gives them (with headers), whatever
+    they are like. `filters` and `attributes` are JSON, as in a job's options."""
 
     def __init__(self, filters: str = "", attributes: str = "") -> None:
         from pyspark.sql import functions as f
 
-        is_plain = plain_record.is_plain()
+        plain = PlainRecord()
+        # `other` is evaluated only for records that are not plain; in one step with what uses it there would be a copy
+        # of it in each of those
+        other = f.when(~plain.is_plain, any_record.columns(f.col("headers"), f.col("value")))
+        self._read: list[Column | str] = [
+            *_PLACE,
+            "value",
+            *(plain.attribute(name).alias(name) for name in ATTRIBUTES),
+            plain.extensions.alias("extensions"),
+            plain.moment.alias("moment"),
+            plain.header_trace.alias("header_trace"),
+            other.alias("other"),
+        ]
+        is_plain = f.col("other").isNull()
+
+        def of_either(name: str) -> Column:
+            plain = f.lit(None).cast("string") if name == FAULT else f.col(name)
+            return f.when(is_plain, plain).otherwise(f.col("other")[name])
+
+        self._merged: list[Column | str] = [
+            *_PLACE,
+            *(of_either(name).alias(name) for name in (*ATTRIBUTES, "extensions", FAULT)),
+            f.when(is_plain, f.col("value")).otherwise(f.col("other.data")).alias("data"),
+            f.coalesce(f.col("other.json"), f.lit(False)).alias("json"),
+            f.when(is_plain, f.col("moment")).otherwise(timestamp(f.col("other.time"))).alias("moment"),
+            "header_trace",
+        ]
+        self._conditions = [f.col(FAULT).isNotNull() | condition for condition in wanted(filters, attributes)]
+        names = (*ATTRIBUTES, "extensions", FAULT, "data", "json", "moment", "header_trace")
+        found = {name: f.col(name) for name in names}
+        self._columns = _columns({**found, "extension_trace": f.col("extensions")["traceparent"]})
+
+    def of(self, records: DataFrame) -> DataFrame:
+        """The rows of these records."""
+        merged = records.select(*self._read).select(*self._merged)
+        for condition in self._conditions:
+            merged = merged.where(condition)
+        return merged.select(*self._columns)
+
+
+class PlainRows:
+    """The same rows as those of `AnyRows` where all records are plain; one that is not makes Spark's job fail where its
+    fault is asked for, with the words `NOT_PLAIN`. All is one step, and planned in a third of the time."""
+
+    def __init__(self, filters: str = "", attributes: str = "") -> None:
+        from pyspark.sql import functions as f
+
+        plain = PlainRecord()
         found = {
-            **{name: plain_record.attribute(name) for name in ATTRIBUTES},
-            "extensions": plain_record.extensions(),
-            FAULT: f.when(~is_plain, f.raise_error(f.lit(NOT_PLAIN)).cast("string")),
+            **{name: plain.attribute(name) for name in ATTRIBUTES},
+            "extensions": plain.extensions,
+            FAULT: f.when(~plain.is_plain, f.raise_error(f.lit(NOT_PLAIN)).cast("string")),
             "data": f.col("value"),
             "json": f.lit(False),
-            "moment": plain_record.moment(),
-            "header_trace": plain_record.header_trace(),
-            "extension_trace": plain_record.extension_trace(),
+            "moment": plain.moment,
+            "header_trace": plain.header_trace,
+            "extension_trace": plain.extension_trace,
         }
-        conditions = wanted(filters, attributes, plain_record.attribute)
+        conditions = wanted(filters, attributes, plain.attribute)
         # one that is not plain passes, to fail where its fault is asked for
-        self._conditions = [f.when(is_plain, reduce(and_, conditions)).otherwise(f.lit(True))] if conditions else []
+        self._conditions = (
+            [f.when(plain.is_plain, reduce(and_, conditions)).otherwise(f.lit(True))] if conditions else []
+        )
         self._columns = _columns(found)
+        self._is_plain = plain.is_plain
 
     def of(self, records: DataFrame) -> DataFrame:
         """The rows of these records."""
@@ -95,10 +109,11 @@ class PlainRows:
             records = records.where(condition)
         return records.select(*self._columns)
 
-
-def seem_plain(records: DataFrame) -> bool:
-    """Whether there is no other record among some of these."""
-    return records.limit(_SAMPLE).where(~plain_record.is_plain()).isEmpty()
+    def may_be(self, records: DataFrame) -> bool:
+        """Whether some of these records, the first that come, are all plain."""
+        # the limit is behind what is asked: for rows behind a limit Spark's code has another text each time, and is
+        # compiled each time
+        return all(row[0] for row in records.select(self._is_plain).head(_SAMPLE))
 
 
 def _columns(found: Mapping[str, Column]) -> list[Column]:

@@ -66,7 +66,7 @@ PLAIN = (
 at one by one."""
 
 PLAIN_EXTENSIONS = r"^(?:ce_(?!data(?:\n|\z)|datacontenttype)[a-z0-9]++(?:\n|\z))++\z"
-PLAIN_VALUES = r"^[ -~\n]*+\z"
+PLAIN_VALUES = r"^[ -~]*+\z"
 
 # -- JSON -------------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ this road as quick as the query that a user would write, which checks nothing. W
 
 All here are expressions over the columns of Spark's Kafka source, with no step in between: each step would copy the
 rows once more. What occurs in several of them Spark works out once, where one of them always needs it. Functions over
-whole arrays are compiled; those that take a function of one's own are interpreted, and slow.
+whole arrays are compiled; those that take a function of one's own are interpreted, and slow. There is little of it, for
+what Spark makes of a longer one the JVM does not compile (`session_conf.COMPILED`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING
 
-from .columns import ATTRIBUTES, MAP
+from .columns import ATTRIBUTES
 from .patterns import PLAIN, PLAIN_EXTENSIONS, PLAIN_VALUES
 
 if TYPE_CHECKING:
@@ -28,96 +29,64 @@ _TRACE = ("traceparent", "tracestate")
 _KNOWN = (*_HEADERS.values(), *_TRACE)
 
 
-def attribute(name: str) -> Column:
-    """The text of an attribute, null where it is not there."""
-    from pyspark.sql import functions as f
+class PlainRecord:
+    """What a plain record has, as columns; of another one they mean nothing.
 
-    return _value(f.lit(_HEADERS.get(name, f"ce_{name}")))
+    `is_plain` says whether it is one. `moment` is the attribute `time`, `extensions` are the extension attributes,
+    `header_trace` is the header `traceparent` and `extension_trace` the extension attribute of that name.
+    """
 
+    def __init__(self) -> None:
+        # made once, for each is a call of the JVM
+        from pyspark.sql import functions as f
 
-def moment() -> Column:
-    """The attribute `time`."""
-    from pyspark.sql import functions as f
+        self._names = f.col("headers.key")
+        self._texts = f.col("headers.value").cast("array<string>")
+        self._known = {name: self._value(f.lit(name)) for name in _KNOWN}
+        self._rest = f.array_except(self._names, f.array(*map(f.lit, _KNOWN)))  # each once
+        self._others = f.size(self._rest)
+        names = [f.get(self._rest, f.lit(number)) for number in range(MOST)]
+        values = list(map(self._value, names))
+        self.is_plain = self._is_plain(values)
+        time = self.attribute("time")
+        self.moment = f.when(~time.startswith("0000"), time.try_cast("timestamp"))
+        self.header_trace = self._known[_TRACE[0]]
+        self.extension_trace = f.when(self._others > 0, self._value(f.lit(f"ce_{_TRACE[0]}")))
+        pairs = (f.array(*(f.substring(name, 4, 1000) for name in names)), f.array(*values))
+        made = f.map_from_arrays(*(f.slice(items, f.lit(1), self._others) for items in pairs))
+        # the names of one that is not plain may be no keys of a map
+        self.extensions = f.when(self.is_plain, made)
 
-    time = attribute("time")
-    return f.when(~time.startswith("0000"), time.try_cast("timestamp"))
+    def attribute(self, name: str) -> Column:
+        """The text of an attribute, null where it is not there."""
+        from pyspark.sql import functions as f
 
+        header = _HEADERS.get(name, f"ce_{name}")
+        return self._known[header] if header in self._known else self._value(f.lit(header))
 
-def header_trace() -> Column:
-    """The header `traceparent`."""
-    from pyspark.sql import functions as f
+    def _is_plain(self, values: list[Column]) -> Column:
+        from pyspark.sql import functions as f
 
-    return _value(f.lit(_TRACE[0]))
+        def there(name: str) -> Column:
+            return f.coalesce(self.attribute(name), f.lit("-"))
 
+        # as many names as headers: none is there twice, none has a null, and there are no more than MOST others
+        all_headers = self._others + _count(list(self._known.values())) == f.size("headers")
+        whole = all_headers & (_count(values) == self._others)
+        attributes = f.concat_ws("\n", *map(self.attribute, ATTRIBUTES[:4]), *map(there, ATTRIBUTES[4:]))
+        # a name or a value with a line break is not taken for two
+        plain_extensions = (
+            f.array_join(self._rest, "\n").rlike(PLAIN_EXTENSIONS)
+            & ~f.array_join(self._rest, "").contains("\n")
+            & f.concat_ws("", *values).rlike(PLAIN_VALUES)
+        )
+        plain = whole & attributes.rlike(PLAIN) & ((self._others == 0) | plain_extensions)
+        return f.coalesce(plain, f.lit(False))
 
-def extension_trace() -> Column:
-    """The extension attribute `traceparent`."""
-    from pyspark.sql import functions as f
+    def _value(self, name: Column) -> Column:
+        from pyspark.sql import functions as f
 
-    return f.when(_others() > 0, _value(f.lit(f"ce_{_TRACE[0]}")))
-
-
-def extensions() -> Column:
-    """The extension attributes."""
-    from pyspark.sql import functions as f
-
-    made = f.when(_others() == 0, f.expr(f"CAST(map() AS {MAP})"))
-    pairs: list[Column] = []
-    for number in range(MOST):
-        pairs += [f.substring(_other(number), 4, 1000), _value(_other(number))]
-        made = made.when(_others() == number + 1, f.create_map(*pairs))
-    return made
-
-
-def is_plain() -> Column:
-    """Whether the record is plain."""
-    from pyspark.sql import functions as f
-
-    def there(name: str) -> Column:
-        return f.coalesce(attribute(name), f.lit("-"))
-
-    values = f.concat_ws("\n", *map(attribute, ATTRIBUTES[:4]), *map(there, ATTRIBUTES[4:]))
-    extended = [f.when(_others() > n, _value(_other(n))) for n in range(MOST)]
-    plain_extensions = (
-        (_count(extended) == _others())
-        & f.array_join(_rest(), "\n").rlike(PLAIN_EXTENSIONS)
-        & f.concat_ws("\n", *extended).rlike(PLAIN_VALUES)
-    )
-    # as many names as headers: none is there twice, none that is known has a null
-    whole = _others() + _count([_value(f.lit(name)) for name in _KNOWN]) == f.size("headers")
-    return f.coalesce(whole & values.rlike(PLAIN) & ((_others() == 0) | plain_extensions), f.lit(False))
-
-
-def _names() -> Column:
-    from pyspark.sql import functions as f
-
-    return f.col("headers.key")
-
-
-def _value(name: Column) -> Column:
-    from pyspark.sql import functions as f
-
-    texts = f.col("headers.value").cast("array<string>")
-    return f.get(texts, (f.array_position(_names(), name) - 1).cast("int"))
-
-
-def _rest() -> Column:
-    """The names of the headers that are none of `_KNOWN`, each once."""
-    from pyspark.sql import functions as f
-
-    return f.array_except(_names(), f.array(*map(f.lit, _KNOWN)))
-
-
-def _others() -> Column:
-    from pyspark.sql import functions as f
-
-    return f.size(_rest())
-
-
-def _other(number: int) -> Column:
-    from pyspark.sql import functions as f
-
-    return f.get(_rest(), f.lit(number))
+        return f.get(self._texts, (f.array_position(self._names, name) - 1).cast("int"))
 
 
 def _count(columns: list[Column]) -> Column:

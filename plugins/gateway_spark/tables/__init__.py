@@ -24,13 +24,19 @@ class Table(Protocol):
     place: str
 
     def append(self, rows: DataFrame, batch: int, measures: Mapping[str, Column]) -> dict[str, int] | None:
-        """Writes the rows whose column `fault` is null, without that column, as the batch of this number, and makes the
-        table where there is none yet. New columns, and new fields of structures, are added to a table that has others.
-        Gives what `measures` (aggregates, found on the way) are over *all* rows; None where the table has this batch
-        already: then nothing is read or written. Raises `SparkFault` where the rows can't be in this table."""
+        """Writes the rows whose column `fault` is null, without that column (all, where there is no such column), as
+        the batch of this number, and makes the table where there is none yet. New columns, and new fields of
+        structures, are added to a table that has others. Gives what `measures` (aggregates, found on the way) are over
+        *all* rows; None where the table has this batch already: then nothing is read or written. Raises `SparkFault`
+        where the rows can't be in this table."""
 
     def schema(self) -> StructType | None:
         """The columns that the table has; None while there is no table."""
+
+
+def taken(rows: DataFrame) -> DataFrame:
+    """The rows that a table takes, as it takes them."""
+    return rows.where(f"{FAULT} is null").drop(FAULT) if FAULT in rows.columns else rows
 
 
 class Tables:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..data.types import render
 from ..job import Job
-from . import FAULT
+from . import taken
 from .columns import grown, plain, struct_type
 from .jvm import measured, measurements, named, query_id
 
@@ -44,7 +44,7 @@ class DeltaTable:
             self._last = self._log().startTransaction().txnVersion(query) if is_table(self._spark, self.place) else -1
         if batch <= self._last:
             return None
-        good = measured(rows, measures).where(f"{FAULT} is null").drop(FAULT)
+        good = taken(measured(rows, measures))
         if self._job.cluster_by and self._job.partition_by:  # else OPTIMIZE does it
             good = good.sortWithinPartitions(*dict.fromkeys([*self._job.partition_by, *self._job.cluster_by]))
         txn = self._ready(good._jdf.schema())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..data.types import Type, fields, kind
 from ..errors import SparkFault
 from ..job import Job
-from . import FAULT
+from . import taken
 from .columns import grown, plain
 from .iceberg_place import IcebergPlace
 from .jvm import query_id
@@ -58,7 +58,7 @@ class IcebergTable:
         seen = Observation()
         if measures:
             rows = rows.observe(seen, *[c.alias(name) for name, c in measures.items()])
-        good = rows.where(f"{FAULT} is null").drop(FAULT)
+        good = taken(rows)
         self._ready(good._jdf.schema())
         marks = {f"snapshot-property.{QUERY}": query, f"snapshot-property.{BATCH}": str(batch)}
         self._last = None  # after a failure it is looked for anew

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..data.types import Type
 from ..errors import SparkFault
 from ..job import Job
-from . import FAULT
+from . import taken
 from .columns import grown, plain, struct_type
 from .jvm import SmallFiles, measured, measurements, named, query_id
 
@@ -50,7 +50,7 @@ class ParquetTable:
         sink, number = self._sink, self._number(batch)
         if number is None:
             return None
-        good = measured(rows, measures).where(f"{FAULT} is null").drop(FAULT)
+        good = taken(measured(rows, measures))
         if self._job.cluster_by:
             good = good.sortWithinPartitions(*dict.fromkeys([*self._job.partition_by, *self._job.cluster_by]))
         self._grow(good._jdf.schema())
