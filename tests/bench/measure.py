@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -31,24 +32,26 @@ def cpu_s(pid: int) -> float:
 
 
 class TreeCpu(threading.Thread):
-    """Seconds of a process and of all that lives below it, also of what ended meanwhile (`cpu_s` loses those that were
-    not waited for): it looks every 20 ms. `without` is a child that does not count."""
+    """Seconds of this process and of all that lives below it, also of what ended meanwhile (`cpu_s` loses those that
+    were not waited for): it looks every 20 ms, which does not count. Nor does the child `without`."""
 
-    def __init__(self, pid: int, without: int = 0) -> None:
+    def __init__(self, without: int = 0) -> None:
         super().__init__(daemon=True)
-        self._pid = pid
+        self._pid = os.getpid()
         self._without = without
         self._seen: dict[int, float] = {}
+        self._looking = 0.0  # seconds that the looks took
         self._done = threading.Event()
 
     def run(self) -> None:
         while not self._done.wait(0.02):
             self._look(self._pid)
+            self._looking = time.thread_time()
 
     def seconds(self) -> float:
         """So far, since it began to look: whatever went before is in it too, so take differences."""
         self._look(self._pid)
-        return sum(self._seen.copy().values())
+        return sum(self._seen.copy().values()) - self._looking
 
     def stop(self) -> None:
         self._done.set()

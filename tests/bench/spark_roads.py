@@ -60,7 +60,7 @@ class Bench:
             builder = builder.config(key, value)
         self.spark = builder.getOrCreate()
         register(self.spark)
-        self._cpu = TreeCpu(os.getpid(), without=self._broker.pid or 0)
+        self._cpu = TreeCpu(without=self._broker.pid or 0)
         self._cpu.start()
 
     def close(self) -> None:
