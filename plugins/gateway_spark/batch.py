@@ -73,9 +73,9 @@ class Batches:
         if schemas.looks(number):
             schemas.learn({ALL: look(events)}, number)
         job = self._job
-        if good and job.late_s is None and (of := schemas.of(ALL)) is None:
+        if good and job.late_s is None and schemas.of(ALL) is None:
             table = self._tables.at(job, events.sparkSession, job.table)
-            if table.append(certain(shaped(events, job, of)), number, {}) is not None:
+            if table.append(certain(shaped(events, job)), number, {}) is not None:
                 return []
             # the table has the batch: nobody asked for faults, and the quarantine table may lack some
         return self._append(events, number, ALL, job.table, schemas)

@@ -28,8 +28,8 @@ _SMALL = {
 # of a small batch. This one renames as atomically there, and two writers are kept apart by our locks.
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
-# The JVM leaves methods above 8,000 bytes of bytecode to its interpreter. What Spark makes of a whole stage of ours is
-# longer, and takes thrice the time then; with this limit it is cut up instead.
+# The JVM leaves methods above 8,000 bytes of bytecode to its interpreter. What Spark makes of a whole stage of ours may
+# be longer, and takes thrice the time then; with this limit it is cut up instead.
 COMPILED = {"spark.sql.codegen.hugeMethodLimit": "8000"}
 
 
