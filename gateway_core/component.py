@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -35,6 +35,14 @@ class Config(BaseModel):
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         return [(k, "****" if k in self._hidden else v) for k, v in super().__repr_args__()]
+
+
+@runtime_checkable
+class Warns(Protocol):
+    """Options that can be valid and still unwise: a config model that has this method is asked by the loader."""
+
+    def warnings(self) -> Iterable[tuple[tuple[str | int, ...], str, str]]:
+        """Each warning: where (the path below these options), what is unwise, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+import re
+import time
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from urllib.parse import quote
 
-import anyio
 import httpx
 
 from ..event import Event, text_of
@@ -47,10 +48,11 @@ def binary(event: Event) -> tuple[dict[str, str], bytes]:
     return headers, event.data or b""
 
 
-def client(urls: Collection[str], in_flight: int = 1) -> httpx.AsyncClient:
-    """A client for a few requests at once to these addresses."""
+def client(urls: Collection[str], in_flight: int = 1) -> httpx.Client:
+    """A client that `in_flight` threads may share; each keeps its connection. httpx costs a third of the CPU this way
+    of what its asynchronous client does."""
     limits = httpx.Limits(max_connections=in_flight, max_keepalive_connections=in_flight)
-    return httpx.AsyncClient(
+    return httpx.Client(
         limits=limits, timeout=httpx.Timeout(30.0, connect=5.0), verify=secure(urls), trust_env=not local(urls)
     )
 
@@ -66,22 +68,27 @@ def local(urls: Iterable[str]) -> bool:
     return all(host in ("localhost", "::1") or host.startswith("127.") for host in hosts)
 
 
-async def post(to: httpx.AsyncClient, url: str, headers: dict[str, str], body: bytes, retry: int) -> Answer:
-    """Sends one request, again while that may help and `retry` tries are left."""
+def post(
+    to: httpx.Client,
+    url: str,
+    headers: dict[str, str],
+    body: bytes,
+    retry: int,
+    wait: Callable[[float], object] = time.sleep,
+) -> Answer:
+    """Sends one request, again while that may help and `retry` tries are left. `wait` waits so many seconds between."""
     attempt = 0
     while True:
-        answer, wait_s = await _attempt(to, url, headers, body)
+        answer, wait_s = _attempt(to, url, headers, body)
         if attempt >= retry or answer.accepted or (answer.status is not None and answer.status not in _FOR_NOW):
             return answer
-        await anyio.sleep(wait_s if wait_s is not None else min(_WAIT_MAX_S, 0.2 * 2**attempt))
+        wait(wait_s if wait_s is not None else min(_WAIT_MAX_S, 0.2 * 2**attempt))
         attempt += 1
 
 
-async def _attempt(
-    to: httpx.AsyncClient, url: str, headers: dict[str, str], body: bytes
-) -> tuple[Answer, float | None]:
+def _attempt(to: httpx.Client, url: str, headers: dict[str, str], body: bytes) -> tuple[Answer, float | None]:
     try:
-        response = await to.post(url, headers=headers, content=body)
+        response = to.post(url, headers=headers, content=body)
     except httpx.HTTPError as e:
         return Answer(None, _why(e)), None
     after = response.headers.get("retry-after", "")
@@ -119,5 +126,7 @@ def check_url(url: str) -> str:
     except httpx.InvalidURL as e:
         raise ValueError(f"{url!r} is no URL: {e}") from e
     if parsed.scheme not in ("http", "https") or not parsed.host:
+        if "://" not in url and re.match(r"[A-Za-z0-9.\[\]:-]+(/|$)", url):
+            raise ValueError(f"{url!r} has no scheme: write http://{url}")
         raise ValueError(f"{url!r} is no HTTP URL: write http://HOST:PORT/")
     return url

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import anyio
 import typer
 
 from .. import eventjson
@@ -56,7 +55,7 @@ def replay_letters(stores: Stores, query: Query, plan: Replay) -> int:
             where = targets[letter.broker] if _original(letter) else "nowhere: it never was an event"
             print(f"{letter.id}  {letter.fact('type')} {letter.fact('id')} -> {where}", file=sys.stderr)
     elif letters:
-        anyio.run(_replay_all, letters, targets, plan, count)
+        _replay_all(letters, targets, plan, count)
     _report(count, len(letters), plan)
     return OK if plan.dry_run or count.replayed == len(letters) else FAULT
 
@@ -86,10 +85,10 @@ def _original(letter: Letter) -> bool:
     return letter.fact("tidegatestage") != "decode"
 
 
-async def _replay_all(letters: list[Letter], targets: dict[str, str], plan: Replay, count: Count) -> None:
+def _replay_all(letters: list[Letter], targets: dict[str, str], plan: Replay, count: Count) -> None:
     done: dict[str, tuple[Store, list[str]]] = {}
     try:
-        async with client(list(targets.values())) as to:
+        with client(list(targets.values())) as to:
             for letter in letters:
                 if not _original(letter):
                     count.skipped += 1
@@ -103,7 +102,7 @@ async def _replay_all(letters: list[Letter], targets: dict[str, str], plan: Repl
                     headers, body = binary(event)
                 if event.trace is not None:
                     headers = {**headers, **{n.decode(): v.decode() for n, v in trace_headers(event.trace)}}
-                answer = await post(to, targets[letter.broker], headers, body, plan.retry)
+                answer = post(to, targets[letter.broker], headers, body, plan.retry)
                 if not answer.accepted:
                     count.refused += 1
                     print(f"{letter.id}: {answer.detail}", file=sys.stderr)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -10,12 +12,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-import anyio
+import httpx
 import typer
 
 from .. import eventjson
 from . import FAULT, OK, common, events
-from .post import BATCH, STRUCTURED, binary, check_url, client, post
+from .post import BATCH, STRUCTURED, Answer, binary, check_url, client, post
 
 Request = tuple[dict[str, str], bytes, int]
 """Headers, body, and the number of events."""
@@ -40,10 +42,22 @@ class Tally:
     unanswered: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     fault: common.CommandError | None = None
+    crash: BaseException | None = None
 
     @property
     def sent(self) -> int:
         return self.accepted + self.refused + self.unanswered
+
+    def add(self, url: str, answer: Answer, count: int) -> None:
+        """Counts a request with so many events."""
+        if answer.accepted:
+            self.accepted += count
+        elif answer.status is not None:
+            self.refused += count
+            self.reasons[answer.detail] += count
+        else:
+            self.unanswered += count
+            self.reasons[f"no answer from {url}: {answer.detail}"] += count
 
 
 def send_events(
@@ -67,7 +81,7 @@ def send_events(
         texts = iter([eventjson.structured(events.from_flags(single, data, extensions))])
     tally = Tally()
     with _progress(tally, shown=file is not None and not options.as_json) as advance:
-        anyio.run(_send_all, url, _requests(texts, options), options, tally, advance)
+        _send_all(url, _requests(texts, options), options, tally, advance)
     _report(tally, options)
     if tally.fault is not None:
         raise tally.fault
@@ -86,57 +100,67 @@ def _requests(texts: Iterator[bytes], options: Options) -> Iterator[Request]:
             yield STRUCTURED, events.plain(text), 1
 
 
-async def _send_all(
+def _send_all(
     url: str, requests: Iterator[Request], options: Options, tally: Tally, advance: Callable[[], None]
 ) -> None:
-    """`in_flight` senders take from one iterator. Without any answer, even after the retries, there is no use in
+    """`in_flight` threads take from one iterator. Without any answer, even after the retries, there is no use in
     going on."""
-    pace, one = _Pace(options.rate), anyio.Lock()
+    pace, taking, counting = _Pace(options.rate), threading.Lock(), threading.Lock()
+    over = threading.Event()
 
-    async def take() -> Request | None:
-        # in a thread: standard input may have nothing for long, while answers come
+    def take() -> Request | None:
+        with taking:
+            if over.is_set():
+                return None
+            try:
+                return next(requests, None)
+            except common.CommandError as e:
+                tally.fault = e
+                return None
+
+    def sender(to: httpx.Client) -> None:
         try:
-            async with one:
-                return await anyio.to_thread.run_sync(next, requests, None, abandon_on_cancel=True)
-        except common.CommandError as e:
-            tally.fault = e
-            return None
-
-    async with client([url], options.in_flight) as to, anyio.create_task_group() as tasks:
-
-        async def sender() -> None:
-            while request := await take():
+            while request := take():
                 headers, body, count = request
-                await pace.turn(count)
-                answer = await post(to, url, headers, body, options.retry)
-                if answer.accepted:
-                    tally.accepted += count
-                elif answer.status is not None:
-                    tally.refused += count
-                    tally.reasons[answer.detail] += count
-                else:
-                    tally.unanswered += count
-                    tally.reasons[f"no answer from {url}: {answer.detail}"] += count
-                    tasks.cancel_scope.cancel()
-                advance()
+                over.wait(pace.turn(count))
+                answer = post(to, url, headers, body, options.retry, over.wait)
+                with counting:
+                    tally.add(url, answer, count)
+                    advance()
+                if answer.status is None:
+                    over.set()
+        except BaseException as e:
+            tally.crash = tally.crash or e
+            over.set()
 
-        for _ in range(options.in_flight):
-            tasks.start_soon(sender)
+    with client([url], options.in_flight) as to:
+        # daemons: Ctrl-C must not wait for standard input, nor for an answer
+        threads = [threading.Thread(target=sender, args=(to,), daemon=True) for _ in range(options.in_flight)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    if tally.crash is not None:
+        raise tally.crash
 
 
 class _Pace:
-    """Gives each event its time, so that no more than `rate` go out in a second."""
+    """Gives each event its time, so that no more than `rate` go out in a second. For many threads."""
 
     def __init__(self, rate: float | None) -> None:
         self._gap_s = 1 / rate if rate else 0.0
         self._next = 0.0
+        self._lock = threading.Lock()
 
-    async def turn(self, count: int) -> None:
-        if self._gap_s:
-            now = anyio.current_time()
+    def turn(self, count: int) -> float:
+        """How many seconds to wait until these events may go."""
+        if not self._gap_s:
+            return 0.0
+        with self._lock:
+            now = time.monotonic()
             mine = max(self._next, now)
             self._next = mine + self._gap_s * count
-            await anyio.sleep(mine - now)
+        return mine - now
 
 
 def _groups(texts: Iterator[bytes], size: int) -> Iterator[list[bytes]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..attribute_names import old_names
 from ..component import ComponentRef
 from .faults import dotted, near
 from .interpolate import Path
@@ -37,6 +38,7 @@ def cross_check(
     _cycles(list(_edges(brokers, triggers, bridges, ways_in)), report)
     _idle(brokers, names, report)
     _held_up(bridges, report)
+    _old_names(triggers, report)
     for name in unused:
         report.warn("nothing uses this secret", ("secrets", name))
 
@@ -66,6 +68,12 @@ def _held_up(bridges: Mapping[str, BridgeConfig], report: Report) -> None:
         if bridge.dead_letter is None and getattr(bridge.source.options, "pulls", False):
             message = "an event that its sink refuses holds up the others of its partition"
             report.warn(f"the bridge has no `dead_letter`: {message}", ("bridges", name), "add a `dead_letter`")
+
+
+def _old_names(triggers: Mapping[str, TriggerConfig], report: Report) -> None:
+    for trigger, config in triggers.items():
+        for name, message, remedy in old_names(config.filter):
+            report.warn(message, ("triggers", trigger, "filter", name), remedy)
 
 
 # -- addresses ----------------------------------------------------------------------------------------------------

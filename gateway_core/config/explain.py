@@ -100,6 +100,9 @@ def _finding(details: ErrorDetails, data: Any, model: Any) -> Finding:
     path = _data_path(details["loc"], data, kind)
     last = str(path[-1]) if path else ""
     if details["loc"] and details["loc"][-1] == "[key]":
+        if kind == "value_error":  # a check of the key itself: "what is wrong; the remedy"
+            message, _, remedy = str(context["error"]).partition("; ")
+            return Finding(path, message, remedy)
         return Finding(path, f"`{last}` can't be a name", NAME_RULE)
     if kind == "missing":
         about = _about(model, path)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ..attribute_names import AttributeName
 from ..component import ChannelRef, Config, DeadLetterRef, FilterRef, KeyMapperRef, ObserverRef, SinkRef, SourceRef
 from ..scenario.model import ScenarioConfig
 
@@ -87,7 +88,7 @@ class TriggerConfig(Manifested):
 
     broker: str = "default"
     """The broker it belongs to."""
-    filter: dict[str, str] = {}
+    filter: dict[AttributeName, str] = {}
     """Attributes and their values: all must be equal. An empty value asks only that the attribute is there."""
     filters: list[FilterRef] = []
     """Filters that must all match (CloudEvents Subscriptions API dialects, and what plugins add). Where there are

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel, RootModel, ValidationError
 
-from ..component import ComponentRef, Config, Kind
+from ..component import ComponentRef, Config, Kind, Warns
 from ..registry import Offer, Registry
 from .explain import arms, explain, inside
 from .interpolate import Path
@@ -66,7 +67,10 @@ class Resolver:
         offer = self._registry.find(ref.kind, ref.name)
         word = ref.kind.replace("_", " ")
         if offer is None:
-            self._report.fault(f"unknown {word} `{ref.name}`", path, self._registry.suggest(ref.kind, ref.name))
+            remedy = self._registry.suggest(ref.kind, ref.name)
+            if _ADDRESS.match(ref.name) and self._registry.by_scheme(ref.kind, f"http://{ref.name}"):
+                remedy = f"write http://{ref.name} if that is its address"
+            self._report.fault(f"unknown {word} `{ref.name}`", path, remedy)
             return
         if offer.missing:
             needs, _, remedy = offer.missing.partition(": ")
@@ -75,7 +79,11 @@ class Resolver:
 
     def _options(self, offer: Offer, raw: Any, path: Path) -> BaseModel | None:
         try:
-            return self.validate(offer.component.config, raw, path)
+            options = self.validate(offer.component.config, raw, path)
+            if isinstance(options, Warns):
+                for below, message, remedy in options.warnings():
+                    self._report.warn(message, (*path, *below), remedy)
+            return options
         except Exception as e:  # a plugin's validator that raises something else than ValueError
             self._report.fault(f"the plugin `{offer.plugin}` failed to check this: {type(e).__name__}: {e}", path)
             return None
@@ -90,6 +98,10 @@ class Resolver:
             self._report.fault(f"no {kind.replace('_', ' ')} takes `{scheme}://` URLs", path, remedy)
 
 
+_ADDRESS = re.compile(
+    r"(localhost|\[[0-9a-fA-F:.]+\]|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+)(:\d+)?(/|$)|[A-Za-z0-9-]+:\d+(/|$)"
+)
+"""A host, or a host with a port, and perhaps a path: what a URL is without its scheme."""
 _CONTAINERS = (ComponentRef, BaseModel, dict, list, tuple)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, ConfigDict, Field, GetJsonSchemaHandler, RootModel, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from gateway_core.attribute_names import AttributeName, old_names
 from gateway_core.component import Config, FilterRef
 
 from .jsonpath import parse
@@ -16,10 +18,14 @@ from .jsonpath import parse
 Text = Annotated[str, Field(min_length=1)]
 
 
-class AttributesConfig(RootModel[Annotated[dict[Text, Text], Field(min_length=1)]]):
+class AttributesConfig(RootModel[Annotated[dict[AttributeName, Text], Field(min_length=1)]]):
     """Attribute names and the text that each is compared with; all must match."""
 
     model_config = ConfigDict(frozen=True)
+
+    def warnings(self) -> Iterable[tuple[tuple[str], str, str]]:
+        """Names that only old events have (`gateway_core.component.Warns`)."""
+        return (((name,), message, remedy) for name, message, remedy in old_names(self.root))
 
 
 class FiltersConfig(RootModel[Annotated[list[FilterRef], Field(min_length=1)]]):
@@ -61,7 +67,7 @@ class ShortConfig(Config):
 class AttributeKeyConfig(ShortConfig):
     """Which attribute is the record key: `attribute: subject` or `attribute: {name: subject}`."""
 
-    name: Text
+    name: AttributeName
     """The attribute's name."""
     required: bool = False
     """Whether an event without it can't be sent (it goes to the dead letter); else it goes without a key."""

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import msgspec
@@ -19,6 +20,7 @@ from .checkpoint import committed
 from .config import SparkSinkConfig, schemas
 from .facts import Facts
 from .job import LOG, Job
+from .naming import TYPE
 from .source_options import HIDDEN, ROADS, options_of
 from .supervisor import Supervisor
 from .tables.owner import local_path, place_of
@@ -49,7 +51,8 @@ class SparkSink:
         self._stopping = anyio.Event()
         self._facts = Facts(context.clock)
         self._said = ""  # what the process gave as the reason of its end; a killed one gives none
-        self.address = self._table if "://" in self._table else Path(self._table).as_uri()
+        # people read it: the place of the type is shown as the config has it
+        self.address = self._table if "://" in self._table else Path(self._table).as_uri().replace(quote(TYPE), TYPE)
 
     async def start_reading(self, feed: ReaderFeed, tasks: TaskGroup) -> None:
         """Starts the process that runs Spark. Raises `StartError` for a channel that the data source can't read."""

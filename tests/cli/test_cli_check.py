@@ -69,3 +69,20 @@ def test_connect_finds_a_place_that_cant_be_written(tidegate, config: Path, tmp_
     config.write_text(GOOD.format(port=0, sink="{file: {path: plain/events.jsonl}}"))
     ran = tidegate("check", config, "--connect", "--json")
     assert (ran.code, "plain is no directory" in probes(ran)["bridges.b.sink"]) == (1, True)
+
+
+@pytest.mark.spec("SAFE-H01")
+def test_a_filter_in_any_dialect_names_attributes_that_events_can_have(tidegate, config: Path) -> None:
+    triggers = (
+        "  a: {filters: [{exact: {da-ta: x}}, {any: [{prefix: {Source: x}}]}], subscriber: stdout}\n"
+        "  b: {filters: [{suffix: {type: .x}}], subscriber: stdout}\n"
+    )
+    config.write_text("brokers: {default: {}}\ntriggers:\n" + triggers)
+    report = json.loads(tidegate("check", config, "--json").out)
+    assert [f["path"] for f in report["faults"]] == ["triggers.a.filters[0].exact.da-ta"]
+    config.write_text("brokers: {default: {}}\ntriggers:\n" + triggers.replace("da-ta", "type"))
+    report = json.loads(tidegate("check", config, "--json").out)
+    assert report["ok"]
+    assert [(w["path"], w["remedy"]) for w in report["warnings"] if "0.1" in w["message"]] == [
+        ("triggers.a.filters[1].any[0].prefix.Source", "did you mean `source`?")
+    ]
