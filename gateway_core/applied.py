@@ -6,12 +6,11 @@ Every file is written whole or not at all, so that a crash leaves the one before
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from .errors import StartError
+from .files import private_folder, replace_file, sync_directory
 from .settings import Settings
 
 _PAUSED = "paused.json"
@@ -42,13 +41,13 @@ class Applied:
 
     def write(self, contents: Mapping[str, bytes | None]) -> None:
         """Writes triggers' files; None removes one."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        private_folder(self.folder)
         for name, content in contents.items():
             if content is None:
                 self.file(name).unlink(missing_ok=True)
             else:
-                self._replace(self.file(name), content)
-        self._sync()
+                replace_file(self.file(name), content)
+        sync_directory(self.folder)
 
     def paused(self) -> set[str]:
         """The names of paused triggers. Raises `StartError` where they can't be read."""
@@ -65,27 +64,5 @@ class Applied:
 
     def write_paused(self, names: Iterable[str]) -> None:
         """Keeps the names of paused triggers."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._replace(self.folder / _PAUSED, json.dumps(sorted(names)).encode())
-        self._sync()
-
-    def _replace(self, file: Path, content: bytes) -> None:
-        temporary = file.with_name(f".{file.name}.tmp")
-        try:
-            with temporary.open("wb") as out:
-                out.write(content)
-                out.flush()
-                os.fsync(out.fileno())
-            temporary.replace(file)
-        except OSError:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
-
-    def _sync(self) -> None:
-        """Makes the names durable too."""
-        descriptor = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        private_folder(self.folder)
+        replace_file(self.folder / _PAUSED, json.dumps(sorted(names)).encode())

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from .clock import Clock
+from .files import sync_directory as sync_directory
 from .interfaces import DELIVERED, Outcome
 
 Done = Callable[[Outcome], None]
@@ -39,8 +40,9 @@ class FileTarget:
     """Appends to a file. It follows the path: when the file is replaced or moved away, the next lines go to the file
     that has the name then. A torn last line (left by a crash) is cut off when a file is opened."""
 
-    def __init__(self, path: Path, fsync: bool) -> None:
+    def __init__(self, path: Path, fsync: bool, mode: int = 0o640) -> None:
         self._path = path
+        self._mode = mode
         self._fsync = fsync
         self._fd = -1
         self._regular = True
@@ -72,7 +74,7 @@ class FileTarget:
     def _reopen(self) -> None:
         self.close()
         fresh = not self._path.exists()
-        self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, self._mode)
         self._regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
         if fresh and self._fsync:
             sync_directory(self._path.parent)
@@ -137,15 +139,6 @@ def is_at(path: Path, fd: int) -> bool:
     except FileNotFoundError:
         return False
     return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
-
-
-def sync_directory(path: Path) -> None:
-    """Makes the names in a directory durable."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 class _Line:

@@ -25,6 +25,7 @@ from .build import Builder, Built
 from .clock import Clock, SystemClock
 from .config.model import GatewayConfig
 from .errors import StartError
+from .files import keep_private, keep_top_private, private_folder, replace_file
 from .generations import Generations
 from .parts import Parts, quietly
 from .process import process_status
@@ -120,6 +121,8 @@ class Gateway:
             raise fault
 
     async def _start(self, tasks: TaskGroup) -> None:
+        if self._worker == 0:
+            keep_private(applied_dir(self._settings))
         self._parts = Parts(self.built, tasks, self._worker, self._settings.drain_timeout_s, self._paused)
         # the admin API answers first: a start may take long (a channel that waits for Kafka)
         if self._admin is not None:
@@ -247,11 +250,10 @@ class Gateway:
     def _write_address_file(self) -> None:
         """So that other commands find a running gateway by its data directory."""
         content = json.dumps({"pid": os.getpid(), "admin": self.admin_url, "ingress": self.ingress})
-        temporary = self._address_file.with_suffix(".tmp")
         try:
-            self._settings.data_dir.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(content)
-            temporary.replace(self._address_file)
+            private_folder(self._settings.data_dir)
+            replace_file(self._address_file, content.encode())
             self._announced = True
+            keep_top_private(self._settings.data_dir)
         except OSError as e:
             raise StartError(f"can't write in the data directory {self._settings.data_dir}: {e.strerror}") from e

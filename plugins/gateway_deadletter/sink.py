@@ -9,6 +9,7 @@ from anyio.abc import TaskGroup
 from gateway_core.component import BuildContext
 from gateway_core.errors import StartError
 from gateway_core.event import Event
+from gateway_core.files import keep_private, private_folder
 from gateway_core.interfaces import Outcome
 from gateway_core.linewriter import FileTarget, LineWriter
 
@@ -24,11 +25,15 @@ class DeadLetterSink:
         self._clock = context.clock
         self._owner = context.owner
         self._file = store.file_of(context.worker, context.workers)
-        self._writer = LineWriter(FileTarget(self._file, fsync), context.clock)
+        self._home = context.data_dir.absolute()
+        self._writer = LineWriter(FileTarget(self._file, fsync, 0o600), context.clock)
         self.address = store.path.as_uri()
 
     async def start(self, tasks: TaskGroup) -> None:
         try:
+            if self._file.is_relative_to(self._home):
+                private_folder(self._file.parent)
+                keep_private(self._file.parent)
             await self._writer.start()
         except OSError as e:
             raise StartError(f"{self._owner}: can't write {self._file}: {e.strerror or e}") from e

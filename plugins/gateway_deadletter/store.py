@@ -72,7 +72,8 @@ def _rewrite(file: Path, ids: set[str]) -> int:
             return 0
         removed = 0
         temporary = file.with_name(file.name + ".tmp")
-        with temporary.open("wb") as out:
+        made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(made, "wb") as out:
             os.fchmod(out.fileno(), os.fstat(fd).st_mode & 0o777)
             for line in _lines(file):
                 if letter.id_of(line) in ids:

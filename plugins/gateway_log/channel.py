@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 from gateway_core.abilities import Found
 from gateway_core.clock import Timer
 from gateway_core.component import BuildContext
-from gateway_core.errors import Overloaded, StorageError, TidegateError
+from gateway_core.errors import Overloaded, StartError, StorageError, TidegateError
 from gateway_core.event import Event
 from gateway_core.interfaces import Accepted, Filter, Receiver
 
@@ -41,6 +41,8 @@ log = logging.getLogger("tidegate.log")
 
 FLUSH_S = 0.2
 """Places are written this soon after they changed."""
+REMEMBER_S = 10.0
+"""How far the log has come is noted outside its files this often."""
 PROBE_S = 1.0
 """A write is tried this often while the log can't be written."""
 _encode = msgspec.json.Encoder().encode
@@ -63,6 +65,7 @@ class LogChannel:
         self._places_safe = True  # of the last commit that was tried
         self._taking = False
         self._flush: Timer | None = None
+        self._remembered_at = 0.0
         self._writer: Writer | None = None
 
     # -- life -------------------------------------------------------------------------------------------------------
@@ -210,8 +213,19 @@ class LogChannel:
 
     def _flush_places(self) -> None:
         self._flush = None
-        if self._writer is not None:
-            self._put_places(self._writer)
+        if self._writer is None:
+            return
+        self._put_places(self._writer)
+        now = self._clock.monotonic()
+        if now >= self._remembered_at + REMEMBER_S:
+            self._remembered_at = now
+            self._loop.run_in_executor(None, self._remember, self._shards[0])
+
+    def _remember(self, shard: Shard) -> None:
+        try:
+            shard.remember()
+        except StartError as e:
+            log.warning("%s", e)
 
     def _put_places(self, writer: Writer) -> None:
         for tail in self._tails:

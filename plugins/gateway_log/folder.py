@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from gateway_core.errors import StartError
+from gateway_core.files import keep_private, private_folder
 
+from . import meta
 from .reader import LogReader, shards_in
 from .shard import Shard
 from .tail import Tail
@@ -25,8 +27,10 @@ class LogFolder:
     def open(self, sync: Literal["full", "normal"]) -> list[Shard]:
         """The worker's shards, its own first. Raises `StartError`."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            left = [s for s in shards_in(self.path) if s % self._workers == self._worker and s != self._worker]
+            private_folder(self.path)
+            keep_private(self.path.parent)
+            there = {*shards_in(self.path), *map(int, meta.read(self.path).shards)}
+            left = sorted(s for s in there if s % self._workers == self._worker and s != self._worker)
         except OSError as e:
             raise StartError(f"log: can't make the folder {self.path}: {e.strerror}") from e
         shards: list[Shard] = []

@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 
 from gateway_core.abilities import Standing
 from gateway_core.errors import StartError
+from gateway_core.files import private_folder, replace_file, sync_directory, write_private
 
 from .reader import place_of
 
@@ -53,7 +54,7 @@ def attach(folder: Path, name: str, new: Callable[[], Places]) -> Places:
     """The places of a reader; those of `new()` where it is new, durable when this returns. Raises `StartError`."""
     path = _file(folder, name)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         if not path.exists():
             with contextlib.suppress(FileNotFoundError):
                 _detached(path).rename(path)
@@ -68,7 +69,7 @@ def detach(folder: Path, name: str) -> None:
     """The reader holds nothing back any more; its places are kept."""
     path = _file(folder, name)
     with contextlib.suppress(FileNotFoundError):
-        _detached(path).parent.mkdir(exist_ok=True)
+        private_folder(_detached(path).parent)
         path.rename(_detached(path))
 
 
@@ -117,32 +118,14 @@ def _read(path: Path) -> Places:
 
 
 def _write(path: Path, places: Mapping[str, int]) -> None:
-    temporary = _temporary(path, places)
-    temporary.replace(path)
-    _sync(path.parent)
+    replace_file(path, json.dumps(dict(places)).encode())
 
 
 def _create(path: Path, places: Places) -> None:
     """Like `_write`, but where two workers come at once the first one's file stays."""
-    temporary = _temporary(path, places)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    write_private(temporary, json.dumps(dict(places)).encode())
     with contextlib.suppress(FileExistsError):
         os.link(temporary, path)
     temporary.unlink()
-    _sync(path.parent)
-
-
-def _temporary(path: Path, places: Mapping[str, int]) -> Path:
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    with temporary.open("w") as f:
-        json.dump(dict(places), f)
-        f.flush()
-        os.fsync(f.fileno())
-    return temporary
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_directory(path.parent)

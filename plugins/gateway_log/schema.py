@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from gateway_core.errors import StartError
+from gateway_core.files import private_file
 
 FORMAT = 1
 
@@ -27,8 +28,9 @@ CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value INTEGER) WITHOUT R
 def open_shard(path: Path, sync: Literal["full", "normal"] = "full") -> sqlite3.Connection:
     """A connection for the writer, in autocommit mode, to be used by one thread at a time. Raises `StartError`."""
     try:
+        private_file(path)  # SQLite would make it for all to read; its other files take its permissions
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
-    except sqlite3.Error as e:
+    except (sqlite3.Error, OSError) as e:
         raise StartError(f"log: {path} can't be opened: {e}") from e
     try:
         _prepare(connection, path, sync)

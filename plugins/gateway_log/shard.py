@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from gateway_core.errors import StartError
 from gateway_core.event import Event
 
-from . import places
+from . import meta, places
+from .meta import ShardMeta
 from .places import Changes, Place
 from .reader import JSON_DATA, TRACED, bounds_of, shard_file
 from .schema import open_shard
+
+log = logging.getLogger("tidegate.log")
 
 COLUMNS = 6
 _MOST_ROWS = 64
@@ -31,7 +35,7 @@ def lock(folder: Path, shard: int) -> int:
     """Makes sure that no other process writes this shard; returns the lock's file descriptor. Raises `StartError`."""
     path = folder / f"shard-{shard:03d}.lock"
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as e:
         raise StartError(f"log: can't write in {folder}: {e.strerror}") from e
     try:
@@ -52,10 +56,16 @@ class Shard:
         self.path = shard_file(folder, number)
         self._lock = lock(folder, number)
         try:
+            self._folder = folder
+            self._sync = sync
+            known = meta.read(folder).shard(number)
+            self._expect_file(known)
             self._connection = open_shard(self.path, sync)
             try:
                 self.first, self.next = bounds_of(self._connection)
+                self._expect_events(known)
                 self.routed, self.places = self._load()
+                self.remember()
             except BaseException:
                 self._connection.close()
                 raise
@@ -64,6 +74,33 @@ class Shard:
             raise
         # a machine that lost power may have lost events that were not synced (sync: normal), but not their readers
         self.routed = min(self.routed, self.next)
+
+    def _expect_file(self, known: ShardMeta | None) -> None:
+        """Raises `StartError` if the file is gone or empty, although it has been there."""
+        size = self.path.stat().st_size if self.path.exists() else -1
+        if known is not None and size <= 0:
+            self._refuse("is missing" if size < 0 else "is empty", known)
+
+    def _expect_events(self, known: ShardMeta | None) -> None:
+        if known is not None and self.next < known.next:
+            self._refuse(f"ends before event {self.next}", known)
+
+    def _refuse(self, what: str, known: ShardMeta) -> NoReturn:
+        raise StartError(
+            f"log: {self.path} {what}, although it had all events before {known.next}: bring it back from a backup, or"
+            f" go on without them with {meta.remedy(self._folder)}"
+        )
+
+    def remember(self) -> None:
+        """Notes outside the file, durably, how far it has come. Raises `StartError`. On any thread."""
+        following = self.next
+        try:
+            if self._sync != "full":
+                with contextlib.suppress(FileNotFoundError), open(f"{self.path}-wal", "rb") as f:
+                    os.fsync(f.fileno())
+            meta.remember(self._folder, self.number, following)
+        except OSError as e:
+            raise StartError(f"log: can't write in {self._folder}: {e.strerror}") from e
 
     def _load(self) -> tuple[int, dict[str, Place]]:
         try:
@@ -158,6 +195,10 @@ class Shard:
 
     def close(self) -> None:
         """Closes the file and lets others have the shard."""
+        try:
+            self.remember()
+        except StartError as e:
+            log.warning("%s", e)
         self._connection.close()
         os.close(self._lock)
 

@@ -38,7 +38,7 @@ class Lock:
     def acquire(self, patience_s: float = PATIENCE_S) -> None:
         """Takes the lock. Raises `StartError` where a living process has it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if not (self._try(patience_s) or (self._end_orphan() and self._try(patience_s))):
             owner = self._record().get("driver")
             os.close(self._fd)

@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup
 
 from gateway_core.component import BuildContext
 from gateway_core.errors import StartError
+from gateway_core.files import keep_private, private_folder
 from gateway_core.interfaces import ReaderFeed
 
 from .checkpoint import committed
@@ -69,7 +70,8 @@ class SparkSink:
             self._facts.state = "submitted"
             tasks.start_soon(self._watch_submitted)
             return
-        self._home.mkdir(parents=True, exist_ok=True)
+        private_folder(self._home)
+        keep_private(self._home.parent)
         self._supervisor = Supervisor(
             "gateway_spark.driver",
             lambda: self.job(feed).line(),
