@@ -24,22 +24,26 @@ _MOST_BODY = 64 * 1024
 
 
 def explain(built: Built, event: Event, broker: str | None = None, trigger: str | None = None) -> dict[str, Any]:
-    """The explanation as JSON values: `event`, `wanted` (by how many) and `ways`: one for each trigger and bridge, of
-    this broker or bridge, and of this name, where given."""
+    """The explanation as JSON values: `event`, `wanted` (by how many), `ways`: one for each trigger and bridge, of this
+    broker or bridge, and of this name, where given; `others`: the names of other triggers that want it."""
+
+    def asked(name: str, of_broker: str) -> bool:
+        return broker in (None, of_broker) and trigger in (None, name)
+
+    triggers, bridges = built.triggers, built.bridges
     entries = [
-        *(
-            _trigger(t, event)
-            for n, t in built.triggers.items()
-            if broker in (None, t.broker.name) and trigger in (None, n)
-        ),
-        *(
-            _orphan(n, c.broker)
-            for n, c in built.orphans.items()
-            if broker in (None, c.broker) and trigger in (None, n)
-        ),
-        *(_bridge(b, event) for n, b in built.bridges.items() if broker in (None, n) and not trigger),
+        *(_trigger(t, event) for n, t in triggers.items() if asked(n, t.broker.name)),
+        *(_orphan(n, c.broker) for n, c in built.orphans.items() if asked(n, c.broker)),
+        *(_bridge(b, event) for n, b in bridges.items() if not trigger and broker in (None, n)),
     ]
-    return {"event": _head(event), "wanted": sum(e["matched"] for e in entries), "ways": entries}
+    others = [
+        name
+        for name, t in triggers.items()
+        if not asked(name, t.broker.name)
+        and (not trigger or broker in (None, t.broker.name))  # of its own broker: there it could have come in
+        and clause_of(t.filter, event).matched
+    ]
+    return {"event": _head(event), "wanted": sum(e["matched"] for e in entries), "ways": entries, "others": others}
 
 
 def explain_text(
@@ -55,7 +59,7 @@ def explain_text(
         event = read_event(text, readers[:1])
     except Refused as e:
         refused = {"status": e.status, "detail": e.detail, "attribute": e.attribute or None, "rule": e.rule or None}
-        return {"event": _head(eventjson.load(text)), "wanted": 0, "refused": refused, "ways": []}
+        return {"event": _head(eventjson.load(text)), "wanted": 0, "refused": refused, "ways": [], "others": []}
     return {**explain(built, event, broker, trigger), "refused": None}
 
 

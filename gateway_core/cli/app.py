@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from . import control_app, look_app
+from . import complete, control_app, look_app
 from .dlq_app import dlq
 from .lazy import Commands
 
@@ -65,10 +65,22 @@ DataDir = Annotated[Path | None, typer.Option(help="Where the gateway keeps its 
 AdminAddress = Annotated[str | None, typer.Option("--admin", help="Address of the admin API.")]
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from .. import __version__
+
+        typer.echo(f"tidegate {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def _root(
     ctx: typer.Context,
     log_level: Annotated[LogLevel | None, typer.Option(help="What is logged; debug also shows tracebacks.")] = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", "-V", is_eager=True, callback=_print_version, help="Print the version and exit."),
+    ] = False,
 ) -> None:
     """Tidegate: an event gateway for CloudEvents."""
     ctx.obj = {"log_level": log_level.value if log_level else None}
@@ -150,8 +162,10 @@ def play_scenarios(
 def explain(
     event: Annotated[Path, typer.Argument(help="Events in JSON: one a line, an array, or a single one; - is stdin.")],
     paths: Paths = None,
-    broker: Annotated[str | None, typer.Option(help="Only this broker or bridge.")] = None,
-    trigger: Annotated[str | None, typer.Option(help="Only this trigger.")] = None,
+    broker: Annotated[
+        str | None, typer.Option(help="Only this broker or bridge.", autocompletion=complete.brokers)
+    ] = None,
+    trigger: Annotated[str | None, typer.Option(help="Only this trigger.", autocompletion=complete.triggers)] = None,
     admin: Annotated[str | None, typer.Option("--admin", help="Ask the gateway with this admin API instead.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Ask the gateway that runs with this data directory.")] = None,
     as_json: Json = False,

@@ -34,8 +34,11 @@ def check_config(paths: Sequence[Path] | None, *, connect: bool, data_dir: Path 
     if as_json:
         common.print_json({**to_json(faults, warnings), "ok": good, **({"probes": probes} if connect else {})})
     else:
-        print(render(faults, common.colours(sys.stdout), warnings), end="")
         if probes:
             words = [("ok" if p["ok"] else "FAILED", p["path"], p["end"], p["reason"]) for p in probes]
             tables.print_table("Ends", ("result", "path", "end", "reason"), words)
+            print()
+        failed = sum(not p["ok"] for p in probes)
+        tail = f"{failed} of {len(probes)} ends FAILED" if failed else f"all {len(probes)} ends ok" if probes else ""
+        print(render(faults, common.colours(sys.stdout), warnings, tail), end="")
     return OK if good else FAULT

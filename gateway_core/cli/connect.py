@@ -64,7 +64,7 @@ def _ends(config: GatewayConfig, settings: Settings) -> Iterator[tuple[str, str,
             if isinstance(url := getattr(options, "url", None), str):
                 yield path, _host(url), partial(_reachable, url)
             elif isinstance(file := getattr(options, "path", None), Path):
-                yield path, str(file), partial(_writable, file.absolute().parent)
+                yield path, str(file), partial(_appendable, file)
 
 
 def _refs(config: GatewayConfig) -> Iterator[tuple[str, ComponentRef]]:
@@ -103,6 +103,15 @@ def _free(address: str) -> None:
     with socket.socket(family, kind, protocol) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(where)
+
+
+def _appendable(file: Path) -> None:
+    """The file can be appended to, or made."""
+    if file.is_dir():
+        raise IsADirectoryError(21, f"{file} is a directory: name a file in it")
+    if file.exists() and not os.access(file, os.W_OK):
+        raise PermissionError(13, f"{file} can't be written")
+    _writable(file.absolute().parent)
 
 
 def _writable(directory: Path) -> None:

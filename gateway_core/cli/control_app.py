@@ -8,15 +8,32 @@ from typing import Annotated
 
 import typer
 
+from . import complete
 
-class Kind(StrEnum):
-    brokers = "brokers"
-    triggers = "triggers"
-    bridges = "bridges"
+KINDS = ("brokers", "triggers", "bridges")
 
 
-class Deletable(StrEnum):
-    trigger = "trigger"
+def kind_of(word: str) -> str:
+    """A kind by its plural or singular. Raises `BadParameter`."""
+    plural = word if word.endswith("s") else f"{word}s"
+    if plural not in KINDS:
+        raise typer.BadParameter(f"{word!r} is none of {', '.join(KINDS)}")
+    return plural
+
+
+def deletable(word: str) -> str:
+    """The one kind that can be deleted. Raises `BadParameter`."""
+    if kind_of(word) != "triggers":
+        raise typer.BadParameter("only triggers can be deleted; brokers and bridges belong to the config")
+    return "triggers"
+
+
+def _kinds(incomplete: str) -> list[str]:
+    return [kind for kind in KINDS if kind.startswith(incomplete)]
+
+
+def _deletables(incomplete: str) -> list[str]:
+    return ["trigger"] if "trigger".startswith(incomplete) else []
 
 
 class Output(StrEnum):
@@ -28,7 +45,9 @@ class Output(StrEnum):
 DataDir = Annotated[Path | None, typer.Option(help="Where the gateway keeps its state. [TIDEGATE_DATA_DIR]")]
 AdminAddress = Annotated[str | None, typer.Option("--admin", help="Address of the admin API.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Trigger = Annotated[str, typer.Argument(help="Its name, as `tidegate get triggers` shows it.")]
+Trigger = Annotated[
+    str, typer.Argument(help="Its name, as `tidegate get triggers` shows it.", autocompletion=complete.triggers)
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -38,18 +57,30 @@ def register(app: typer.Typer) -> None:
 
 
 def get(
-    kind: Annotated[Kind, typer.Argument(help="What to show.")],
-    name: Annotated[str | None, typer.Argument(help="Only this one.")] = None,
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="What to show; the singular will do.",
+            metavar="brokers|triggers|bridges",
+            parser=kind_of,
+            autocompletion=_kinds,
+        ),
+    ],
+    name: Annotated[str | None, typer.Argument(help="Only this one.", autocompletion=complete.of_kind)] = None,
     output: Annotated[
         Output | None, typer.Option("--output", "-o", help="A table with more columns, or everything.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, as -o json does.")] = False,
     admin: AdminAddress = None,
     data_dir: DataDir = None,
 ) -> None:
     """Show what a running gateway runs: conditions, addresses, where it is defined."""
     from .resources import get as show
 
-    raise typer.Exit(show(kind.value, name, output.value if output else None, admin, data_dir))
+    if as_json and output not in (None, Output.json):
+        raise typer.BadParameter(f"--json and -o {output} are two answers: choose one")
+    form = "json" if as_json else output.value if output else None
+    raise typer.Exit(show(kind, name, form, admin, data_dir))
 
 
 def apply(
@@ -70,7 +101,12 @@ def apply(
 
 
 def delete(
-    kind: Annotated[Deletable, typer.Argument(help="Only triggers can be deleted.")],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="Only triggers can be deleted.", metavar="trigger", parser=deletable, autocompletion=_deletables
+        ),
+    ],
     name: Trigger,
     admin: AdminAddress = None,
     data_dir: DataDir = None,

@@ -94,8 +94,21 @@ def from_flags(attributes: Mapping[str, str | None], data: str | None, extension
     if data is None:
         return Event(event)
     content = _content(data)
+    if "datacontenttype" not in event and not data.startswith("@"):
+        _not_nearly_json(content)
     event.setdefault("datacontenttype", "application/json" if _is_json(content) else "text/plain")
     return Event(event, content)
+
+
+def _not_nearly_json(content: bytes) -> None:
+    """Data that begins as JSON does and is none was meant as JSON: a quote that the shell took, a bracket too few."""
+    if content.lstrip()[:1] not in (b"{", b"["):
+        return
+    try:
+        msgspec.json.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
+        hint = "mend it, or say --content-type text/plain if it is text"
+        raise typer.BadParameter(f"it begins like JSON and is not: {e}; {hint}", param_hint="--data") from e
 
 
 def _content(data: str) -> bytes:

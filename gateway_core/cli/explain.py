@@ -100,7 +100,8 @@ def as_lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"  refused at the ingress, {refused['status']}: {refused['detail']}{rule}"
         return
     if not document["wanted"]:
-        yield "  nobody wants it"
+        others = document.get("others", [])
+        yield f"  wanted only by others: {', '.join(others)}" if others else "  nobody wants it"
     for way in document["ways"]:
         at = f" of broker {way['broker']}" if way["broker"] else ""
         yield f"{way['kind']} {way['name']}{at}: {'matched' if way['matched'] else 'not matched'}"

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from . import complete
+
 DataDir = Annotated[Path | None, typer.Option(help="Where the gateway keeps its state. [TIDEGATE_DATA_DIR]")]
 AdminAddress = Annotated[str | None, typer.Option("--admin", help="Address of the admin API.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -35,7 +37,9 @@ def register(app: typer.Typer) -> None:
 def why(
     id_: Annotated[str, typer.Argument(metavar="ID", help="The event's id.")],
     source: Annotated[str | None, typer.Option(help="Its source, where several have this id.")] = None,
-    broker: Annotated[str | None, typer.Option(help="Only this broker or bridge.")] = None,
+    broker: Annotated[
+        str | None, typer.Option(help="Only this broker or bridge.", autocompletion=complete.brokers)
+    ] = None,
     admin: AdminAddress = None,
     data_dir: DataDir = None,
     as_json: Json = False,
@@ -50,9 +54,14 @@ def why(
 
 
 def tap(
-    broker: Annotated[str | None, typer.Option(help="Only what this broker or bridge accepts.")] = None,
+    broker: Annotated[
+        str | None, typer.Option(help="Only what this broker or bridge accepts.", autocompletion=complete.brokers)
+    ] = None,
     trigger: Annotated[
-        str | None, typer.Option(help="Show the attempts of this trigger or bridge, and what became of them.")
+        str | None,
+        typer.Option(
+            help="Show the attempts of this trigger or bridge, and what became of them.", autocompletion=complete.ways
+        ),
     ] = None,
     filter_: Annotated[
         list[str] | None,

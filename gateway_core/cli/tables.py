@@ -46,8 +46,19 @@ def rich_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
         return Group(*parts, _grid(widths, right, rows))
     for row in rows:
         parts.append(_grid(widths, right, [[row[i] for i in beside]]))
-        parts += [Padding(Text(f"{columns[i]}: {row[i]}", overflow="fold"), (0, 0, 0, 4)) for i in below if row[i]]
+        parts += [Padding(Text(line, overflow="fold"), (0, 0, 0, 4)) for line in _below(columns, row, below, width - 4)]
     return Group(*parts)
+
+
+def _below(columns: Sequence[str], row: Sequence[str], below: Sequence[int], width: int) -> list[str]:
+    """The values that stand below a row, as many in a line as have room."""
+    lines: list[str] = []
+    for text in (f"{columns[i]}: {row[i]}" for i in below if row[i]):
+        if lines and len(lines[-1]) + GAP + len(text) <= width:
+            lines[-1] += " " * GAP + text
+        else:
+            lines.append(text)
+    return lines
 
 
 def layout(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> tuple[list[int], list[int]]:
@@ -56,11 +67,13 @@ def layout(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) ->
 
     texts = [[row[i] for row in rows] for i in range(len(columns))]
     whole = [max(map(cell_len, [name, *cells])) for name, cells in zip(columns, texts, strict=True)]
-    # a number is never folded, a title only between its words
+    # words are never split, but for those of long texts; the first column, which names the row, gives way last
     least = [
-        max(map(cell_len, [*columns[i].split(), *cells]))
-        if _is_number(cells)
-        else max(map(cell_len, columns[i].split()))
+        max(
+            cell_len(word)
+            for text in [_title(columns[i]), *(cells if whole[i] <= ROOM else ())]
+            for word in _words(text)
+        )
         for i, cells in enumerate(texts)
     ]
     below: list[int] = []
@@ -71,6 +84,8 @@ def layout(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) ->
         tight = [
             i for i, got in zip(beside, widths, strict=True) if got < min(whole[i], ROOM) and i and whole[i] > ROOM
         ]
+        if not tight and sum(widths) > room and len(beside) > 1:
+            tight = beside[-1:]  # what is said last is missed least
         if not tight:
             return widths, sorted(below)
         below.append(max(tight, key=lambda i: whole[i]))
@@ -88,7 +103,16 @@ def _share(whole: list[int], least: list[int], room: int) -> list[int]:
 
 
 def _is_number(texts: Sequence[str]) -> bool:
-    return any(texts) and all(text.replace(",", "").isdigit() or not text for text in texts)
+    return any(texts) and all(text.replace(",", "").replace(".", "", 1).isdigit() or not text for text in texts)
+
+
+def _title(column: str) -> str:
+    """A column's name with a place to break it: "delivered /s"."""
+    return column.replace("/", " /")
+
+
+def _words(text: str) -> list[str]:
+    return text.split() or [""]
 
 
 def _grid(widths: list[int], right: list[bool], rows: Sequence[Sequence[str]], style: str = "") -> Table:
@@ -101,5 +125,7 @@ def _grid(widths: list[int], right: list[bool], rows: Sequence[Sequence[str]], s
             width=width, overflow="fold", justify="right" if number else "left", vertical="bottom" if style else "top"
         )
     for row in rows:
-        grid.add_row(*(Text(text, style) for text in row))
+        # a heading that does not fit may be broken before its "/s"
+        texts = [_title(t) if style and len(t) > width else t for t, width in zip(row, widths, strict=True)]
+        grid.add_row(*(Text(text, style) for text in texts))
     return grid

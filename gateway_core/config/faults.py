@@ -30,14 +30,14 @@ def in_order(faults: Iterable[Fault]) -> list[Fault]:
     return sorted(dict.fromkeys(faults), key=lambda f: (f.file, f.line, f.path))
 
 
-def render(faults: Sequence[Fault], color: bool = False, warnings: Sequence[Fault] = ()) -> str:
+def render(faults: Sequence[Fault], color: bool = False, warnings: Sequence[Fault] = (), tail: str = "") -> str:
     """The report: one paragraph a fault (`file:line: path: message`, the remedy indented), warnings after the faults,
-    and a count at the end. It ends with a line break."""
+    and a count at the end, with `tail` in its line. It ends with a line break."""
     lines: list[str] = []
     for group, word, ink in ((faults, "", _RED), (warnings, "warning: ", _YELLOW)):
         for fault in in_order(group):
             lines += _paragraph(fault, word, ink if color else "")
-    lines.append(_count(faults, warnings))
+    lines.append(", ".join(filter(None, (_count(faults, warnings), tail))))
     return "\n".join(lines) + "\n"
 
 

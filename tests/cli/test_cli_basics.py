@@ -26,6 +26,7 @@ from gateway_core.settings import Settings
 
 def test_version(tidegate) -> None:
     assert tidegate("version").out == f"tidegate {__version__}\n"
+    assert tidegate("--version").out == f"tidegate {__version__}\n"
     assert json.loads(tidegate("version", "--json").out)["version"] == __version__
 
 
@@ -172,3 +173,33 @@ def test_schema_is_one_that_editors_read(tidegate) -> None:
     validator = jsonschema.Draft202012Validator(schema)
     assert validator.is_valid({"triggers": {"a": {"subscriber": "stdout"}}})
     assert not validator.is_valid({"trigger": {}})
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("pause ", ["archive", "large"]),
+        ("pause l", ["large"]),
+        ("delete trigger a", ["archive"]),
+        ("get tr", ["triggers"]),
+        ("get trigger l", ["large"]),
+        ("explain e.json --trigger ", ["archive", "large"]),
+        ("tap --broker d", ["default"]),
+    ],
+)
+def test_the_shell_completes_names_of_the_config(tidegate, monkeypatch, line: str, offered: list[str]) -> None:
+    config = "brokers: {default: {}}\ntriggers: {large: {subscriber: stdout}, archive: {subscriber: stdout}}\n"
+    Path("tidegate.yaml").write_text(config)
+    words = f"tidegate {line}"
+    monkeypatch.setenv("_TIDEGATE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+    assert tidegate().out.split() == offered
+
+
+def test_where_nothing_is_known_nothing_is_completed(tidegate, monkeypatch) -> None:
+    monkeypatch.setenv("_TIDEGATE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "tidegate pause ")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    ran = tidegate()
+    assert (ran.out.strip(), ran.err) == ("", "")

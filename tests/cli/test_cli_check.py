@@ -71,6 +71,21 @@ def test_connect_finds_a_place_that_cant_be_written(tidegate, config: Path, tmp_
     assert (ran.code, "plain is no directory" in probes(ran)["bridges.b.sink"]) == (1, True)
 
 
+def test_connect_says_at_the_end_how_many_ends_failed(tidegate, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_ADMIN", "127.0.0.1:0")
+    config.write_text(GOOD.format(port=0, sink="http://127.0.0.1:1/"))
+    assert tidegate("check", config, "--connect").out.endswith("\n\nno faults, 1 of 4 ends FAILED\n")
+    config.write_text(GOOD.format(port=0, sink="stdout"))
+    assert tidegate("check", config, "--connect").out.endswith("\n\nno faults, all 3 ends ok\n")
+
+
+def test_connect_finds_a_path_that_run_would_refuse(tidegate, config: Path, tmp_path: Path) -> None:
+    (tmp_path / "events").mkdir()
+    config.write_text(GOOD.format(port=0, sink="{file: {path: events}}"))
+    ran = tidegate("check", config, "--connect", "--json")
+    assert (ran.code, "events is a directory" in probes(ran)["bridges.b.sink"]) == (1, True)
+
+
 @pytest.mark.spec("SAFE-H01")
 def test_a_filter_in_any_dialect_names_attributes_that_events_can_have(tidegate, config: Path) -> None:
     triggers = (

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -128,3 +130,49 @@ def test_what_to_send_must_be_clear(tidegate, arguments: list[str]) -> None:
 def test_a_file_that_isnt_there(tidegate) -> None:
     ran = tidegate("send", "http://127.0.0.1:1/", "missing")
     assert (ran.code, ran.err) == (1, "tidegate: can't read missing: No such file or directory\n")
+
+
+@pytest.mark.parametrize("data", ["{bad", '{"a": 1', "[1, 2", "{'a': 1}"])
+def test_data_that_was_meant_as_json_is_not_sent_as_text(tidegate, data: str) -> None:
+    with Subscriber() as s:
+        ran = tidegate("send", s.url, "--type", "t", "--data", data)
+        assert s.requests == []
+    assert ran.code == 2
+    assert "--content-type" in ran.err
+
+
+def test_text_that_looks_like_json_is_sent_where_the_content_type_says_so(tidegate) -> None:
+    with Subscriber() as s:
+        assert tidegate("send", s.url, "--type", "t", "--data", "{bad", "--content-type", "text/plain").code == 0
+        assert json.loads(s.requests[0].body)["data"] == "{bad"
+
+
+def test_an_address_without_its_scheme_is_told_so(tidegate) -> None:
+    ran = tidegate("send", "127.0.0.1:8081", "--type", "t")
+    assert (ran.code, "write http://127.0.0.1:8081" in " ".join(ran.err.split())) == (2, True)
+
+
+def test_many_events_share_few_connections(tidegate, tmp_path: Path) -> None:
+    connections = set()
+
+    class Counting(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            connections.add(self.client_address)
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(202)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    (tmp_path / "events").write_bytes(b"\n".join(LINES * 40))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Counting) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        ran = tidegate("send", f"http://127.0.0.1:{server.server_address[1]}/", "events", "--in-flight", "4")
+        server.shutdown()
+        thread.join()
+    assert (ran.code, ran.out) == (0, "200 accepted, 0 refused\n")
+    assert 1 <= len(connections) <= 4

@@ -39,6 +39,19 @@ def test_where_there_is_no_room_long_texts_stand_below_their_row() -> None:
     assert lines[6] == "    subscriber: file:///var/lib/tidegate/archive/orders.jsonl"
 
 
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_no_word_of_tidegate_top_is_split(width: int) -> None:
+    columns = ["trigger", "state", "delivered/s", "retried/s", "dead/s", "in flight", "waiting", "lag", "p50", "p99"]
+    rows = [
+        ["large-orders", "Delivering", "12,345", "0.5", "0", "64", "12", "1234567", "123 ms", "1.23 s"],
+        ["archive", "SinkFailing", "0", "0", "0", "0", "0", "0", "3.75 ms", "45.2 ms"],
+    ]
+    lines = shown(width, columns, rows)
+    assert max(map(len, lines)) <= width
+    words = {word for line in lines for word in line.split()}
+    assert {word for row in rows for value in row for word in value.split()} <= words
+
+
 def test_with_room_they_stand_in_their_column() -> None:
     assert "subscriber" in shown(140, COLUMNS, ROWS)[1]
 

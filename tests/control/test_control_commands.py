@@ -54,6 +54,8 @@ def test_from_apply_to_delete(tidegate) -> None:
     assert rows[2][:3] == ["own", "True", "Delivering"]
     assert tidegate("resume", "one").out == "trigger one resumed\n"
     assert "applied" in tidegate("get", "triggers", "one", "-o", "wide").out
+    assert json.loads(tidegate("get", "trigger", "one", "--json").out)["metadata"]["id"] == "one"
+    assert tidegate("get", "triggers", "--json", "-o", "yaml").code == 2
     assert tidegate("delete", "trigger", "one").out == "trigger one deleted\n"
     gone = tidegate("get", "triggers", "one")
     assert (gone.code, gone.err) == (1, "tidegate: there is no trigger `one`\n")

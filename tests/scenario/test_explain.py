@@ -52,6 +52,29 @@ def explain(config: str, tmp_path: Path, event: Event, **only: str) -> dict[str,
     return explaining.explain(staged(loaded, registry, Stage()), event, **only)
 
 
+def test_a_trigger_that_does_not_want_it_is_not_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    triggers = (
+        "triggers: {a: {filter: {type: x}, subscriber: http://127.0.0.1:1/}, b: {subscriber: http://127.0.0.1:1/}}\n"
+    )
+    (tmp_path / "c.yaml").write_text(f"brokers: {{default: {{}}}}\n{triggers}")
+    (tmp_path / "e.json").write_text('{"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}')
+
+    def explained(trigger: str) -> str:
+        with pytest.raises(SystemExit):
+            main(["explain", str(tmp_path / "e.json"), str(tmp_path / "c.yaml"), "--trigger", trigger])
+        return capsys.readouterr().out
+
+    assert "wanted only by others: b" in explained("a")
+    assert "nobody" not in explained("a")
+    assert "others" not in explained("b")
+
+
+def test_the_place_of_the_type_in_a_table_is_shown_as_it_was_written(tmp_path: Path) -> None:
+    config = "brokers: {default: {}}\ntriggers: {t: {subscriber: {spark: {path: 'tables/{type}'}}}}\n"
+    (way,) = explain(config, tmp_path, event())["ways"]
+    assert way["sink"].endswith("/tables/{type}")
+
+
 def event(**attributes: str) -> Event:
     return Event({"specversion": "1.0", "id": "1", "source": "/s", "type": "order", **attributes}, b"{}")
 
