@@ -9,13 +9,14 @@ from anyio.abc import TaskGroup
 
 from .errors import Refused
 from .event import Event
-from .outcome import DELIVERED, Outcome, unwritable
+from .outcome import DELIVERED, Outcome, raised, unwritable
 
 
 class AsyncSink:
     """Base of sinks whose client library is async: write `deliver`, and the attempt's task and time limit are done
     here. `deliver` returns None when the far side has the event, returns an `Outcome` to say more, or raises
-    (`OSError` and `TimeoutError` are retried, `Refused` is not, any other exception is retried and logged)."""
+    (`Refused` is not retried, any other exception is; one that means a shortage of this machine is no attempt, see
+    `Outcome.local`)."""
 
     address = ""
     _tasks: TaskGroup | None = None
@@ -44,6 +45,6 @@ class AsyncSink:
             # no code: that is for what the far side answered
             outcome = unwritable(e)
         except Exception as e:
-            outcome = Outcome(False, retry=True, reason=f"{type(e).__name__}: {e}")
+            outcome = raised(e)
         finally:
             done(outcome or DELIVERED)

@@ -127,6 +127,8 @@ class Trigger:
             return Condition(False, "paused by an operator", "Paused")
         if s.paused:
             return Condition(False, s.last_error or "paused", "DeadLetterFails")
+        if s.short:
+            return Condition(False, s.last_error or "this machine is short of resources", "OutOfResources")
         if s.failing:
             return Condition(False, f"the subscriber fails: {s.last_error}", "SubscriberFails")
         return Condition(True, "", "Delivering")

@@ -20,6 +20,8 @@ from typing import Protocol
 from .clock import Clock
 from .files import sync_directory as sync_directory
 from .interfaces import DELIVERED, Outcome
+from .outcome import raised, short
+from .shortage import is_shortage
 
 Done = Callable[[Outcome], None]
 
@@ -212,9 +214,9 @@ class LineWriter:
         try:
             self._target.write(b"".join([entry.data + b"\n" for entry in batch]))
         except OSError as e:
-            return Outcome(False, retry=True, reason=e.strerror or str(e))
+            return short(e) if is_shortage(e) else Outcome(False, retry=True, reason=e.strerror or str(e))
         except Exception as e:  # the thread must live on: every letter waits for its answer
-            return Outcome(False, retry=True, reason=f"{type(e).__name__}: {e}")
+            return raised(e)
         return DELIVERED
 
     def _finish(self, batch: list[_Line], outcome: Outcome) -> None:

@@ -86,7 +86,8 @@ class Meter:
         return timed
 
     def _answered(self, event: Event, began: float, done: Callable[[Outcome], None], outcome: Outcome) -> None:
-        self.attempt.observe(monotonic() - began)
+        if not outcome.local:
+            self.attempt.observe(monotonic() - began)
         if outcome.delivered and event.received_ns:
             # the machine's clock may have been set back since
             self.delivery.observe(max(0.0, (self._now_ns() - event.received_ns) / 1e9))

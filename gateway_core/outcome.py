@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .errors import Refused
 from .event import Event
+from .shortage import is_shortage
 
 
 class Outcome:
@@ -16,9 +17,11 @@ class Outcome:
     `reason`         one line for people: "503 Service Unavailable", "connection refused".
     `retry_after_s`  how long the far side asked to be left alone, None where it did not.
     `reply`          an event to publish to the broker.
+    `local`          this machine is short of something (`gateway_core.shortage`) and the far side was not asked. That
+                     is no attempt: the event goes back into line, and is sent as soon as the machine can.
     """
 
-    __slots__ = ("code", "data", "delivered", "reason", "reply", "retry", "retry_after_s")
+    __slots__ = ("code", "data", "delivered", "local", "reason", "reply", "retry", "retry_after_s")
 
     def __init__(
         self,
@@ -30,6 +33,7 @@ class Outcome:
         reason: str = "",
         retry_after_s: float | None = None,
         reply: Event | None = None,
+        local: bool = False,
     ) -> None:
         self.delivered = delivered
         self.retry = retry
@@ -38,13 +42,28 @@ class Outcome:
         self.reason = reason
         self.retry_after_s = retry_after_s
         self.reply = reply
+        self.local = local
 
     def __repr__(self) -> str:
-        word = "delivered" if self.delivered else "retry" if self.retry else "failed"
+        word = "delivered" if self.delivered else "local" if self.local else "retry" if self.retry else "failed"
         return f"<Outcome {word} {self.code or ''} {self.reason}>"
 
 
 DELIVERED = Outcome(True)
+
+
+def raised(error: BaseException) -> Outcome:
+    """What an exception of a client library means for an attempt: it is tried again. A shortage of this machine is no
+    attempt."""
+    if is_shortage(error):
+        return short(error)
+    return Outcome(False, retry=True, reason=f"{type(error).__name__}: {error}")
+
+
+def short(error: BaseException | str) -> Outcome:
+    """This machine is short of something: no attempt was made (see `Outcome.local`)."""
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    return Outcome(False, retry=True, local=True, reason=f"this machine is short of resources: {text}")
 
 
 def unwritable(error: Refused | ValueError) -> Outcome:

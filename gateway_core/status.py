@@ -73,6 +73,8 @@ def bridge_condition(bridged: Bridged, running: bool) -> Condition:
     s = bridged.bridge.subscription
     if s.paused or s.failing:
         return Condition(False, s.last_error or "paused", "DeadLetterFails" if s.paused else "SinkFails")
+    if s.short:
+        return Condition(False, s.last_error or "this machine is short of resources", "OutOfResources")
     if not running:
         return Condition(False, "not started", "NotStarted")
     error = next((i["error"] for i in source_infos([bridged.inlet.source]) if i["error"]), "")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from ..clock import Clock
 from ..config.model import DeliveryConfig
 
+SHORT_S = (0.05, 1.0)
+"""The first and the longest wait, in seconds, before an attempt is tried again that this machine was too short for."""
+
 
 class Budget:
     """Bytes of events that all subscriptions of a process may hold together."""
@@ -67,7 +70,7 @@ class Rate:
 class Limits:
     """All that decides whether the next attempt may start now."""
 
-    __slots__ = ("_clock", "_not_before", "_rate", "_retry_after_max_s", "_window")
+    __slots__ = ("_clock", "_not_before", "_rate", "_retry_after_max_s", "_short_s", "_window", "short")
 
     def __init__(self, policy: DeliveryConfig, clock: Clock) -> None:
         self._clock = clock
@@ -75,11 +78,15 @@ class Limits:
         self._rate = Rate(policy.rate_per_s, clock) if policy.rate_per_s else None
         self._retry_after_max_s = policy.retry_after_max_s
         self._not_before = 0.0
+        self._short_s = 0.0
+        self.short = False
+        """This machine is short of something that an attempt needs; one attempt at a time finds out whether it still
+        is."""
 
     def wait_s(self, in_flight: int) -> float | None:
         """0 where an attempt may start (it is counted as started), the seconds to wait where time alone will allow
         it, None where an attempt must end first."""
-        if in_flight >= self._window.size:
+        if in_flight >= (1 if self.short else self._window.size):
             return None
         if self._not_before:
             wait = self._not_before - self._clock.monotonic()
@@ -91,6 +98,21 @@ class Limits:
     def succeeded(self) -> None:
         """An attempt was answered well."""
         self._window.succeeded()
+
+    def held_up(self) -> None:
+        """An attempt could not be made, for this machine is short of something. The next one waits, twice as long each
+        time (`SHORT_S`); the attempts that meet the same shortage together count once."""
+        now = self._clock.monotonic()
+        self.short = True
+        if now >= self._not_before:
+            first, most = SHORT_S
+            self._short_s = min(most, self._short_s * 2 or first)
+            self._not_before = now + self._short_s
+
+    def plenty(self) -> None:
+        """An attempt was made: the shortage is over."""
+        self.short = False
+        self._short_s = 0.0
 
     def failed(self, retry_after_s: float | None) -> float:
         """An attempt failed in a retriable way. Returns how long the subscriber asked to be left alone, within what is

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from .attempt import Delivery
 from .burials import Burials
 from .lanes import Line
-from .limits import Budget
+from .limits import Budget, Limits
 
 MOST_HELD = 10_000
 """Events that one subscription holds in memory at the most; the channel keeps the rest."""
@@ -27,6 +27,7 @@ class State:
     _stopping: bool
     _line: Line
     _burials: Burials | None
+    _limits: Limits
 
     def room(self, count: int = 1) -> bool:
         """Whether `count` more events may come now."""
@@ -44,6 +45,11 @@ class State:
     def busy(self) -> bool:
         """True while an attempt or the writing of a letter is under way."""
         return self.in_flight > 0 or (self._burials is not None and self._burials.sending)
+
+    @property
+    def short(self) -> bool:
+        """True while this machine lacks what an attempt needs (`Outcome.local`)."""
+        return self._limits.short
 
     def under_way(self) -> Iterator[tuple[str, Delivery]]:
         """What is held, but for attempts in flight: `due`, `waiting` (for its retry), `behind` another of its order,

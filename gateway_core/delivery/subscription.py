@@ -16,6 +16,8 @@ from ..clock import Clock, Timer
 from ..config.model import DeliveryConfig
 from ..event import Event
 from ..interfaces import Accepted, Feed, Observer, Outcome, Send, Sink
+from ..outcome import short
+from ..shortage import is_shortage
 from . import backoff
 from .attempt import NO_FEED, UNTIMED, Delivery
 from .burials import Burials
@@ -174,12 +176,20 @@ class Subscription(State):
         try:
             self._send(delivery.event, self._timeout_s, delivery)
         except Exception as e:
-            # the event can't be written for this sink (its codec refuses it); no later attempt can help
-            delivery(Outcome(False, reason=f"encode: {e}"))
+            if is_shortage(e):
+                delivery(short(e))
+            else:  # the event can't be written for this sink (its codec refuses it); no later attempt can help
+                delivery(Outcome(False, reason=f"encode: {e}"))
 
     def attempted(self, delivery: Delivery, outcome: Outcome) -> None:
         """Takes the outcome of an attempt (called by the delivery)."""
         self.in_flight -= 1
+        if outcome.local:
+            self._held_up(delivery, outcome)
+            return
+        if self._limits.short:
+            self._limits.plenty()
+            log.warning("%s: this machine has what attempts need again", self.name)
         if self._observers:
             # an attempt that began before anybody was told has no beginning
             seconds = self._clock.monotonic() - delivery.started if delivery.started >= 0 else 0.0
@@ -190,6 +200,18 @@ class Subscription(State):
             self._succeeded(delivery, outcome)
         else:
             self._failed(delivery, outcome)
+        self._pump()
+
+    def _held_up(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Takes an attempt back that this machine was too short for: it is not counted, and nothing was sent."""
+        if not self._limits.short:
+            log.error("%s makes no attempts for now: %s", self.name, outcome.reason)
+        self._limits.held_up()
+        self.last_error = outcome.reason
+        self.attempts -= 1
+        delivery.attempts -= 1
+        delivery.started = UNTIMED
+        self._line.due.appendleft(delivery)
         self._pump()
 
     def _succeeded(self, delivery: Delivery, outcome: Outcome) -> None:

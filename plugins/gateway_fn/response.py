@@ -134,8 +134,11 @@ def busy(detail: str, retry_after_s: float | None = 1.0) -> Response:
 
 
 def failed(outcome: Outcome) -> Response:
-    """The answer where the function could not be called: 503 where it asked for time, else 502."""
+    """The answer where the function could not be called: 503 where it asked for time, or where this machine could not
+    call it, else 502."""
     detail = f"the function could not be called: {outcome.reason}"
+    if outcome.local:
+        return busy(detail)
     if outcome.code in (429, 503):
         return busy(detail, outcome.retry_after_s)
     return problem(502, detail)

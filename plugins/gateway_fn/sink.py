@@ -58,6 +58,10 @@ class FnSink:
         return self._function.preview(with_extension(converted(event, self._version), DEADLINE, text))
 
     def _settle(self, event: Event, deadline: float, outcome: Outcome, done: Callable[[Outcome], None]) -> None:
+        if outcome.local:  # no attempt was made: the event's time begins with its next one
+            self._deadlines.pop(event.position, None)
+            done(outcome)
+            return
         if outcome.delivered and outcome.reply is not None:
             outcome = self._returned(outcome, outcome.reply)
         if not outcome.delivered and outcome.retry and self._clock.monotonic() >= deadline - _EARLY_S:

@@ -12,7 +12,8 @@ from gateway_core.component import BuildContext
 from gateway_core.errors import Refused
 from gateway_core.event import Event, Message
 from gateway_core.interfaces import AsyncSink, Codec, Outcome
-from gateway_core.outcome import unwritable
+from gateway_core.outcome import short, unwritable
+from gateway_core.shortage import is_shortage, no_port_left
 
 from .config import HttpSinkConfig
 from .outcome import Judge, unanswered
@@ -76,6 +77,10 @@ class HttpxSink(AsyncSink):
                     if len(body) <= limit:
                         body += part
         except httpx.HTTPError as e:
+            if is_shortage(e):
+                return short(e)
+            if await no_port_left(e, self._target.host, self._target.port):
+                return short("every local port towards the address is in use")
             return unanswered(f"{_words(e)}: {e}" if str(e) else _words(e))
         found = [(name.lower(), value) for name, value in response.headers.raw]
         return self._judge.settle(response.status_code, found, bytes(body[:limit]), len(body) > limit)

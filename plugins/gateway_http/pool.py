@@ -14,6 +14,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from gateway_core.interfaces import Outcome
+from gateway_core.outcome import short
+from gateway_core.shortage import is_shortage, no_port_left
 
 from .connection import ClientConnection, Exchange
 from .outcome import Judge, unanswered
@@ -44,6 +46,7 @@ class Pool:
         self._sweeper: asyncio.TimerHandle | None = None
         self._idler: asyncio.TimerHandle | None = None
         self._stopped = True
+        self._short: Outcome | None = None  # why no further connection could be opened, where this machine is at fault
 
     def start(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
@@ -133,7 +136,7 @@ class Pool:
             self._tasks.start_soon(self._connect)
 
     async def _connect(self) -> None:
-        failure = ""
+        failure: Outcome | None = None
         connection: ClientConnection | None = None
         name = self._host if self._tls else None
         try:
@@ -141,27 +144,36 @@ class Pool:
                 _, connection = await self._loop.create_connection(
                     lambda: ClientConnection(self), self._host, self._port, ssl=self._tls, server_hostname=name
                 )
-        except TimeoutError:
-            failure = f"no connection within {self._connect_timeout_s:g} s"
-        except ssl.SSLError as e:
-            failure = f"TLS failed: {getattr(e, 'verify_message', '') or e.reason or e}"
-        except OSError as e:
-            failure = _text(e)
         except Exception as e:
-            failure = f"{type(e).__name__}: {e}"
+            failure = await self._failure(e)
         finally:
             self._opening -= 1
             if self._stopped and connection is not None:
                 connection.abort()
         if self._stopped:
             return
-        if connection is None:
+        self._short = failure if failure is not None and failure.local else None
+        if failure is not None:
+            if failure.local and self._connections:
+                return  # those who wait are served by the connections that there are
             if self._waiting:
-                self.end(self._waiting.popleft(), unanswered(failure))
-        elif connection.usable:
+                self.end(self._waiting.popleft(), failure)
+        elif connection is not None and connection.usable:
             self._connections.add(connection)
             self._serve(connection, False)
         self._open()
+
+    async def _failure(self, error: Exception) -> Outcome:
+        """What it means that no connection could be made."""
+        if isinstance(error, TimeoutError):
+            return unanswered(f"no connection within {self._connect_timeout_s:g} s")
+        if isinstance(error, ssl.SSLError):
+            return unanswered(f"TLS failed: {getattr(error, 'verify_message', '') or error.reason or error}")
+        if is_shortage(error):
+            return short(error)
+        if await no_port_left(error, self._host, self._port):
+            return short("every local port towards the address is in use")
+        return unanswered(_text(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}")
 
     # -- time -----------------------------------------------------------------------------------------------------
 
@@ -186,6 +198,9 @@ class Pool:
     def _expire(self, exchange: Exchange) -> None:
         if exchange in self._waiting:
             self._waiting.remove(exchange)
+            if self._short is not None:
+                self.end(exchange, self._short)
+                return
         else:
             for connection in tuple(self._connections):
                 if connection.exchange is exchange:

@@ -20,12 +20,14 @@ class KafkaFault(Exception):
 
     `retry`        the same may succeed later (False: a record that is too large, no such authorization).
     `credentials`  the cluster does not accept who we are (SASL or TLS): nothing works until the config is changed.
+    `local`        this machine, or this process, is short of something: the cluster was not asked.
     """
 
-    def __init__(self, text: str, *, retry: bool = True, credentials: bool = False) -> None:
+    def __init__(self, text: str, *, retry: bool = True, credentials: bool = False, local: bool = False) -> None:
         super().__init__(text)
         self.retry = retry
         self.credentials = credentials
+        self.local = local
 
 
 class Record:

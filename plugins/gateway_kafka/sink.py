@@ -10,7 +10,8 @@ from gateway_core.component import BuildContext
 from gateway_core.errors import Refused
 from gateway_core.event import Event, Message
 from gateway_core.interfaces import DELIVERED, Outcome
-from gateway_core.outcome import unwritable
+from gateway_core.outcome import short, unwritable
+from gateway_core.shortage import no_descriptor_left
 
 from . import connect
 from .client import KafkaFault, Producer
@@ -60,6 +61,12 @@ class KafkaSink:
             return
 
         def acknowledged(fault: KafkaFault | None) -> None:
-            done(DELIVERED if fault is None else Outcome(False, retry=fault.retry, reason=str(fault)))
+            done(DELIVERED if fault is None else _outcome(fault))
 
         self._producer.send(topic, key, value, headers, acknowledged)
+
+
+def _outcome(fault: KafkaFault) -> Outcome:
+    if fault.retry and (fault.local or no_descriptor_left()):
+        return short(str(fault))  # the client hides why it has no connection
+    return Outcome(False, retry=fault.retry, reason=str(fault))

@@ -19,6 +19,8 @@ import anyio
 from anyio.abc import TaskGroup
 from confluent_kafka import KafkaError, KafkaException
 
+from gateway_core.shortage import is_shortage
+
 from ..client import Acknowledged, Headers, KafkaFault
 from ..config import KafkaProducerConfig
 from ..health import Health
@@ -255,7 +257,9 @@ class ConfluentProducer:
 
     def _not_taken(self, error: Exception) -> KafkaFault:
         if isinstance(error, BufferError):
-            return KafkaFault("too many records wait to be written")
+            return KafkaFault("too many records wait to be written", local=True)
+        if is_shortage(error):
+            return KafkaFault(str(error) or type(error).__name__, local=True)
         if isinstance(error, KafkaException):
             if error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 most = self._config.max_record_bytes
