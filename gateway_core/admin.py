@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 from inspect import isawaitable
 from urllib.parse import parse_qs
 
+import anyio
 from anyio.abc import TaskGroup
 
-from .api.guard import MAX_BODY, Guard, check_body, is_loopback
+from .api.guard import MAX_BODY, Guard, LocalGuard, check_body, is_loopback
 from .api.http import Answer, Problem, Request
 from .api.routes import Route, Router
 from .api.table import Status, described, watching_routes
@@ -17,6 +20,10 @@ from .asgi import AsgiServer, Left, Receive, Scope, Send, listening, read_body, 
 from .errors import StartError
 
 log = logging.getLogger("tidegate.admin")
+
+_REMEDY = (
+    'name another address by --admin or TIDEGATE_ADMIN ("socket": only the socket in the data directory; "off": none)'
+)
 
 
 def _yes() -> bool:
@@ -44,8 +51,7 @@ class Admin:
         probes = {"ready": ready, "live": live, "startup": started}
         self._router = Router(described([*watching_routes(status, probes, with_metrics), *more]))
         self._token = token
-        self._guard: Guard
-        self._server: AsgiServer | None = None
+        self._servers: list[AsgiServer] = []
 
     @property
     def routes(self) -> Sequence[Route]:
@@ -57,25 +63,33 @@ class Admin:
         try:
             sock = listening(address)
         except ValueError as e:
-            raise StartError(f"admin: {e}") from e
+            raise StartError(f"admin: {e}: {_REMEDY}") from e
         except OSError as e:
-            raise StartError(f"admin: can't listen on {address}: {e.strerror or e}") from e
+            raise StartError(f"admin: can't listen on {address}: {e.strerror or e}: {_REMEDY}") from e
         host, port = sock.getsockname()[:2]
         if not is_loopback(host) and not self._token:
             log.warning("the admin API listens on %s, and anyone may call it: set TIDEGATE_ADMIN_TOKEN", address)
-        self._guard = Guard(host, self._token)
-        self._server = AsgiServer(self._app)
-        self._server.start([sock], tasks, graceful_s=1.0)
+        self._serve(sock, Guard(host, self._token), tasks)
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
-    async def stop(self) -> None:
-        """Answers what is being asked, and frees the address."""
-        if self._server is not None:
-            await self._server.stop()
+    async def start_local(self, sock: socket.socket, tasks: TaskGroup) -> None:
+        """Also serves on a listening unix socket. Who may connect is the file's matter: no token is asked for."""
+        self._serve(sock, LocalGuard(), tasks)
 
-    async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _serve(self, sock: socket.socket, guard: Guard | LocalGuard, tasks: TaskGroup) -> None:
+        server = AsgiServer(partial(self._app, guard))
+        server.start([sock], tasks, graceful_s=1.0)
+        self._servers.append(server)
+
+    async def stop(self) -> None:
+        """Answers what is being asked, and frees the addresses."""
+        async with anyio.create_task_group() as stopping:
+            for server in self._servers:
+                stopping.start_soon(server.stop)
+
+    async def _app(self, guard: Guard | LocalGuard, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            answer = await self._answer(scope, receive)
+            answer = await self._answer(guard, scope, receive)
         except Problem as problem:
             answer = problem.answer()
         except Left:
@@ -90,13 +104,13 @@ class Admin:
             return
         await respond(send, answer.status, headers, answer.encoded(), head=scope["method"] == "HEAD")
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+    async def _answer(self, guard: Guard | LocalGuard, scope: Scope, receive: Receive) -> Answer:
         path = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         asked = Request(scope["method"], path, {}, headers)
         route, params = self._router.find(asked.method, path)
-        self._guard.check(asked, open=route.open)
+        guard.check(asked, open=route.open)
         body = await read_body(receive, MAX_BODY)
         if body is None:
             raise Problem(413, f"the body is longer than {MAX_BODY // 1024} KiB")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import errno
 import logging
 import os
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -25,7 +24,8 @@ from .build import Builder, Built
 from .clock import Clock, SystemClock
 from .config.model import GatewayConfig
 from .errors import StartError
-from .files import keep_private, keep_top_private, private_folder, replace_file
+from .files import keep_private
+from .folder import DataFolder, socket_path
 from .generations import Generations
 from .parts import Parts, quietly
 from .process import process_status
@@ -66,7 +66,7 @@ class Gateway:
         self._ended = ended
         self._started_at = time.monotonic()
         self.started = self._ready = False
-        self._announced = False
+        self._folder = DataFolder(settings.data_dir.absolute())
         self._config = config
         clock = clock or SystemClock()
         self._builder = Builder(config, settings, registry, clock, worker)
@@ -85,6 +85,7 @@ class Gateway:
         self.control: Control | None = None
         self._admin = self._make_admin() if worker == 0 and settings.admin != "off" else None
         self.admin_url: str | None = None
+        self.admin_socket: str | None = None
 
     def _make_admin(self) -> Admin:
         token = self._settings.admin_token
@@ -121,19 +122,41 @@ class Gateway:
             raise fault
 
     async def _start(self, tasks: TaskGroup) -> None:
-        if self._worker == 0:
-            keep_private(applied_dir(self._settings))
         self._parts = Parts(self.built, tasks, self._worker, self._settings.drain_timeout_s, self._paused)
+        if self._worker == 0:
+            self._folder.claim()
+            keep_private(applied_dir(self._settings))
         # the admin API answers first: a start may take long (a channel that waits for Kafka)
         if self._admin is not None:
-            self.admin_url = await self._admin.start(self._settings.admin, tasks)
+            await self._open_admin(self._admin, tasks)
             tasks.start_soon(self.conditions.watch)
         await self._parts.start()
         self.started = self._ready = True
         self.generations.reach(self._config, self._config)
         self.conditions.observe()
         if self._worker == 0:
-            self._write_address_file()
+            self._announce()
+
+    async def _open_admin(self, admin: Admin, tasks: TaskGroup) -> None:
+        """The socket in the data directory first: it can't collide with another gateway's. That the default address is
+        taken then stops nothing; one that somebody named is meant."""
+        address, named = self._settings.admin, "admin" in self._settings.model_fields_set
+        try:
+            await admin.start_local(self._folder.listen(), tasks)
+            self.admin_socket = str(socket_path(self._folder.path))
+        except OSError as e:
+            if address == "socket":
+                raise StartError(f"admin: can't listen in {self._folder.path}: {e.strerror or e}") from e
+            log.warning("no socket of the admin API in %s: %s", self._folder.path, e.strerror or e)
+        if address == "socket":
+            return
+        try:
+            self.admin_url = await admin.start(address, tasks)
+        except StartError as e:
+            taken = isinstance(e.__cause__, OSError) and e.__cause__.errno == errno.EADDRINUSE
+            if named or not taken or self.admin_socket is None:
+                raise
+            log.warning("%s. The admin API answers at %s alone", e, self.admin_socket)
 
     async def _stop(self) -> None:
         self._ready = False
@@ -141,9 +164,7 @@ class Gateway:
         self.taps.close_all()
         if self._admin is not None:
             await quietly(self._admin.stop)
-        if self._announced:
-            with suppress(OSError):
-                self._address_file.unlink()
+        self._folder.leave()
 
     async def reload(
         self, config: GatewayConfig, commit: Callable[[], None] | None = None
@@ -171,7 +192,7 @@ class Gateway:
             self.generations.reach(config, self._config)
             self.conditions.observe()
             if self._worker == 0:
-                self._write_address_file()
+                self._announce()
             return str(step.changes), step.failed
 
     def pause(self, names: Collection[str]) -> None:
@@ -244,16 +265,12 @@ class Gateway:
         }
 
     @property
-    def _address_file(self) -> Any:
-        return self._settings.data_dir / "gateway.json"
+    def admin_at(self) -> str | None:
+        """Where the admin API answers, the address before the socket; None where it is off."""
+        return self.admin_url or self.admin_socket
 
-    def _write_address_file(self) -> None:
+    def _announce(self) -> None:
         """So that other commands find a running gateway by its data directory."""
-        content = json.dumps({"pid": os.getpid(), "admin": self.admin_url, "ingress": self.ingress})
-        try:
-            private_folder(self._settings.data_dir)
-            replace_file(self._address_file, content.encode())
-            self._announced = True
-            keep_top_private(self._settings.data_dir)
-        except OSError as e:
-            raise StartError(f"can't write in the data directory {self._settings.data_dir}: {e.strerror}") from e
+        self._folder.announce(
+            {"pid": os.getpid(), "admin": self.admin_url, "socket": self.admin_socket, "ingress": self.ingress}
+        )

@@ -17,7 +17,9 @@ class Settings(BaseSettings):
     data_dir: Path = Path("tidegate-data")
     """Where events, positions and dead letters are kept."""
     admin: str = "127.0.0.1:9080"
-    """Address of the admin API (status, health, metrics); "off" for none. Port 0 takes a free one."""
+    """Address of the admin API (status, health, metrics); "off" for none. Port 0 takes a free one. It also answers at a
+    socket in the data directory, `admin.sock`, that commands of the same user find; "socket" means that one only. Where
+    the default address is taken (a second gateway on this machine), a warning says so and the socket remains."""
     admin_token: SecretStr | None = None
     """What callers of the admin API must send (`Authorization: Bearer …`), all but for health; anyone may call where it
     is not set. The commands send it from the same variable."""

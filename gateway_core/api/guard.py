@@ -49,6 +49,15 @@ class Guard:
             raise Problem(401, detail, headers={"www-authenticate": "Bearer"})
 
 
+class LocalGuard:
+    """The guard of a unix socket. Its file's permissions say who may call; a browser can't."""
+
+    def check(self, request: Request, *, open: bool) -> None:
+        """As `Guard.check`."""
+        if request.method not in _SAFE:
+            _check_media(request)
+
+
 def _name(host: str) -> str:
     """The name in a `Host` header, without port and brackets."""
     name = host.lower()

@@ -32,27 +32,34 @@ class Connects(Protocol):
 
 def probe_all(config: GatewayConfig, settings: Settings) -> list[dict[str, Any]]:
     """One result for each end: `path` in the config, `end`, `ok`, `reason`. Each end is tried once."""
-    seen: dict[str, str] = {}
+    seen: dict[str, tuple[bool, str]] = {}
     results = []
     for path, end, attempt in _ends(config, settings):
         if end not in seen:
-            seen[end] = _reason(attempt)
-        results.append({"path": path, "end": end, "ok": not seen[end], "reason": seen[end]})
+            seen[end] = _tried(attempt)
+        ok, reason = seen[end]
+        results.append({"path": path, "end": end, "ok": ok, "reason": reason})
     return results
 
 
-def _reason(attempt: Callable[[], None]) -> str:
+class Bearable(Exception):
+    """Something to say of an end that stops no gateway."""
+
+
+def _tried(attempt: Callable[[], None]) -> tuple[bool, str]:
     try:
         attempt()
+    except Bearable as e:
+        return True, str(e)
     except (OSError, ValueError) as e:
-        return getattr(e, "strerror", None) or str(e) or type(e).__name__
-    return ""
+        return False, getattr(e, "strerror", None) or str(e) or type(e).__name__
+    return True, ""
 
 
 def _ends(config: GatewayConfig, settings: Settings) -> Iterator[tuple[str, str, Callable[[], None]]]:
     yield "data_dir", str(settings.data_dir), partial(_writable, settings.data_dir)
-    if settings.admin != "off":
-        yield "admin", f"listen {settings.admin}", partial(_free, settings.admin)
+    if settings.admin not in ("off", "socket"):
+        yield "admin", f"listen {settings.admin}", partial(_admin_free, settings)
     for path, ref in _refs(config):
         # the shipped transports' words; a component with other ends says so when it starts
         options = ref.options
@@ -95,6 +102,17 @@ def _reachable(url: str) -> None:
     if not parts.hostname or port is None:
         return  # no host to try
     socket.create_connection((parts.hostname, port), TIMEOUT_S).close()
+
+
+def _admin_free(settings: Settings) -> None:
+    """As `run` sees it: that the default address is taken stops no gateway."""
+    try:
+        _free(settings.admin)
+    except OSError as e:
+        remedy = "name another address by --admin or TIDEGATE_ADMIN"
+        if "admin" in settings.model_fields_set:
+            raise OSError(e.errno, f"{e.strerror}: {remedy}") from e
+        raise Bearable(f"{e.strerror}: the admin API will answer at its socket alone; {remedy}") from e
 
 
 def _free(address: str) -> None:

@@ -47,9 +47,9 @@ def _warn_of_misspelt_settings() -> None:
 def _announce(gateway: Gateway) -> None:
     """Where to send, where to look: for people on a terminal, else as a log line."""
     if not sys.stderr.isatty():
-        log.info("ready", extra={"ingress": gateway.ingress, "admin": gateway.admin_url})
+        log.info("ready", extra={"ingress": gateway.ingress, "admin": gateway.admin_at})
         return
-    common.console(stderr=True).print(banner(gateway.status(), gateway.ingress, gateway.admin_url), soft_wrap=True)
+    common.console(stderr=True).print(banner(gateway.status(), gateway.ingress, gateway.admin_at), soft_wrap=True)
 
 
 def banner(status: dict[str, Any], ingress: dict[str, list[str]], admin: str | None) -> Text:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from ..folder import address_file, reachable, socket_path
 from . import common
 from .common import CommandError
 from .post import secure
@@ -18,13 +20,13 @@ UNAUTHORIZED = "{url} wants a token: set TIDEGATE_ADMIN_TOKEN to the value that 
 
 
 def addresses(data_dir: Path) -> dict[str, Any] | None:
-    """What a running gateway wrote: `pid`, `admin`, `ingress`; None where none runs with this data directory."""
+    """What a running gateway wrote (`address_file`); None where none runs with this data directory."""
     try:
-        found = json.loads((data_dir / "gateway.json").read_bytes())
+        found = json.loads(address_file(data_dir).read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as e:
-        raise CommandError(f"can't read {data_dir / 'gateway.json'}: {e}") from e
+        raise CommandError(f"can't read {address_file(data_dir)}: {e}") from e
     return found if isinstance(found, dict) else None
 
 
@@ -39,19 +41,38 @@ def admin_url(address: str | None, data_dir: Path) -> str:
             "admin API with --admin"
         )
     if not found.get("admin"):
+        if found.get("socket"):
+            raise CommandError(f"the gateway of {data_dir} does not answer at {found['socket']}: is this its user?")
         raise CommandError(f"the gateway of {data_dir} has no admin API (admin: off)")
     return str(found["admin"])
 
 
+def _local(data_dir: Path, stack: ExitStack) -> str | None:
+    """The socket of the gateway with this data directory, None where none answers there (another user's, none)."""
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        path = stack.enter_context(reachable(socket_path(data_dir)))
+        probe.connect(path)
+        return path
+    return None
+
+
 @contextmanager
 def connected(admin: str | None, data_dir: Path | None, timeout_s: float = 10.0) -> Iterator[tuple[str, httpx.Client]]:
-    """The admin API's URL, and a client that has the token of `TIDEGATE_ADMIN_TOKEN`. Raises `CommandError`."""
+    """The admin API's URL, and a client for it: through the socket in the data directory where there is one, unless an
+    address is named; else it has the token of `TIDEGATE_ADMIN_TOKEN`. Raises `CommandError`."""
     settings = common.settings(data_dir=data_dir)
-    url = admin_url(admin, settings.data_dir)
-    token = settings.admin_token.get_secret_value() if settings.admin_token else ""
-    headers = {b"authorization": b"Bearer " + token.encode()} if token else {}
-    with httpx.Client(timeout=timeout_s, trust_env=False, verify=secure([url]), headers=headers) as http:
-        yield url, http
+    with ExitStack() as stack:
+        path = None if admin else _local(settings.data_dir, stack)
+        if path is not None:
+            url = str((addresses(settings.data_dir) or {}).get("admin") or "http://localhost")
+            transport = httpx.HTTPTransport(verify=False, uds=path)
+            http = httpx.Client(timeout=timeout_s, trust_env=False, transport=transport)
+        else:
+            url = admin_url(admin, settings.data_dir)
+            token = settings.admin_token.get_secret_value() if settings.admin_token else ""
+            headers = {b"authorization": b"Bearer " + token.encode()} if token else {}
+            http = httpx.Client(timeout=timeout_s, trust_env=False, verify=secure([url]), headers=headers)
+        yield url, stack.enter_context(http)
 
 
 def fetch_status(url: str, http: httpx.Client) -> dict[str, Any]:

@@ -1,0 +1,116 @@
+"""The data directory of one running gateway: held against a second one, and where commands find the gateway."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from .errors import StartError
+from .files import keep_top_private, private_folder, replace_file
+
+BACKLOG = 128
+_HELD = (errno.EWOULDBLOCK, errno.EACCES)
+
+
+def socket_path(data_dir: Path) -> Path:
+    """Where the admin API of the gateway with this data directory listens, for commands of the same user."""
+    return data_dir / "admin.sock"
+
+
+def address_file(data_dir: Path) -> Path:
+    """What a running gateway says of itself: `pid`, `admin`, `socket`, `ingress`."""
+    return data_dir / "gateway.json"
+
+
+class DataFolder:
+    """The folder, as the gateway that runs with it sees it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: int | None = None
+        self._announced = False
+
+    def claim(self) -> None:
+        """Makes the folder and keeps other gateways out of it until `leave`, or the end of the process. Raises
+        `StartError`."""
+        try:
+            private_folder(self.path)
+            self._lock = os.open(self.path / "gateway.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as e:
+            raise self._cannot_write(e) from e
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as e:
+            if e.errno in _HELD:
+                os.close(self._lock)
+                self._lock = None  # what is in the folder is the other's
+                raise StartError(
+                    f"another gateway runs with the data directory {self.path}: stop it, or name another directory by "
+                    "--data-dir or TIDEGATE_DATA_DIR"
+                ) from e
+            # a file system that knows no locks: nothing tells two gateways apart there
+
+    def listen(self) -> socket.socket:
+        """A listening socket that only this user can reach, at `socket_path`. Raises `OSError` where the file system
+        has none."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # made aside and renamed: nobody else ever sees it with other permissions, and the one that a crash left
+            # behind makes way
+            with tempfile.TemporaryDirectory(prefix=".socket-", dir=self.path) as aside:
+                with reachable(Path(aside) / "s") as place:
+                    sock.bind(place)
+                os.chmod(Path(aside) / "s", 0o600)
+                os.replace(Path(aside) / "s", socket_path(self.path))
+            sock.listen(BACKLOG)
+            sock.setblocking(False)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def announce(self, facts: Mapping[str, Any]) -> None:
+        """Writes the address file, so that commands find the gateway. Raises `StartError`."""
+        try:
+            private_folder(self.path)
+            replace_file(address_file(self.path), json.dumps(facts).encode())
+            self._announced = True
+            keep_top_private(self.path)
+        except OSError as e:
+            raise self._cannot_write(e) from e
+
+    def leave(self) -> None:
+        """Takes back what `claim`, `listen` and `announce` did."""
+        if self._lock is None:
+            return
+        if self._announced:
+            with suppress(OSError):
+                address_file(self.path).unlink()
+        with suppress(OSError):
+            socket_path(self.path).unlink()
+        os.close(self._lock)
+        self._lock = None
+
+    def _cannot_write(self, error: OSError) -> StartError:
+        return StartError(f"can't write in the data directory {self.path}: {error.strerror or error}")
+
+
+@contextmanager
+def reachable(path: Path) -> Iterator[str]:
+    """A path to a socket that the system takes: its addresses have about a hundred bytes."""
+    if len(os.fsencode(path)) < 100:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
