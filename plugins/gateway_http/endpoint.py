@@ -80,8 +80,11 @@ def decide(routes: Routes, method: bytes, target: bytes, headers: list[tuple[byt
     endpoint = find(routes, target)
     if method == b"OPTIONS" and (endpoint is not None or target == b"*"):
         return responses.for_options(headers)
-    if endpoint is None:
-        return responses.not_found()
-    if method != b"POST":
-        return responses.not_allowed(method.decode("latin-1"))
+    if endpoint is None or method != b"POST":
+        return method_refused(routes, target, method)
     return endpoint
+
+
+def method_refused(routes: Routes, target: bytes, method: bytes = b"This method") -> Response:
+    """The answer to a method that is not offered (methods are case-sensitive: RFC 9110 section 9.1), at any target."""
+    return responses.NOT_FOUND if find(routes, target) is None else responses.not_allowed(method)

@@ -43,7 +43,10 @@ class Pending:
     def answered(self, error: BaseException | None) -> None:
         if self.response is None:
             self.response = responses.for_error(error)
-            self.connection._flush()
+            try:
+                self.connection._flush()
+            except Exception as e:
+                self.connection._fail(e)
 
 
 class Connection(RequestReader):
@@ -116,13 +119,16 @@ class Connection(RequestReader):
         self._busy = False
         listener = self._listener
         self._since = listener.now
-        if error is None and not self._slow and self._transport is not None:
-            self._transport.write(listener.accepted)
-            if self._queue:
+        try:
+            if error is None and not self._slow and self._transport is not None:
+                self._transport.write(listener.accepted)
+                if self._queue:
+                    self._flush()
+            else:
+                self._write(responses.for_error(error))
                 self._flush()
-        else:
-            self._write(responses.for_error(error))
-            self._flush()
+        except Exception as e:
+            self._fail(e)
 
     def _reply(self, response: Response, head: bool = False) -> None:
         if self._busy or self._queue:
@@ -134,8 +140,15 @@ class Connection(RequestReader):
 
     def _refuse(self, response: Response) -> None:
         """Answers, and interprets nothing more of the connection."""
+        head = self._head_done and self._parser.get_method() == b"HEAD"
         self._deaf = self._last = self._slow = True
-        self._reply(response)
+        self._reply(response, head)
+
+    def _fail(self, error: Exception) -> None:
+        """Ends the connection after an error that nobody foresaw."""
+        responses.log_once(error)
+        self._deaf = True
+        self.abort()
 
     def _continue(self) -> None:
         if self._busy or self._queue:
@@ -164,7 +177,7 @@ class Connection(RequestReader):
 
     def _write(self, response: Response, head: bool = False) -> None:
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if transport is None or transport.is_closing() or self._lingers:
             return
         final = self._last and not self._queue and (self._between or self._deaf)
         self._since = self._listener.now
@@ -177,7 +190,10 @@ class Connection(RequestReader):
         self._deaf = True
         if not self._eof and not self._listener.stopping and transport.can_write_eof():
             self._lingers = True
-            transport.write_eof()
+            try:
+                transport.write_eof()
+            except (OSError, RuntimeError):  # the client has left
+                transport.abort()
         else:
             transport.close()
 

@@ -4,11 +4,15 @@ A request's state is in the attributes that `_reset` sets, and in no other. `_be
 request was seen. After `_deaf` is set no byte of the connection is interpreted: a malformed request ends it, whatever
 follows. Trailers are dropped. The counters bound what may come before the parser calls back: `_fed` counts a head that
 is not complete, `_stray` what comes within a body that is no body (chunk extensions, trailers).
+
+Every read ends: the parser is fed each byte once, and where it stops at a request to change the protocol, each turn of
+the loop in `_stopped` uses up at least one byte of the read. No exception leaves `data_received`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING
 
 import httptools
@@ -16,14 +20,17 @@ import httptools
 from gateway_core.event import Message
 
 from . import responses
-from .endpoint import Endpoint, decide
+from .endpoint import Endpoint, decide, method_refused
 from .responses import Response
 
 if TYPE_CHECKING:
     from .server import NativeListener
 
 _SPECIAL = frozenset((b"host", b"connection", b"upgrade", b"expect", b"transfer-encoding"))
-_STOPS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
+_START_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ ([!-~]+) HTTP/1\.[01]\r?")
+_NO_LINE = re.compile(rb"[^\r -~]")
+_NO_METHOD = responses.problem(400, "Not HTTP/1.1: Invalid method encountered.")
+_OTHER_PROTOCOL = "Invalid method for HTTP"  # how llhttp begins its error for the methods of RTSP
 _names: dict[bytes, bytes] = {}  # header names as clients write them -> lower case; bounded
 
 
@@ -34,11 +41,15 @@ class Rejected(Exception):
         self.response = response
 
 
+class Finished(Exception):
+    """Raised in a parser callback: the last request of the connection was read, and nothing after it is."""
+
+
 class RequestReader(asyncio.Protocol):
     """Calls `_take` for each event request, `_reply` where the answer is known, `_refuse` where the connection ends."""
 
     __slots__ = (
-        "_between", "_body", "_chunk", "_deaf", "_fed", "_head_done", "_headers", "_host", "_last", "_limits",
+        "_between", "_body", "_chunk", "_deaf", "_fed", "_head_done", "_headers", "_host", "_last", "_limits", "_line",
         "_listener", "_mixed", "_owes_continue", "_parser", "_routes", "_since", "_slow", "_special", "_stray",
         "_target", "_transport", "_waits_body",
     )  # fmt: skip
@@ -52,9 +63,10 @@ class RequestReader(asyncio.Protocol):
         self._deaf = False
         self._last = False  # no request follows the one being read
         self._slow = False  # the next answer needs more than the prepared bytes
-        self._mixed = False
+        self._mixed = False  # the read under way also held a whole request
         self._since = listener.now
         self._chunk = 0
+        self._line: bytearray | None = None  # a request line whose method llhttp does not know, as far as it has come
         self._reset()
 
     def _reset(self) -> None:
@@ -79,32 +91,48 @@ class RequestReader(asyncio.Protocol):
     def _continue(self) -> None:
         raise NotImplementedError
 
+    def _fail(self, error: Exception) -> None:
+        raise NotImplementedError
+
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
         self._chunk = len(data)
-        rest = None
+        self._mixed = False
+        stop = None
         try:
-            self._parser.feed_data(data)
-        except _STOPS as e:
-            rest = self._stopped(data, e)
-        if rest is not None:
-            self._serve_without_upgrade(rest)
-        if not self._between and not self._deaf:
-            self._incomplete()
+            if self._line is None:
+                self._parser.feed_data(data)
+            else:
+                self._unknown_method(data)
+            if not self._between and not self._deaf:
+                self._incomplete()
+        except Exception as e:
+            stop = e
+        if stop is not None:  # not within `except`: the parser's next error would lose its cause
+            self._stopped(data, stop)
 
-    def _stopped(self, data: bytes, error: Exception) -> bytes | None:
-        """Deals with the parser's error; returns what follows a head that asks for another protocol, if that was it."""
-        if isinstance(error, httptools.HttpParserUpgrade):
-            rest: bytes = data[error.args[0] :]
-            return rest
-        self._malformed(error)
-        return None
+    def _stopped(self, data: bytes, stop: Exception | None) -> None:
+        """Deals with whatever made the parser stop within `data`, and lets it go on where it stopped at a request to
+        change the protocol."""
+        rest = memoryview(data)
+        try:
+            while isinstance(stop, httptools.HttpParserUpgrade):
+                rest = rest[max(1, stop.args[0]) :]
+                stop = self._without_upgrade(rest)
+            if stop is not None:
+                self._malformed(data, stop)
+            if not self._between and not self._deaf:
+                self._incomplete()
+        except Exception as e:
+            self._fail(e)
 
     # -- parser callbacks -----------------------------------------------------------------------------------------
 
-    def on_url(self, part: bytes) -> None:
+    def on_message_begin(self) -> None:
         self._between = False
+
+    def on_url(self, part: bytes) -> None:
         self._target += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -165,26 +193,35 @@ class RequestReader(asyncio.Protocol):
             return
         body = self._body
         message = Message(headers, body if type(body) is bytes else bytes(body), None, "POST", endpoint.path)
+        last = self._last
         self._reset()
         self._mixed = True
         self._take(endpoint, message)
+        if last:
+            raise Finished
 
     def _answer_other(self, method: bytes, decision: Endpoint | Response) -> None:
         """A request that is not simply a POST to an endpoint's path."""
         if method == b"CONNECT":
-            raise Rejected(responses.not_allowed("CONNECT"))  # what follows would be a tunnel
-        target, headers, body = self._target, self._headers, bytes(self._body)
+            raise Rejected(responses.not_allowed(b"CONNECT"))  # what follows would be a tunnel
+        target, headers, body, last = self._target, self._headers, bytes(self._body), self._last
         self._reset()
         self._mixed = True
         if isinstance(decision, Endpoint):
             self._take(decision, Message(headers, body, None, "POST", target.decode("latin-1")))
         else:
             self._reply(decision, head=method == b"HEAD")
+        if last:
+            raise Finished
 
     # -- what is not simple -----------------------------------------------------------------------------------------
 
     def _unusual_head(self) -> None:
         """All about a head that is not HTTP/1.1 with one Host and no other header that steers the protocol."""
+        if self._parser.should_upgrade():
+            if self._parser.get_method() == b"CONNECT":
+                raise Rejected(responses.not_allowed(b"CONNECT"))
+            return  # it is read once more without that
         version = self._parser.get_http_version()
         special = self._special or {}
         if version not in ("1.1", "1.0"):
@@ -216,24 +253,44 @@ class RequestReader(asyncio.Protocol):
             if name == b"content-length" and int(value) > limit:  # llhttp let digits through only
                 raise Rejected(responses.too_large(limit))
 
-    def _serve_without_upgrade(self, rest: bytes) -> None:
-        """A request to change the protocol is ignored (RFC 9110 section 7.8): the parser stops there, so a new one is
-        given the same head without it, and what followed."""
-        pending: bytes | None = rest
-        while pending is not None:
-            kept = [h for h in self._headers if h[0] not in (b"upgrade", b"connection")]
-            if self._last:
-                kept.append((b"connection", b"close"))
-            version = self._parser.get_http_version().encode()
-            start = b"%s %s HTTP/%s\r\n" % (self._parser.get_method(), self._target, version)
-            data = b"".join([start, *[b"%s: %s\r\n" % h for h in kept], b"\r\n", pending])
-            self._parser = httptools.HttpRequestParser(self)
-            self._reset()
-            pending = None
-            try:
-                self._parser.feed_data(data)
-            except _STOPS as e:
-                pending = self._stopped(data, e)
+    def _without_upgrade(self, rest: memoryview) -> Exception | None:
+        """A request to change the protocol is ignored (RFC 9110 section 7.8). The parser stops after its head, so a new
+        one is given the same head without that request, then what followed. Returns what stopped it, if anything."""
+        lines = [b"%s %s HTTP/%s" % (self._parser.get_method(), self._target, self._parser.get_http_version().encode())]
+        for name, value in self._headers:
+            if name == b"connection":
+                value = b",".join([option for option in value.split(b",") if option.strip().lower() != b"upgrade"])
+            if value and name != b"upgrade":
+                lines.append(b"%s: %s" % (name, value))
+        self._parser = httptools.HttpRequestParser(self)
+        self._reset()
+        try:
+            self._parser.feed_data(b"\r\n".join(lines) + b"\r\n\r\n")
+        except httptools.HttpParserUpgrade:
+            return Rejected(responses.problem(400, "The protocol can't be changed.", rule="RFC 9110 section 7.8"))
+        except Exception as e:
+            return e
+        try:
+            self._parser.feed_data(rest)
+        except Exception as e:
+            return e
+        return None
+
+    def _unknown_method(self, data: bytes) -> None:
+        """Answers a request whose method the parser does not know, once its first line is there."""
+        if self._line is None:
+            if self._mixed:  # where in `data` it begins is not known
+                lines = map(_START_LINE.fullmatch, data.split(b"\n"))
+                targets = [line[1] for line in lines if line and not line[0].startswith(b"POST ")]
+                raise Rejected(method_refused(self._routes, targets[-1]) if targets else _NO_METHOD)
+            self._line = bytearray(b"M" if self._fed else b"")  # for what came of the method before
+            data = data if self._fed else data.lstrip(b"\r\n")
+        part, end, _ = data.partition(b"\n")
+        self._line += part
+        if end and (line := _START_LINE.fullmatch(self._line)):
+            raise Rejected(method_refused(self._routes, line[1]))
+        if end or _NO_LINE.search(part):
+            raise Rejected(_NO_METHOD)
 
     def _incomplete(self) -> None:
         """The data ended within a request: its clock starts, and what has come is counted."""
@@ -243,7 +300,6 @@ class RequestReader(asyncio.Protocol):
                 if not self._fed:
                     self._since = self._listener.now
                 self._fed += 1 if self._mixed else self._chunk  # a read that also held older requests is not counted
-                self._mixed = False
                 if self._fed > limits.max_header_bytes:
                     raise Rejected(responses.problem(431, f"The head is longer than {limits.max_header_bytes} bytes."))
             elif not self._waits_body:
@@ -258,13 +314,21 @@ class RequestReader(asyncio.Protocol):
         except Rejected as e:
             self._refuse(e.response)
 
-    def _malformed(self, error: Exception) -> None:
-        cause = error.__context__
+    def _malformed(self, data: bytes, error: Exception) -> None:
+        cause = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else error
+        if isinstance(cause, httptools.HttpParserInvalidMethodError):
+            try:
+                self._unknown_method(data)
+                return
+            except Rejected as e:
+                cause = e
         if isinstance(cause, Rejected):
             self._refuse(cause.response)
-        elif isinstance(error, httptools.HttpParserCallbackError) and cause is not None:
-            self._refuse(responses.for_error(cause))
-        elif self._last and self._between:
+        elif isinstance(cause, Finished) or (self._last and self._between):
             self._deaf = True  # data after the last request: nothing of it is answered
+        elif not isinstance(cause, httptools.HttpParserError):
+            self._refuse(responses.for_error(cause))
+        elif str(cause).startswith(_OTHER_PROTOCOL):
+            self._refuse(method_refused(self._routes, self._target))
         else:
-            self._refuse(responses.problem(400, f"Not HTTP/1.1: {error}."))
+            self._refuse(responses.problem(400, f"Not HTTP/1.1: {cause}."))

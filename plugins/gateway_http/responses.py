@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import logging
 import math
+import traceback
 from email.utils import formatdate
 from http import HTTPStatus
+from pathlib import Path
 from typing import NamedTuple
 
 from gateway_core.errors import Overloaded, Refused, StorageError
@@ -18,7 +20,9 @@ log = logging.getLogger(__name__)
 
 Headers = tuple[tuple[bytes, bytes], ...]
 _ALLOW = b"POST, OPTIONS"
-_logged: set[str] = set()
+_LONGEST_METHOD = 20  # characters of it in an answer
+_MOST_KINDS = 1000
+_logged: dict[str, int] = {}  # kind of unexpected error -> how many
 
 
 class Response(NamedTuple):
@@ -61,14 +65,17 @@ def for_error(error: BaseException | None) -> Response:
 
 
 def log_once(error: BaseException) -> None:
-    """Logs an unexpected error with its traceback, the first time that one of its kind comes."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    kind = f"{type(error).__name__} {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else repr(error)
-    if kind not in _logged and len(_logged) < 1000:
-        _logged.add(kind)
-        log.error("unexpected error while taking an event; further ones like it are not logged", exc_info=error)
+    """Logs an unexpected error by its type and place: the first of its kind, the tenth, the hundredth and so on. Its
+    text is left out, because whoever provoked it may have written it; level debug has it all."""
+    places = traceback.extract_tb(error.__traceback__)[-3:]
+    place = ", ".join(f"{Path(p.filename).name}:{p.lineno} in {p.name}" for p in reversed(places))
+    kind = f"{type(error).__name__} at {place or 'an unknown place'}"
+    if kind not in _logged and len(_logged) >= _MOST_KINDS:
+        kind = "others"
+    count = _logged[kind] = _logged.get(kind, 0) + 1
+    if str(count).strip("0") == "1":
+        log.error("unexpected error while taking an event, %d of its kind so far: %s", count, kind)
+        log.debug("the last of them", exc_info=error)
 
 
 def for_options(headers: list[tuple[bytes, bytes]]) -> Response:
@@ -81,12 +88,13 @@ def for_options(headers: list[tuple[bytes, bytes]]) -> Response:
     return Response(200, tuple(answer))
 
 
-def not_allowed(method: str) -> Response:
-    return problem(405, f"{method} is not offered here: events are sent with POST", headers=((b"allow", _ALLOW),))
+def not_allowed(method: bytes) -> Response:
+    """405, with what is allowed."""
+    name = method[:_LONGEST_METHOD].decode("latin-1")
+    return problem(405, f"{name} is not offered here: events are sent with POST", headers=((b"allow", _ALLOW),))
 
 
-def not_found() -> Response:
-    return problem(404, "No ingress has this path.")
+NOT_FOUND = problem(404, "No ingress has this path.")
 
 
 def too_large(limit: int) -> Response:

@@ -72,9 +72,13 @@ class NativeListener(Listener):
 
     def _sweep(self) -> None:
         self._tick()
-        for connection in tuple(self.connections):
-            connection.check(self.now)
         self._timer = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+        for connection in tuple(self.connections):
+            try:
+                connection.check(self.now)
+            except Exception as e:  # the others' time limits go on
+                responses.log_once(e)
+                connection.abort()
 
     def admit(self, connection: Connection) -> bool:
         """Whether there is room for one more connection."""
