@@ -11,6 +11,7 @@ from .condition import Condition
 from .delivery import Subscription
 from .delivery.burials import Letters
 from .event import Event
+from .guards import FilterGuard
 from .intake import Counted, Inlet
 from .interfaces import Accepted, Channel, Filter, Observer, ReaderFeed, ReadingSink, Sink, Source
 from .meter import Accept, Meter
@@ -149,6 +150,7 @@ class Trigger:
             "last_error": s.last_error,
             "reader": None,
             "letters": dict(s.letters),
+            "filter_errors": s.filter_errors,
             **(self.meter.of_deliveries() if self.meter else {}),
         }
 
@@ -164,6 +166,7 @@ class ReadingTrigger:
         sink: ReadingSink,
         from_start: bool,
         options: Mapping[str, Any],
+        guard: FilterGuard | None = None,
     ) -> None:
         self.name = name
         self.broker = broker
@@ -171,6 +174,7 @@ class ReadingTrigger:
         self.sink = sink
         self.from_start = from_start
         self._options = options
+        self._guard = guard
         self.feed: ReaderFeed | None = None
 
     def attach(self) -> None:
@@ -202,6 +206,7 @@ class ReadingTrigger:
             "lag": state.get("lag"),
             "paused": False,
             "last_error": state.get("error"),
+            "filter_errors": self._guard.errors.count if self._guard else 0,
             "reader": state,
         }
 

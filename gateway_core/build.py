@@ -16,8 +16,9 @@ from .config.model import BridgeConfig, DeliveryConfig, GatewayConfig, TriggerCo
 from .delivery import Budget, Subscription, lanes
 from .delivery.burials import Letters
 from .delivery.lanes import LaneOf
+from .guards import FilterGuard, GuardedObserver
 from .intake import Inlet
-from .interfaces import Filter, Observer, ReadingSink, Send, Sink
+from .interfaces import Filter, ReadingSink, Send, Sink
 from .meter import Meter
 from .registry import Registry
 from .settings import Settings
@@ -44,7 +45,7 @@ class Built:
     triggers: dict[str, Trigger | ReadingTrigger] = field(default_factory=dict)
     orphans: dict[str, TriggerConfig] = field(default_factory=dict)  # triggers whose broker does not exist
     bridges: dict[str, Bridged] = field(default_factory=dict)
-    observers: tuple[Observer, ...] = ()
+    observers: tuple[GuardedObserver, ...] = ()
 
 
 class Builder:
@@ -72,7 +73,7 @@ class Builder:
     def build(self) -> Built:
         """Raises `StartError` where a component can't be built, naming its place in the config."""
         built = self._built
-        built.observers = tuple(self._make(ref, f"observers[{i}]") for i, ref in enumerate(self._config.observers))
+        built.observers = tuple(self._observer(ref, i) for i, ref in enumerate(self._config.observers))
         self._tracing = Tracing(next((o.tracer for o in built.observers if o.tracer is not None), None))
         self._context = replace(self._context, traces=self._tracing.on)
         for name in self._config.brokers:
@@ -94,6 +95,12 @@ class Builder:
 
     def _make(self, ref: ComponentRef, owner: str, **changes: Any) -> Any:
         return self._registry.build(ref, replace(self._context, owner=owner, **changes))
+
+    def _observer(self, ref: ComponentRef, number: int) -> GuardedObserver:
+        owner = f"observers[{number}]"
+        before = [other.name for other in self._config.observers[:number]]
+        name = f"{ref.name}#{number}" if ref.name in before else ref.name  # a metric's label: unique
+        return GuardedObserver(self._make(ref, owner), name, f"{owner} ({ref.name})")
 
     def _meter(self) -> Meter | None:
         return Meter(self._clock) if self._metrics else None
@@ -118,24 +125,26 @@ class Builder:
         source = self._make(ref, f"brokers.{broker.name}.ingress[{number}]", broker=broker.name)
         return Inlet(ref, source, self._tracing.door(broker, broker.name, ref.name, source))
 
-    def _filter(self, config: TriggerConfig | BridgeConfig, owner: str) -> Filter:
+    def _filter(self, config: TriggerConfig | BridgeConfig, owner: str) -> tuple[Filter, FilterGuard | None]:
+        """The filter, and the guard around those that plugins bring."""
         if config.filters:
             built = [self._make(ref, f"{owner}.filters[{i}]") for i, ref in enumerate(config.filters)]
-            return filters.all_of(built)
+            guard = FilterGuard(filters.all_of(built), f"{owner}.filters")
+            return guard.filter, guard
         if isinstance(config, TriggerConfig) and config.filter:
-            return filters.attributes_filter(config.filter)
-        return filters.match_all()
+            return filters.attributes_filter(config.filter), None
+        return filters.match_all(), None
 
     def trigger(self, name: str, broker: Broker, letters: Sink | None = None) -> Trigger | ReadingTrigger:
         """One trigger of the config. `letters` is the dead letter that its broker will have, where that changes."""
         config, owner = self._config.triggers[name], f"triggers.{name}"
-        wanted = self._filter(config, owner)
+        wanted, guard = self._filter(config, owner)
         names = {"broker": broker.name, "trigger": name}
         sink = self._make(config.subscriber, f"{owner}.subscriber", wants_reply=True, **names)
         from_start = config.start == "earliest"
         if isinstance(sink, ReadingSink):
             options = {"attributes": dict(config.filter), "filters": [{r.name: r.raw} for r in config.filters]}
-            return ReadingTrigger(name, broker, wanted, sink, from_start, options)
+            return ReadingTrigger(name, broker, wanted, sink, from_start, options, guard)
         sinks = [sink]
         dead_letter = letters or broker.dead_letter
         if config.dead_letter is not None:
@@ -155,6 +164,7 @@ class Builder:
             observers=self._built.observers,
             lane_of=self._lane_of(policy, owner, **names),
             send=self._tracing.send(_timed(sink.send, meter), sink, name, broker.name),
+            filter=guard,
         )
         return Trigger(name, broker, wanted, subscription, dead_letter, from_start, sinks, meter)
 
@@ -177,7 +187,7 @@ class Builder:
         policy = DeliveryConfig() if pulls else BridgeConfig.model_fields["delivery"].default
         if "delivery" in config.model_fields_set:  # else it is the default, which holds for sources that can't wait
             policy = effective_delivery(policy, config.delivery)
-        wanted = self._filter(config, owner) if config.filters else None
+        wanted, guard = self._filter(config, owner) if config.filters else (None, None)
         meter = self._meter()
         bridge = Bridge(name, wanted, self._built.observers)
         dead_letter = None
@@ -198,6 +208,7 @@ class Builder:
             observers=self._built.observers,
             lane_of=self._lane_of(policy, owner, broker=name),
             send=self._tracing.send(_timed(sink.send, meter), sink, name, name),
+            filter=guard,
         )
         bridge.subscription.feed = bridge
         sinks = [sink] if dead_letter is None else [sink, dead_letter]

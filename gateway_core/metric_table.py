@@ -101,6 +101,10 @@ def _bridges(status: Entry) -> Found:
     return (((bridge["name"],), bridge) for bridge in status["bridges"])
 
 
+def _observers(status: Entry) -> Found:
+    return (((observer["name"],), observer) for observer in status.get("observers", ()))
+
+
 def _processes(status: Entry) -> Found:
     return (((str(process["worker"]),), process) for process in status["processes"])
 
@@ -114,8 +118,9 @@ SOURCE = Part("Sources that fetch their events (Kafka)", ("broker", "bridge", "s
 TRIGGER = Part("Triggers", ("trigger", "broker"), _triggers)
 READER = Part("Triggers whose subscriber reads by itself (Spark)", ("trigger", "broker"), _readers)
 BRIDGE = Part("Bridges", ("bridge",), _bridges)
+OBSERVER = Part("Observers", ("observer",), _observers)
 PROCESS = Part("Processes", ("worker",), _processes)
-PARTS = (BUILD, GATEWAY, BROKER, CHANNEL, GROUP, SOURCE, TRIGGER, READER, BRIDGE, PROCESS)
+PARTS = (BUILD, GATEWAY, BROKER, CHANNEL, GROUP, SOURCE, TRIGGER, READER, BRIDGE, OBSERVER, PROCESS)
 
 
 # -- the table -----------------------------------------------------------------------------------------------------
@@ -150,7 +155,7 @@ def _histogram(part: Part, name: str, source: str, help: str, *, otel: str) -> M
     return Metric(part, name, "histogram", source, help, otel=otel)
 
 
-_STAGES = "by the stage at which they came to their end (delivery, decode, encode)."
+_STAGES = "by the stage at which they came to their end (delivery, decode, encode, filter, order)."
 _SAMPLED = f" Above {BUSY_PER_S} a second one of {ONE_OF} is timed."
 _WAITING = "Events in memory that wait for an attempt, a retry or the dead letter."
 
@@ -215,6 +220,10 @@ METRICS = (
         "Events that went to the dead letter, " + _STAGES,
         by="stage",
     ),
+    _counter(
+        *(TRIGGER, "tidegate_trigger_filter_errors_total", "filter_errors"),
+        "Events on which the filter raised; they are kept, and go to the dead letter.",
+    ),
     _gauge(TRIGGER, "tidegate_trigger_events_in_flight", "in_flight", "Attempts under way."),
     _gauge(TRIGGER, "tidegate_trigger_events_waiting", "waiting", _WAITING),
     _gauge(TRIGGER, "tidegate_trigger_lag_events", "lag", "Events in the channel that the trigger has not dealt with."),
@@ -268,6 +277,10 @@ METRICS = (
         "Events that went to the dead letter, " + _STAGES,
         by="stage",
     ),
+    _counter(
+        *(BRIDGE, "tidegate_bridge_filter_errors_total", "filter_errors"),
+        "Events on which the filter raised; they are kept.",
+    ),
     _gauge(BRIDGE, "tidegate_bridge_events_in_flight", "in_flight", "Attempts under way."),
     _gauge(BRIDGE, "tidegate_bridge_events_waiting", "waiting", _WAITING),
     _histogram(
@@ -280,6 +293,7 @@ METRICS = (
         "From an event's arrival at the gateway until the sink took it." + _SAMPLED,
         otel=PROCESSED,
     ),
+    _counter(OBSERVER, "tidegate_observer_errors_total", "errors", "Calls in which the observer raised."),
     # -- the usual ones of Prometheus's clients
     _counter(PROCESS, "process_cpu_seconds_total", "cpu_s", "CPU time, user and system."),
     _gauge(PROCESS, "process_resident_memory_bytes", "resident_bytes", "Resident memory."),

@@ -7,6 +7,7 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 
 from .event import Event, text_of
 from .filters import indexable
+from .guards import Errors
 from .interfaces import Filter
 
 T = TypeVar("T")
@@ -45,6 +46,7 @@ class Router(Generic[T]):
         self._exact: dict[str, dict[str, _Bucket[T]]] = {}
         self._prefix: dict[str, tuple[_Lengths, dict[str, _Bucket[T]]]] = {}
         self._scan: _Bucket[T] = {}
+        self._errors = Errors("a filter")
         self._repeating = 0  # entries with several keys: an event may find them more than once
 
     def __len__(self) -> int:
@@ -72,16 +74,27 @@ class Router(Generic[T]):
             self._discard(key, name)
 
     def route(self, event: Event) -> list[T]:
-        """The targets of all filters that the event matches, each once, in no particular order."""
+        """The targets of all filters that the event matches, each once, in no particular order. A filter that raises
+        counts as one that matches."""
         found: list[T] = []
-        if self._repeating:
-            entries = {id(e): e for bucket in self._buckets(event) for e in bucket.values()}
-            return [e.target for e in entries.values() if e.matches(event)]
-        for bucket in self._buckets(event):
-            for entry in bucket.values():
-                if entry.matches(event):
-                    found.append(entry.target)  # noqa: PERF401 - one list for all buckets
+        try:
+            if self._repeating:
+                entries = {id(e): e for bucket in self._buckets(event) for e in bucket.values()}
+                return [e.target for e in entries.values() if e.matches(event)]
+            for bucket in self._buckets(event):
+                for entry in bucket.values():
+                    if entry.matches(event):
+                        found.append(entry.target)  # noqa: PERF401 - one list for all buckets
+        except Exception:
+            return [entry.target for name, entry in self._entries.items() if self._wanted(name, entry, event)]
         return found
+
+    def _wanted(self, name: str, entry: _Entry[T], event: Event) -> bool:
+        try:
+            return entry.matches(event)
+        except Exception as e:
+            self._errors.note(f"{name} gets the event all the same", e)
+            return True
 
     def _buckets(self, event: Event) -> list[_Bucket[T]]:
         """Everything that may match."""

@@ -252,6 +252,7 @@ class Gateway:
                 *(orphan_status(name, t) for name, t in built.orphans.items() if name not in built.triggers),
             ],
             "bridges": [bridge_status(b, self._ready) for b in built.bridges.values()],
+            "observers": [observer.status() for observer in built.observers],
             "processes": [process_status(self._worker)] if self._settings.metrics else [],
         }
         return merge(mine, [*self.others(), *self._ended()])

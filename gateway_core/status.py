@@ -54,6 +54,7 @@ def orphan_status(name: str, config: TriggerConfig) -> dict[str, Any]:
         **zeros,
         "paused": False,
         "last_error": None,
+        "filter_errors": 0,
         "reader": None,
     }
 
@@ -108,6 +109,7 @@ def bridge_status(bridged: Bridged, running: bool) -> dict[str, Any]:
         "lag": bridge.lag(),
         "paused": s.paused,
         "last_error": s.last_error,
+        "filter_errors": s.filter_errors,
         "letters": _added(s.letters, bridge.letters.stages if bridge.letters else {}),
         **(bridged.meter.of_deliveries() if bridged.meter else {}),
     }
@@ -119,7 +121,7 @@ def _added(some: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
 
 _COUNTS = {
     *("accepted", "refused", "unrouted", "failed", "delivered", "attempts", "retried", "dead_lettered", "unwanted"),
-    *("letters", "accept", "attempt", "delivery"),
+    *("letters", "accept", "attempt", "delivery", "filter_errors"),
 }
 """What only grows."""
 
@@ -127,6 +129,7 @@ _COUNTS = {
 def counts_of(status: dict[str, Any]) -> dict[str, Any]:
     """What stays of a worker that ended: its counts, so that those of all do not fall."""
     kept: dict[str, Any] = {"ready": True, "config": {"error": None}, "processes": []}
+    kept["observers"] = [{**entry, "last_error": None} for entry in status["observers"]]
     for section in ("brokers", "triggers", "bridges"):
         kept[section] = [
             {"name": entry["name"], **{k: v for k, v in entry.items() if k in _COUNTS}}
@@ -142,6 +145,8 @@ def merge(mine: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, Any]:
         mine["ready"] = mine["ready"] and other["ready"]
         mine["processes"] += other["processes"]
         mine["config"]["error"] = mine["config"]["error"] or other["config"]["error"]
+        for mine_too, theirs_too in zip(mine["observers"], other["observers"], strict=False):
+            _add(mine_too, theirs_too)
         for section in ("brokers", "triggers", "bridges"):
             theirs = {entry["name"]: entry for entry in other[section]}
             for entry in mine[section]:

@@ -261,3 +261,5 @@ class Status(BaseModel):
     brokers: list[dict[str, Any]]
     triggers: list[dict[str, Any]]
     bridges: list[dict[str, Any]]
+    observers: list[dict[str, Any]]
+    """Each with the `errors` that it raised, and the last of them."""

@@ -19,7 +19,9 @@ UNTIMED = -1.0
 class Delivery:
     """The attempts for one event. It is itself the callback of each: no closure is made."""
 
-    __slots__ = ("attempts", "due_ns", "event", "first_ns", "lane", "outcome", "owner", "size", "started", "timer")
+    __slots__ = (
+        "attempts", "awaited", "due_ns", "event", "first_ns", "lane", "outcome", "owner", "size", "started", "timer",
+    )  # fmt: skip
 
     def __init__(self, owner: Subscription, event: Event) -> None:
         self.owner = owner
@@ -29,6 +31,7 @@ class Delivery:
             size += len(value) if type(value) is str else len(str(value))
         self.size = size
         self.attempts = 0
+        self.awaited = False  # an attempt is under way, and has no outcome yet
         self.first_ns = 0
         self.due_ns = 0
         self.started = UNTIMED
@@ -37,7 +40,11 @@ class Delivery:
         self.lane: Hashable = None
 
     def __call__(self, outcome: Outcome) -> None:
-        self.owner.attempted(self, outcome)
+        if self.awaited:
+            self.awaited = False
+            self.owner.attempted(self, outcome)
+        else:
+            self.owner.unasked(self, outcome)
 
 
 class _NoFeed:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from ..clock import Clock, Timer
 from ..config.model import DeliveryConfig
 from ..event import Event
+from ..guards import checked
 from ..interfaces import Accepted, Observer, Outcome, Sink
 from . import backoff
 from .attempt import Delivery
@@ -24,7 +25,7 @@ WAITS = DeliveryConfig(backoff_delay_s=0.5, backoff_max_s=30.0)
 class Burial:
     """One letter on its way to the dead letter: tried again, with growing waits, until it is there or `cancel`."""
 
-    __slots__ = ("_clock", "_draw", "_sink", "_stuck", "_then", "_timer", "letter", "tries")
+    __slots__ = ("_awaited", "_clock", "_draw", "_sink", "_stuck", "_then", "_timer", "letter", "tries")
 
     def __init__(
         self,
@@ -43,11 +44,13 @@ class Burial:
         self._draw = draw
         self._stuck = stuck
         self._then = then
+        self._awaited = False
         self._timer: Timer | None = None
 
     def begin(self) -> None:
         """The next try."""
         self._timer = None
+        self._awaited = True
         self.tries += 1
         try:
             self._sink.send(self.letter, TIMEOUT_S, self._done)
@@ -55,6 +58,11 @@ class Burial:
             self._done(Outcome(False, retry=True, reason=f"{type(e).__name__}: {e}"))
 
     def _done(self, outcome: Outcome) -> None:
+        if not self._awaited:
+            log.warning("dead letter %s gave a second outcome for one attempt, which is ignored", self._sink.address)
+            return
+        self._awaited = False
+        outcome = checked(outcome)
         if outcome.delivered:
             self._then(self)
             return

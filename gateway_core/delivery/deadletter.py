@@ -26,8 +26,9 @@ FACTS = (
 )
 """The attributes that a dead letter adds to its event."""
 
-STAGES = ("delivery", "decode", "encode")
-"""What `tidegatestage` may be: where an event came to its end."""
+STAGES = ("delivery", "decode", "encode", "filter", "order")
+"""What `tidegatestage` may be: where an event came to its end. `filter`: the filter raised, so nobody knows whether the
+event is wanted; `order`: it has no key for its order, or the key mapper raised."""
 
 DATA_BYTES = 1024
 

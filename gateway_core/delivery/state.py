@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..guards import FilterGuard
 from .attempt import Delivery
 from .burials import Burials
 from .lanes import Line
@@ -28,6 +29,7 @@ class State:
     _line: Line
     _burials: Burials | None
     _limits: Limits
+    _filter: FilterGuard | None
 
     def room(self, count: int = 1) -> bool:
         """Whether `count` more events may come now."""
@@ -62,6 +64,11 @@ class State:
     def held(self) -> int:
         """Events taken from the channel and not settled."""
         return self._held
+
+    @property
+    def filter_errors(self) -> int:
+        """Events on which the filter raised, since the start."""
+        return self._filter.errors.count if self._filter is not None else 0
 
     @property
     def failing(self) -> bool:

@@ -14,7 +14,9 @@ from collections.abc import Callable, Mapping
 
 from ..clock import Clock, Timer
 from ..config.model import DeliveryConfig
+from ..errors import Refused
 from ..event import Event
+from ..guards import Errors, FilterGuard, checked, text_of_error
 from ..interfaces import Accepted, Feed, Observer, Outcome, Send, Sink
 from ..outcome import short
 from ..shortage import is_shortage
@@ -37,6 +39,7 @@ class Subscription(State):
     tried until it is delivered. `lane_of` says which events must wait for each other, None where none must.
     `publish` takes a reply event to the broker's channel; None where replies aren't wanted. `draw` gives the random
     numbers in [0, 1) that waits are drawn with; it may be set at any time. `send` stands before the sink's own.
+    `filter` is the guard of the filter, which knows the events on which that raised.
     """
 
     def __init__(
@@ -54,12 +57,16 @@ class Subscription(State):
         draw: Callable[[], float] = random.random,
         lane_of: LaneOf | None = None,
         send: Send | None = None,
+        filter: FilterGuard | None = None,
     ) -> None:
         self.name = name
         self.sink = sink
         self.policy = policy
         self.feed: Feed = NO_FEED
         self._send = send or sink.send
+        self._filter = filter
+        self._undecided = filter.undecided if filter is not None else {}
+        self._stray = Errors(f"the sink of {name}")
         self._timeout_s = policy.timeout_s
         self._clock = clock
         self._give_back = give_back
@@ -104,24 +111,72 @@ class Subscription(State):
         if self.suspended or not self.room():
             self._full = True
             return False
+        if self._undecided and (found := self._undecided.pop(id(event), None)) is not None:
+            self._put_away(event, Outcome(False, reason=f"filter: {found[1]}"), "filter")
+            return True
         delivery = Delivery(self, event)
         self._held += 1
         self._budget.used += delivery.size
-        self._line.enter(delivery)
+        try:
+            self._line.enter(delivery)
+        except Exception as e:
+            self._without_lane(delivery, e)
+            return True
         self._pump()
         return True
 
     def reject(self, event: Event, outcome: Outcome) -> None:
         """Takes what a channel made of a record that is no event: it goes to the dead letter as it is."""
-        if self._stopping:
-            return  # the channel keeps it
+        if not self._stopping:  # else the channel keeps it
+            self._put_away(event, outcome, "decode")
+
+    def _put_away(self, event: Event, outcome: Outcome, stage: str) -> None:
+        """Holds an event for which no attempt can be made."""
         delivery = Delivery(self, event)
-        delivery.outcome = outcome
-        delivery.first_ns = self._clock.now_ns()
         self._held += 1
         self._budget.used += delivery.size
+        self._without_attempt(delivery, outcome, stage)
+
+    def _without_lane(self, delivery: Delivery, error: Exception) -> None:
+        """The key mapper raised: nobody knows what the event must wait for."""
+        delivery.lane = None
+        detail = error.detail if isinstance(error, Refused) else text_of_error(error)
+        self._without_attempt(delivery, Outcome(False, reason=f"order: {detail}"), "order")
+
+    def _without_attempt(self, delivery: Delivery, outcome: Outcome, stage: str) -> None:
+        delivery.outcome = outcome
+        delivery.first_ns = delivery.first_ns or self._clock.now_ns()
         self.last_error = outcome.reason
-        self._give_up(delivery, "decode")
+        if not self._endless:
+            self._give_up(delivery, stage)
+            return
+        # without a dead letter, and with a source that can wait: the event is decided on again
+        self.failures_in_a_row += 1
+        wait = backoff.wait_s(self.policy, self.failures_in_a_row, self.draw())
+        delivery.due_ns = self._clock.now_ns() + int(wait * 1e9)
+        self._line.waiting.add(delivery)
+        delivery.timer = self._clock.call_later(wait, self._decide, delivery)
+
+    def _decide(self, delivery: Delivery) -> None:
+        """Asks the filter and the key mapper again."""
+        self._line.waiting.discard(delivery)
+        event = delivery.event
+        if self._filter is not None:
+            wanted = self._filter.filter.matches(event)
+            if (found := self._undecided.pop(id(event), None)) is not None:
+                self._without_attempt(delivery, Outcome(False, reason=f"filter: {found[1]}"), "filter")
+                return
+            if not wanted:
+                self.failures_in_a_row = 0
+                self._settle(delivery)
+                return
+        try:
+            self._line.enter(delivery)
+        except Exception as e:
+            self._without_lane(delivery, e)
+            return
+        self.failures_in_a_row = 0
+        self._pump()
 
     def withdraw(self, partition: int) -> list[int]:
         """Drops the events of a partition for which no attempt, and no letter, is under way: they are someone else's
@@ -168,6 +223,7 @@ class Subscription(State):
     def _attempt(self, delivery: Delivery) -> None:
         self.in_flight += 1
         self.attempts += 1
+        delivery.awaited = True
         delivery.attempts += 1
         if delivery.attempts == 1:
             delivery.first_ns = self._clock.now_ns()
@@ -181,9 +237,15 @@ class Subscription(State):
             else:  # the event can't be written for this sink (its codec refuses it); no later attempt can help
                 delivery(Outcome(False, reason=f"encode: {e}"))
 
+    def unasked(self, delivery: Delivery, outcome: Outcome) -> None:
+        """An attempt has an outcome already: the sink called `done` twice. The first one holds."""
+        self._stray.warn(f"gave a second outcome for one attempt, which is ignored: {outcome!r}")
+
     def attempted(self, delivery: Delivery, outcome: Outcome) -> None:
         """Takes the outcome of an attempt (called by the delivery)."""
         self.in_flight -= 1
+        if outcome.__class__ is not Outcome or not outcome.delivered:
+            outcome = checked(outcome)
         if outcome.local:
             self._held_up(delivery, outcome)
             return
@@ -233,7 +295,11 @@ class Subscription(State):
             self._pump()
 
         assert self._publish is not None
-        reply = as_published(answer, delivery.event, self._clock.now_ns())
+        try:
+            reply = as_published(answer, delivery.event, self._clock.now_ns())
+        except Exception as e:
+            self._failed(delivery, Outcome(False, reason=f"the sink gave no event as a reply: {text_of_error(e)}"))
+            return
         if reply is None:
             self._failed(delivery, Outcome(False, reason=f"reply loop: {TTL} of the event is used up"))
         else:

@@ -14,6 +14,7 @@ from ..clock import Clock
 from ..delivery.deadletter import rfc3339, without_facts
 from ..errors import Refused
 from ..event import Event
+from ..guards import text_of_error
 from ..interfaces import Filter, Observer, Outcome
 from .choice import Choice
 
@@ -63,8 +64,12 @@ class Tap(Observer):
         self._event("dead_lettered", without_facts(event), trigger=trigger, **told)
 
     def _event(self, kind: str, event: Event, **facts: Any) -> None:
-        if self._matches is not None and not self._matches(event):
-            return
+        if self._matches is not None:
+            try:
+                if not self._matches(event):
+                    return
+            except Exception as e:  # it is shown rather than missed
+                facts["filter_error"] = text_of_error(e)
         if len(self._lines) >= MOST_HELD:
             self._drop(1)
             return

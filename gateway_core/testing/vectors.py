@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import unquote
 
 from ..component import HTTP, Binding
@@ -203,3 +204,59 @@ UNKNOWN_VERSIONS = [
     Refusal("structured 19.0", "specversion", _STRUCTURED, b'{"specversion":"19.0","id":"1","source":"/s","type":"t"}'),
 ]
 """Events of versions that do not exist."""
+
+
+# -- what nobody should send, and somebody will -----------------------------------------------------------------------
+
+_HEAD: dict[str, Any] = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
+HOSTILE_EVENTS: Mapping[str, Event] = {
+    "no attributes": Event({}),
+    "no type": Event({"specversion": "1.0", "id": "1", "source": "/s"}, b""),
+    "only numbers": Event({"specversion": 1, "id": 2, "source": 3, "type": 4, "time": 5}),
+    "only booleans": Event({"specversion": True, "id": False, "source": True, "type": False}),
+    "objects": Event(
+        {**_HEAD, "specversion": "0.1", "extensions": {"a": {"b": {"c": [None] * 100}}}, "type": {}}, b"{}"
+    ),
+    "a half of a character": Event({**_HEAD, "subject": "\ud83d"}, b"{}"),
+    "line ends and zeros": Event({**_HEAD, "type": "a\r\nb\x00c", "id": "\x00"}),
+    "long": Event({**_HEAD, "subject": "x" * 1_000_000}),
+    "many": Event({**_HEAD, **{f"a{n}": str(n) for n in range(5000)}}),
+    "no JSON": Event({**_HEAD, "datacontenttype": "application/json"}, b"{'a': NaN,}"),
+    "no text": Event({**_HEAD, "datacontenttype": "application/json"}, b"\xff\xfe\x00"),
+    "deep": Event({**_HEAD, "datacontenttype": "application/json"}, b"[" * 100_000 + b"]" * 100_000),
+    "a great number": Event(
+        {**_HEAD, "datacontenttype": "application/json"}, b'{"n": 1e999999, "i": 1' + b"0" * 5000 + b"}"
+    ),
+    "JSON that is empty": Event({**_HEAD, "datacontenttype": "application/json"}, b"", json_data=True),
+    "an odd media type": Event({**_HEAD, "datacontenttype": ";;=\u00e9/"}, b"x"),
+}
+"""Events that no codec would let through, or that only just are events. A filter decides on each; a sink ends each
+attempt with one outcome, or raises `Refused`."""
+
+_DEEP = b'{"specversion":"1.0","id":"1","source":"/s","type":"t","data":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+_KIND = b"application/cloudevents+json"
+HOSTILE_MESSAGES: Mapping[str, Message] = {
+    "nothing": Message([]),
+    "no body": Message([(b"content-type", _KIND)]),
+    "no JSON": Message([(b"content-type", _KIND)], b"{'a': NaN,}"),
+    "no text": Message([(b"content-type", _KIND)], b"\xff\xfe\x00"),
+    "no object": Message([(b"content-type", _KIND)], b"[[[null]]]"),
+    "deep": Message([(b"content-type", _KIND)], _DEEP),
+    "a batch of anything": Message(
+        [(b"content-type", b"application/cloudevents-batch+json")], b'[1, null, {}, [], "x"]'
+    ),
+    "a batch that is none": Message([(b"content-type", b"application/cloudevents-batch+json")], b"{}"),
+    "attributes that are objects": Message(
+        [(b"content-type", _KIND)], b'{"specversion":{"a":1},"id":[],"source":null,"type":1e999}'
+    ),
+    "data twice": Message(
+        [(b"content-type", _KIND)],
+        b'{"specversion":"1.0","id":"1","source":"/s","type":"t","data":1,"data_base64":"no base64!"}',
+    ),
+    "an odd media type": Message([(b"content-type", b"\xff;;=")], b"x"),
+    "odd header names": Message([(b"ce-", b"x"), (b"ce_", b"x"), (b"\xff", b"\xff"), (b"ce-\xff", b"1")], b"x"),
+    "odd header values": Message(
+        [(p + n, b"\xff%zz%") for p in (b"ce-", b"ce_") for n in (b"specversion", b"id", b"source", b"type")], b"x"
+    ),
+}
+"""Messages that hold no event, or hardly. A codec reads each, or raises `Refused`."""

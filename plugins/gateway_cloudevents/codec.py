@@ -48,6 +48,13 @@ class _Codec:
         return self._json.decode_batch(message.body)
 
     def encode(self, event: Event) -> Message:
+        try:
+            return self._write(event)
+        except UnicodeEncodeError as e:
+            detail = f"a value of the event holds half of a character (U+{ord(e.object[e.start]):04X}): it is no text"
+            raise Refused(detail, rule="CloudEvents 1.0.2, section 3.1") from e
+
+    def _write(self, event: Event) -> Message:
         return self._binary.encode(event) or _structured(event)
 
     def _mode(self, content_type: str) -> str:
@@ -70,14 +77,14 @@ class _Codec:
 class _Structured(_Codec):
     """Reads every mode; writes structured mode."""
 
-    def encode(self, event: Event) -> Message:
+    def _write(self, event: Event) -> Message:
         return _structured(event)
 
 
 class _StructuredWithHeaders(_Codec):
     """Reads every mode; writes structured mode, and the attributes as headers too."""
 
-    def encode(self, event: Event) -> Message:
+    def _write(self, event: Event) -> Message:
         return Message([_STRUCTURED_HEADER, *self._binary.attribute_headers(event)], jsonwrite.encode(event), event.key)
 
 

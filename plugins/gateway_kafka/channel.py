@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup
 from gateway_core.component import BuildContext
 from gateway_core.errors import Overloaded, Refused
 from gateway_core.event import Event, Message
+from gateway_core.guards import text_of_error
 from gateway_core.interfaces import Accepted, Filter, Receiver
 
 from . import connect
@@ -112,8 +113,10 @@ class KafkaChannel:
         """Writes events as records; `done(None)` follows when all in-sync replicas have all of them."""
         try:
             records = [self._write(event) for event in events]
-        except Refused as e:
-            done(e)
+        except Exception as e:
+            self.failed += len(events)
+            text = f"the event can't be written as a record: {text_of_error(e)}"
+            done(e if isinstance(e, Refused) else Refused(text, status=500))
             return
         if not records:
             done(None)

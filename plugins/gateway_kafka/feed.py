@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 from gateway_core.component import BuildContext
 from gateway_core.errors import Refused
 from gateway_core.event import Event
+from gateway_core.guards import Errors
 from gateway_core.interfaces import Filter, Outcome, Receiver
 
 from . import connect
@@ -51,6 +52,7 @@ class KafkaFeed:
         self._leaving = False
         self._turn = anyio.Lock()
         self._matches = filter.matches
+        self._errors = Errors("a filter")
         self._now = context.clock.now_ns
         self._offer = receiver.offer
         self._reject = receiver.reject
@@ -121,7 +123,12 @@ class KafkaFeed:
     def take(self, events: Sequence[Event]) -> int:
         """See `flow.Taker`."""
         for count, event in enumerate(events):
-            if not self._matches(event):
+            try:
+                wanted = self._matches(event)
+            except Exception as e:  # a filter that raises counts as one that matches
+                self._errors.note(f"group {self.group} gets the event all the same", e)
+                wanted = True
+            if not wanted:
                 self.flow.settle(event.position)
             elif not self._offer(event):
                 return count

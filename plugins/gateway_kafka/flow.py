@@ -27,6 +27,7 @@ log = logging.getLogger("tidegate.kafka")
 MOST_AHEAD = 20_000
 """Records of a partition that may be begun after one that is not settled yet."""
 POLL_S = 0.01
+RETRY_S = 1.0
 LAST_S = 5.0
 """How long a stop that was cancelled may take to commit and to leave."""
 _PLACES = (1 << PARTITION_BITS) - 1
@@ -219,7 +220,12 @@ class Flow:
         p.pumping = True
         try:
             while self._next(p):
-                taken = self._taker.take(p.events)
+                try:
+                    taken = self._taker.take(p.events)
+                except Exception:
+                    log.exception("events of %s-%d were not taken, and will be offered again", *p.name)
+                    self._clock.call_later(RETRY_S, self.resume)
+                    break
                 del p.events[:taken]
                 if p.events:
                     break
@@ -243,13 +249,20 @@ class Flow:
             try:
                 event = self._decode(record)
             except Refused as e:
-                instead = self._taker.refuse(record, p.name, position, e)
+                instead = self._refused(record, p, position, e)
                 if instead is None:
                     continue
                 event = instead
             event.position = position
             events.append(event)
         return bool(events)
+
+    def _refused(self, record: Record, p: Assigned, position: int, error: Refused) -> Event | None:
+        try:
+            return self._taker.refuse(record, p.name, position, error)
+        except Exception:  # it is not settled: no offset behind it is committed
+            log.exception("record %d of %s-%d holds no event, and can't be put away either", record.offset, *p.name)
+            return None
 
     def settle(self, position: int) -> None:
         """The event at this position is dealt with."""

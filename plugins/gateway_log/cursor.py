@@ -85,7 +85,12 @@ class Cursor:
         None where all did."""
         matches = self.feed.matches
         for event in events:
-            if matches(event) and not self._offer(event):
+            try:
+                wanted = matches(event)
+            except Exception as e:  # a filter that raises counts as one that matches
+                self.feed.errors.note(f"{self.feed.name} gets the event all the same", e)
+                wanted = True
+            if wanted and not self._offer(event):
                 return place_of(event.position)[1]
         return None
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gateway_core.abilities import Standing
 from gateway_core.event import Event
+from gateway_core.guards import Errors
 from gateway_core.interfaces import Filter
 
 from .reader import SHARD_BITS, place_of
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 class LogFeed:
     """`wake(cursor)` is called for each cursor that can catch up."""
 
-    __slots__ = ("attached", "cursors", "from_start", "full", "matches", "name", "offer", "wake")
+    __slots__ = ("attached", "cursors", "errors", "from_start", "full", "matches", "name", "offer", "wake")
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class LogFeed:
         self.cursors: dict[int, Cursor] = {}  # by shard
         self.full = False
         self.attached = True
+        self.errors = Errors("a filter")
 
     def ack(self, position: int) -> None:
         """The event at this position is dealt with."""

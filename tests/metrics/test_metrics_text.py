@@ -29,6 +29,7 @@ def histogram(*seconds: float) -> dict[str, Any]:
 def document(name: str = "x") -> dict[str, Any]:
     """A status document with one of everything."""
     counts = dict.fromkeys(("delivered", "attempts", "retried", "in_flight", "waiting", "lag", "refused", "failed"), 3)
+    counts["filter_errors"] = 2
     letters = {"delivery": 1, "decode": 2, "encode": 0}
     ways = {"letters": letters, "attempt": histogram(0.002), "delivery": histogram(0.5, 1.0), "paused": False}
     source = {"address": "kafka://h/t", "error": None, "lag": 4}
@@ -56,6 +57,7 @@ def document(name: str = "x") -> dict[str, Any]:
         "brokers": [broker],
         "triggers": [trigger, reading],
         "bridges": [bridge],
+        "observers": [{"name": "o", "errors": 1, "last_error": "ValueError"}],
         "processes": [{"worker": 0, **process}],
     }
     copied: dict[str, Any] = json.loads(json.dumps(whole))  # as from another worker, and nothing is there twice

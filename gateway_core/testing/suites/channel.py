@@ -141,6 +141,36 @@ class ChannelSuite(Suite):
             await chosen.until(1)
             assert chosen.ids == ["n3"]
 
+    async def test_a_filter_that_raises_counts_as_one_that_matches(self, kit: Kit) -> None:
+        """And nobody else misses an event, neither now nor after a restart."""
+        asked = 0
+
+        def raises(event: Event) -> bool:
+            nonlocal asked
+            asked += 1
+            if asked % 2:
+                raise ValueError("a filter of the suite's")
+            return True
+
+        bad, good = Subscription(filter=Filter(raises)), Subscription()
+        slow = Subscription(room=2, filter=Filter(raises))
+        async with self._open(kit, bad=bad, good=good, slow=slow) as channel:
+            await append(channel, numbered(6))
+            await append(channel, numbered(4, 6))
+            for it in (bad, good):
+                await it.until(10)
+                self._in_order(it, ids(0, 10))
+            for count in (2, 4, 6, 8, 10):
+                await slow.until(count)
+                slow.ack()
+                slow.resume()
+            self._in_order(slow, ids(0, 10))
+            good.ack()
+        back = Subscription(filter=Filter(raises))
+        async with self._open(kit, bad=back, good=Subscription()):
+            await back.until(10)
+            self._in_order(back, ids(0, 10))
+
     async def test_a_full_subscription_goes_on_after_resume_and_holds_up_nobody(self, kit: Kit) -> None:
         slow, quick = Subscription(room=2), Subscription()
         async with self._open(kit, slow=slow, quick=quick) as channel:

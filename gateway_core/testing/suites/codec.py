@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,22 @@ class CodecSuite(Suite):
     @pytest.mark.parametrize("case", vectors.UNKNOWN_VERSIONS, ids=_names(vectors.UNKNOWN_VERSIONS))
     def test_it_refuses_versions_that_do_not_exist(self, codec: Codec, case: Refusal) -> None:
         self._refusal(codec, case)
+
+    @pytest.mark.parametrize("message", vectors.HOSTILE_MESSAGES.values(), ids=vectors.HOSTILE_MESSAGES)
+    def test_it_reads_or_refuses_whatever_comes(self, codec: Codec, message: Message) -> None:
+        refusals: list[Refused] = []
+        try:
+            found = codec.decode(message)
+        except Refused as e:
+            refusals, found = [e], []
+        assert all(e.detail and 400 <= e.status < 500 for e in refusals)
+        assert all(isinstance(event, Event) for event in found)
+
+    @pytest.mark.parametrize("event", vectors.HOSTILE_EVENTS.values(), ids=vectors.HOSTILE_EVENTS)
+    def test_it_writes_or_refuses_every_event(self, codec: Codec, event: Event) -> None:
+        with suppress(Refused):
+            message = codec.encode(event)
+            assert all(isinstance(n, bytes) and isinstance(v, bytes) for n, v in message.headers)
 
     # -- parts --------------------------------------------------------------------------------------------------------
 

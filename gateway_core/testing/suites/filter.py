@@ -11,7 +11,7 @@ import pytest
 from ...event import Event, text_of
 from ...filters import clause_of
 from ...interfaces import Filter
-from ..vectors import VECTORS, texts
+from ..vectors import HOSTILE_EVENTS, VECTORS, texts
 from .kit import Kit, Suite
 
 ODD = [
@@ -70,6 +70,13 @@ class FilterSuite(Suite):
     def test_its_explanation_says_what_it_does(self, filter: Filter) -> None:
         for event in [*self.matching, *self.others, *ODD]:
             assert clause_of(filter, event).matched is filter.matches(event), event.attributes
+
+    @pytest.mark.parametrize("event", HOSTILE_EVENTS.values(), ids=HOSTILE_EVENTS)
+    def test_it_raises_on_no_event(self, filter: Filter, event: Event) -> None:
+        """The gateway keeps an event on which a filter raises: it goes to the dead letter."""
+        decided = filter.matches(event)
+        assert decided is True or decided is False
+        assert clause_of(filter, event).matched is decided
 
     def test_it_changes_nothing_and_decides_the_same_again(self, filter: Filter) -> None:
         for event in [*self.matching, *self.others, *ODD]:

@@ -9,9 +9,10 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from ...errors import Refused
 from ...event import Event
 from ...interfaces import Outcome, Sink
-from ..vectors import VECTORS, same_data, texts
+from ..vectors import HOSTILE_EVENTS, VECTORS, same_data, texts
 from .farside import FarSide, RemoteFarSide
 from .kit import PATIENCE_S, Kit, Suite, until
 
@@ -132,6 +133,19 @@ class SinkSuite(Suite):
             there = {str(e.attributes["id"]) for e in far.events()}
             claimed = {f"n{n}" for n, o in enumerate(outcomes) if o.delivered}
             assert claimed <= there
+
+    async def test_no_event_keeps_it_from_sending_others(self, kit: Kit) -> None:
+        """Each attempt ends with one outcome, or `send` raises `Refused`: then it calls nobody."""
+        with self.far_side(kit) as far:
+            async with running(self.build(kit, far)) as sink:
+                attempts = Attempts()
+                for event in HOSTILE_EVENTS.values():
+                    try:
+                        attempts.send(sink, event, 5)
+                    except Refused:
+                        assert attempts.outcomes.pop() == []
+                await attempts.ended()
+                assert (await attempt(sink, numbered(1, 7)[0])).delivered
 
     async def test_it_starts_and_stops_with_nothing_to_do(self, kit: Kit) -> None:
         with self.far_side(kit) as far:

@@ -11,6 +11,8 @@ from typing import Any
 from gateway_core.clock import SystemClock
 from gateway_core.component import BuildContext, FilterRef
 from gateway_core.event import Event, text_of
+from gateway_core.filters import all_of
+from gateway_core.guards import FilterGuard
 from gateway_core.registry import Registry
 
 from .schema import JSON_DATA, Row
@@ -33,11 +35,13 @@ def compiled(filters: str, attributes: str) -> Matches | None:
 def _filters(raw: list[Any]) -> Matches:
     registry = _registry()
     context = BuildContext(owner="spark.filters", data_dir=Path(), clock=SystemClock(), registry=registry)
-    tests = [context.build(FilterRef.parse(value), str(n)).matches for n, value in enumerate(raw)]
+    built = [context.build(FilterRef.parse(value), str(n)) for n, value in enumerate(raw)]
+    # a worker of Spark reaches no dead letter: a row on which a filter raises is kept, and the worker's log says so
+    wanted = FilterGuard(all_of(built), "a trigger's filter", "the row is kept").filter.matches
 
     def matches(row: Row, attributes: dict[str, Any]) -> bool:
         event = Event(attributes, row[5], bool(row[2] & JSON_DATA), row[3], row[1], row[0])
-        return all(test(event) for test in tests)
+        return wanted(event)
 
     return matches
 
