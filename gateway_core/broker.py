@@ -87,7 +87,8 @@ class Broker(Counted):
         if not self.taking:
             return Condition(False, "the ingress is not open", "IngressClosed")
         if not info.get("writable", True):
-            return Condition(False, "the channel can't be written", "ChannelNotWritable")
+            why = f": {info['error']}" if info.get("error") else ""
+            return Condition(False, f"the channel can't be written{why}", "ChannelNotWritable")
         return Condition(True, "", "IngressOpen")
 
 

@@ -76,4 +76,9 @@ class Overloaded(TidegateError):
 
 
 class StorageError(TidegateError):
-    """The channel could not bring an event into stable storage (disk full, I/O error): it was not accepted."""
+    """The channel could not bring an event into stable storage (disk full, I/O error): it was not accepted. The sender
+    shall try again (503 with Retry-After)."""
+
+    def __init__(self, detail: str, retry_after_s: float = 1.0) -> None:
+        super().__init__(detail)
+        self.retry_after_s = retry_after_s

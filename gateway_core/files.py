@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat
@@ -24,6 +25,11 @@ def private_folder(path: Path) -> None:
 def private_file(path: Path) -> None:
     """Makes an empty file for this user alone (0600) unless it is there. Raises `OSError`."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def no_room(error: BaseException | None) -> bool:
+    """Whether this is the error of a full disk, or of a quota that is used up."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def replace_file(path: Path, content: bytes) -> None:

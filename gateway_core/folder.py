@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import logging
 import os
 import socket
 import tempfile
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from .errors import StartError
-from .files import keep_top_private, private_folder, replace_file
+from .files import keep_top_private, no_room, private_folder, replace_file
+
+log = logging.getLogger("tidegate")
 
 BACKLOG = 128
 _HELD = (errno.EWOULDBLOCK, errno.EACCES)
@@ -78,14 +81,29 @@ class DataFolder:
         return sock
 
     def announce(self, facts: Mapping[str, Any]) -> None:
-        """Writes the address file, so that commands find the gateway. Raises `StartError`."""
+        """Writes the address file, so that commands find the gateway. Raises `StartError`, but not where the disk is
+        full: what was accepted shall be delivered all the same."""
+        content = json.dumps(facts).encode()
         try:
             private_folder(self.path)
-            replace_file(address_file(self.path), json.dumps(facts).encode())
+            try:
+                replace_file(address_file(self.path), content)
+            except OSError as e:
+                if not no_room(e):
+                    raise
+                self._announce_in_place(content)
             self._announced = True
             keep_top_private(self.path)
         except OSError as e:
-            raise self._cannot_write(e) from e
+            if not no_room(e):
+                raise self._cannot_write(e) from e
+            log.error("%s; commands don't find this gateway", self._cannot_write(e))
+
+    def _announce_in_place(self, content: bytes) -> None:
+        """Into the file that a crash left, which needs no room."""
+        with address_file(self.path).open("rb+") as file:
+            file.write(content)
+            file.truncate()
 
     def leave(self) -> None:
         """Takes back what `claim`, `listen` and `announce` did."""

@@ -24,7 +24,7 @@ from .build import Builder, Built
 from .clock import Clock, SystemClock
 from .config.model import GatewayConfig
 from .errors import StartError
-from .files import keep_private
+from .files import keep_private, no_room
 from .folder import DataFolder, socket_path
 from .generations import Generations
 from .parts import Parts, quietly
@@ -145,7 +145,7 @@ class Gateway:
             await admin.start_local(self._folder.listen(), tasks)
             self.admin_socket = str(socket_path(self._folder.path))
         except OSError as e:
-            if address == "socket":
+            if address == "socket" and not no_room(e):
                 raise StartError(f"admin: can't listen in {self._folder.path}: {e.strerror or e}") from e
             log.warning("no socket of the admin API in %s: %s", self._folder.path, e.strerror or e)
         if address == "socket":

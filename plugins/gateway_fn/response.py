@@ -122,9 +122,9 @@ def refused(error: Refused) -> Response:
 
 def unpublished(error: BaseException) -> Response:
     """The answer where the returned event could not be kept."""
-    wait = error.retry_after_s if isinstance(error, Overloaded) else None
-    known = isinstance(error, Overloaded | StorageError)
-    return busy(f"the function's event was not accepted: {error}" if known else "the gateway failed; see its log", wait)
+    if isinstance(error, Overloaded | StorageError):
+        return busy(f"the function's event was not accepted: {error}", error.retry_after_s)
+    return busy("the gateway failed; see its log", None)
 
 
 def busy(detail: str, retry_after_s: float | None = 1.0) -> Response:

@@ -55,11 +55,9 @@ def for_error(error: BaseException | None) -> Response:
         return ACCEPTED
     if isinstance(error, Refused):
         return problem(error.status, error.detail, title=error.title, attribute=error.attribute, rule=error.rule)
-    if isinstance(error, Overloaded):
+    if isinstance(error, Overloaded | StorageError):
         wait = str(max(1, math.ceil(error.retry_after_s))).encode()
         return problem(503, str(error), headers=((b"retry-after", wait),))
-    if isinstance(error, StorageError):
-        return problem(503, str(error))
     log_once(error)
     return problem(500, "The gateway failed; the event was not accepted.")
 

@@ -32,6 +32,7 @@ from .places import Changes, Place
 from .reader import SHARD_BITS, TRACE, position_of
 from .readers import LogReaderFeed
 from .retention import Retention
+from .room import DiskFull
 from .search import find
 from .shard import Shard, file_bytes
 from .tail import Tail
@@ -61,7 +62,8 @@ class LogChannel:
         self._routed: dict[int, int] = {}
         self._reading: set[str] = set()
         self._queued = 0  # bytes
-        self._writable = False
+        self._fault: StorageError | None = StorageError("not open")  # why events can't be written
+        self._full = False
         self._places_safe = True  # of the last commit that was tried
         self._taking = False
         self._flush: Timer | None = None
@@ -73,8 +75,8 @@ class LogChannel:
     async def start(self, tasks: TaskGroup) -> None:
         """Opens the shards of this worker. Raises `StartError`."""
         self._loop = asyncio.get_running_loop()
-        shards = await self._loop.run_in_executor(None, self._folder.open, self._config.sync)
-        self._shards = shards
+        shards, room = await self._loop.run_in_executor(None, self._folder.open, self._config.sync)
+        self._shards, self._room = shards, room
         self._tails = [Tail(s.number, s.first, s.next, s.routed, self._changed) for s in shards]
         self._known = {s.number: s.places for s in shards}
         self._routed = {s.number: s.routed for s in shards}
@@ -82,15 +84,18 @@ class LogChannel:
         self._tail = self._tails[0]
         self._chunks = ChunkReader(self._folder.path, self._loop)
         self._feeder = Feeder(self._tails, self._chunks, self._loop)
-        self._writer = Writer(shards, self._loop, self._committed)
+        self._writer = Writer(shards, room, self._loop, self._committed)
         self._retention = self._make_retention(shards, self._writer)
         self._writer.start()
-        self._writable = True
+        self._fault = room.error() if room.full else None
+        self._full = room.full
+        if room.full:
+            log.error("%s: this gateway only delivers until there is room, and takes no events", self._fault)
 
     def _make_retention(self, shards: Sequence[Shard], writer: Writer) -> Retention:
         config, workers = self._config, self._context.workers
         return Retention(
-            *(config.retention, config.check_interval_s, workers, shards, self._tails, self._folder.path),
+            *(config.retention, config.check_interval_s, workers, shards, self._room, self._tails, self._folder.path),
             *(self._clock, writer.put_later, self._loop.call_soon_threadsafe),
         )
 
@@ -104,7 +109,7 @@ class LogChannel:
             for name in set(readers.names(self._folder.path)) - self._reading:
                 readers.detach(self._folder.path, name)
         await self._feeder.begin()
-        if error := await self._write_places():
+        if (error := await self._write_places()) and not self._full:
             raise error
         self._taking = True
         self._changed()  # what was acknowledged meanwhile set no timer
@@ -145,6 +150,9 @@ class LogChannel:
         """Brings events into stable storage; `done(None)` follows when all of them are there."""
         if not self._taking or self._writer is None:
             self._refuse(events, done, Overloaded("the log is not open"))
+            return
+        if self._full:
+            self._refuse(events, done, self._room.error())
             return
         attributes: list[str] = []
         size = 0
@@ -198,11 +206,15 @@ class LogChannel:
             self._changed()
 
     def _set_writable(self, error: StorageError | None) -> None:
-        if error is None and not self._writable:
+        if error is None and self._fault is not None:
             log.warning("the log %s can be written again", self._folder.path)
-        self._writable = error is None
+        self._fault = error
+        # events are taken again when the places are durable: those of triggers that are new since then count
+        self._full = isinstance(error, DiskFull)
         if error is not None:
             self._changed(PROBE_S)
+        if self._full and self._taking:
+            self._retention.relieve()
 
     # -- places -----------------------------------------------------------------------------------------------------
 
@@ -229,7 +241,7 @@ class LogChannel:
 
     def _put_places(self, writer: Writer) -> None:
         for tail in self._tails:
-            if tail.stale or (tail is self._tail and not self._writable):
+            if tail.stale or (tail is self._tail and self._fault is not None):
                 writer.put(tail.take())
 
     def _put_back(self, changes: Sequence[Changes]) -> None:
@@ -241,9 +253,8 @@ class LogChannel:
         assert self._writer is not None
         self._put_places(self._writer)
         await self._settled(self._writer)
-        return (
-            None if self._writable and self._places_safe else StorageError(f"log: {self._folder.path} can't be written")
-        )
+        safe = self._fault is None and self._places_safe
+        return None if safe else StorageError(f"log: {self._folder.path} can't be written")
 
     # -- subscriptions ----------------------------------------------------------------------------------------------
 
@@ -292,13 +303,23 @@ class LogChannel:
         """For status. `first` and `next` are positions in this worker's own shard; `events` and `bytes` are those of
         all shards that it owns."""
         if self._writer is None:
-            return {"writable": False, "events": 0, "bytes": 0, "first": 0, "next": 0, "unrouted": 0, "shards": {}}
+            return {
+                "writable": False,
+                "error": "not open",
+                "events": 0,
+                "bytes": 0,
+                "first": 0,
+                "next": 0,
+                "unrouted": 0,
+                "shards": {},
+            }
         shards = {
             str(t.shard): {"first": t.first, "next": t.end, "events": t.end - t.first, "bytes": file_bytes(s.path)}
             for s, t in zip(self._shards, self._tails, strict=True)
         }
         return {
-            "writable": self._writable,
+            "writable": self._fault is None,
+            "error": None if self._fault is None else str(self._fault),
             "events": sum(s["events"] for s in shards.values()),
             "bytes": sum(s["bytes"] for s in shards.values()),
             "first": position_of(self._tail.shard, self._tail.first),

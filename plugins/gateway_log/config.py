@@ -13,7 +13,8 @@ MIB = 1024**2
 
 
 class RetentionConfig(Config):
-    """How long events are kept. Whatever the limits are, events go oldest first."""
+    """How long events are kept. Whatever the limits are, events go oldest first. When the disk is full, events that all
+    triggers have dealt with are deleted before their time."""
 
     max_age_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = 7 * 86_400.0
     """Events older than this are deleted, in seconds; null for no limit."""

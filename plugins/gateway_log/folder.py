@@ -11,6 +11,7 @@ from gateway_core.files import keep_private, private_folder
 
 from . import meta
 from .reader import LogReader, shards_in
+from .room import Room
 from .shard import Shard
 from .tail import Tail
 
@@ -24,24 +25,25 @@ class LogFolder:
         self._worker = worker
         self._workers = workers
 
-    def open(self, sync: Literal["full", "normal"]) -> list[Shard]:
-        """The worker's shards, its own first. Raises `StartError`."""
+    def open(self, sync: Literal["full", "normal"]) -> tuple[list[Shard], Room]:
+        """The worker's shards, its own first, and the room on their disk. Raises `StartError`."""
         try:
             private_folder(self.path)
             keep_private(self.path.parent)
             there = {*shards_in(self.path), *map(int, meta.read(self.path).shards)}
             left = sorted(s for s in there if s % self._workers == self._worker and s != self._worker)
+            room = Room(self.path, self._worker, self._workers)
         except OSError as e:
             raise StartError(f"log: can't make the folder {self.path}: {e.strerror}") from e
         shards: list[Shard] = []
         try:
             for number in (self._worker, *left):
-                shards.append(Shard(self.path, number, sync))  # noqa: PERF401 - those before are closed on an error
+                shards.append(Shard(self.path, number, sync, None if shards else room))
         except BaseException:
             for shard in shards:
                 shard.close()
             raise
-        return shards
+        return shards, room
 
     def firsts(self) -> dict[str, int]:
         """The first sequence that each shard on disk still has."""

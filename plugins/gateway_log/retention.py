@@ -7,6 +7,7 @@ more than that needs are given back to the file system, some at a time.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,17 @@ from gateway_core.clock import Clock, Timer
 
 from .config import RetentionConfig
 from .readers import Floors
+from .room import Room
 from .shard import Shard
 from .tail import Tail
 
 log = logging.getLogger("tidegate.log")
 
 SPARE_PAGES = 4096
+_RELIEF_S = 0.25
+_RELIEF_PAGES = 128
+_RELIEF_BYTES = 512 * 1024
+"""Steps on a full disk: each must fit into what the ballast kept."""
 
 
 class Retention:
@@ -32,6 +38,7 @@ class Retention:
         interval_s: float,
         part: int,
         shards: Sequence[Shard],
+        room: Room,
         tails: Sequence[Tail],
         folder: Path,
         clock: Clock,
@@ -42,6 +49,7 @@ class Retention:
         self._max_age_ns = None if config.max_age_s is None else int(config.max_age_s * 1e9)
         self._max_bytes = None if config.max_bytes is None else config.max_bytes // part
         self._interval_s = interval_s
+        self._room = room
         self._pairs = list(zip(shards, tails, strict=True))
         self._floors = Floors(folder)
         self._clock = clock
@@ -60,6 +68,40 @@ class Retention:
             self._timer.cancel()
             self._timer = None
 
+    def relieve(self) -> None:
+        """The disk is full: makes room of what is not needed, however young it is, and has events taken again when
+        there is enough. Call it again while it is full."""
+        floors = [self._floor(tail, keep_unread=True) for _, tail in self._pairs]
+        self._put(lambda: self._relieve(floors))
+
+    def _relieve(self, floors: Sequence[int]) -> None:
+        """On the writer's thread."""
+        until = time.monotonic() + _RELIEF_S
+        for (shard, tail), floor in zip(self._pairs, floors, strict=True):
+            before = self._read_by_all(shard, floor)
+            while self._room.missing() > 0 and time.monotonic() < until:
+                first = shard.first
+                if not shard.shrink(0, _RELIEF_PAGES):
+                    shard.delete_some(before, 0, self._room.missing(), _RELIEF_BYTES)
+                    if shard.first == first:
+                        break
+                    self._tell(self._deleted, tail, shard.first)
+                if not shard.fold():
+                    break
+        self._room.regain()
+
+    def _floor(self, tail: Tail, *, keep_unread: bool) -> int:
+        before = tail.end
+        return min((c.floor() for c in tail.cursors.values()), default=before) if keep_unread else before
+
+    def _read_by_all(self, shard: Shard, before: int) -> int:
+        """The sequence, at most `before`, before which no reader needs anything."""
+        try:
+            return min(before, self._floors.floor(shard.number, before))
+        except (OSError, ValueError) as e:
+            log.error("nothing is deleted from the log: the place of a reader can't be read: %s", e)
+            return shard.first
+
     def _look(self) -> None:
         for shard, tail in self._pairs:
             if tail.first < tail.end:
@@ -67,19 +109,13 @@ class Retention:
         self.start()
 
     def _begin(self, shard: Shard, tail: Tail) -> None:
-        before = tail.end
-        if self._keep_unread:
-            before = min((c.floor() for c in tail.cursors.values()), default=before)
+        before = self._floor(tail, keep_unread=self._keep_unread)
         self._put(lambda: self._delete(shard, tail, before))
 
     def _delete(self, shard: Shard, tail: Tail, before: int) -> None:
         """On the writer's thread: one part, then the next behind what waits meanwhile."""
         if self._keep_unread:
-            try:
-                before = min(before, self._floors.floor(shard.number, before))
-            except (OSError, ValueError) as e:
-                log.error("nothing is deleted from the log: the place of a reader can't be read: %s", e)
-                return
+            before = self._read_by_all(shard, before)
         older_than = 0 if self._max_age_ns is None else self._clock.now_ns() - self._max_age_ns
         excess = 0 if self._max_bytes is None else max(0, shard.used_bytes() - self._share(shard))
         more = shard.delete_some(before, older_than, excess)

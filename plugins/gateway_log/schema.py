@@ -10,6 +10,8 @@ from gateway_core.errors import StartError
 from gateway_core.files import private_file
 
 FORMAT = 1
+WAL_BYTES = 8 * 1024 * 1024
+BUSY_MS = 10_000
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS events (
@@ -25,15 +27,16 @@ CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value INTEGER) WITHOUT R
 """
 
 
-def open_shard(path: Path, sync: Literal["full", "normal"] = "full") -> sqlite3.Connection:
-    """A connection for the writer, in autocommit mode, to be used by one thread at a time. Raises `StartError`."""
+def open_shard(path: Path, sync: Literal["full", "normal"] = "full", wal_bytes: int = WAL_BYTES) -> sqlite3.Connection:
+    """A connection for the writer, in autocommit mode, to be used by one thread at a time. `wal_bytes` is what the
+    write-ahead log keeps of the disk when it begins anew. Raises `StartError`."""
     try:
         private_file(path)  # SQLite would make it for all to read; its other files take its permissions
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
     except (sqlite3.Error, OSError) as e:
         raise StartError(f"log: {path} can't be opened: {e}") from e
     try:
-        _prepare(connection, path, sync)
+        _prepare(connection, path, sync, wal_bytes)
     except sqlite3.Error as e:
         connection.close()
         raise StartError(f"log: {path} can't be used: {e}") from e
@@ -43,15 +46,18 @@ def open_shard(path: Path, sync: Literal["full", "normal"] = "full") -> sqlite3.
     return connection
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, sync: str) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path, sync: str, wal_bytes: int) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > FORMAT:
         raise StartError(f"log: {path} has format {version}, which is newer than this version's format {FORMAT}")
-    connection.execute("PRAGMA busy_timeout = 10000")
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only has effect before the first table
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+    if version < FORMAT:
+        # before the first table: later it has no effect, and needs room on the disk
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {'FULL' if sync == 'full' else 'NORMAL'}")
-    connection.execute("PRAGMA wal_autocheckpoint = 0")  # checkpoints are made beside the appends, see writer.py
+    connection.execute("PRAGMA wal_autocheckpoint = 0")  # checkpoints are made beside the appends, see wal.py
+    connection.execute(f"PRAGMA journal_size_limit = {wal_bytes}")
     if version < FORMAT:
         connection.executescript(_TABLES)
         connection.execute(f"PRAGMA user_version = {FORMAT}")  # last: readers take the file as ready by it

@@ -13,12 +13,14 @@ from typing import Any, Literal, NoReturn
 
 from gateway_core.errors import StartError
 from gateway_core.event import Event
+from gateway_core.files import no_room
 
 from . import meta, places
 from .meta import ShardMeta
 from .places import Changes, Place
 from .reader import JSON_DATA, TRACED, bounds_of, shard_file
-from .schema import open_shard
+from .room import Room
+from .schema import BUSY_MS, WAL_BYTES, open_shard
 
 log = logging.getLogger("tidegate.log")
 
@@ -29,6 +31,7 @@ _MOST_ROWS = 64
 _INSERT = {n: "INSERT INTO events VALUES " + ",".join(["(?,?,?,?,?,?)"] * n) for n in (*range(1, _MOST_ROWS + 1), 256)}
 _DELETE_ROWS = 1000
 _DELETE_BYTES = 4 * 1024 * 1024
+_FOLD_WAIT_MS = 250
 
 
 def lock(folder: Path, shard: int) -> int:
@@ -49,9 +52,9 @@ def lock(folder: Path, shard: int) -> int:
 
 
 class Shard:
-    """A shard that this process owns. After `open`, one thread at a time may use it."""
+    """A shard that this process owns. One thread at a time may use it. `room` is that of its disk, where it grows."""
 
-    def __init__(self, folder: Path, number: int, sync: Literal["full", "normal"]) -> None:
+    def __init__(self, folder: Path, number: int, sync: Literal["full", "normal"], room: Room | None = None) -> None:
         self.number = number
         self.path = shard_file(folder, number)
         self._lock = lock(folder, number)
@@ -60,12 +63,14 @@ class Shard:
             self._sync = sync
             known = meta.read(folder).shard(number)
             self._expect_file(known)
-            self._connection = open_shard(self.path, sync)
+            if room is not None:
+                room.begin()  # opening the file may need what the ballast keeps
+            self._connection = open_shard(self.path, sync, room.wal_bytes if room else WAL_BYTES)
             try:
                 self.first, self.next = bounds_of(self._connection)
                 self._expect_events(known)
                 self.routed, self.places = self._load()
-                self.remember()
+                self._remember_at_start()
             except BaseException:
                 self._connection.close()
                 raise
@@ -90,6 +95,14 @@ class Shard:
             f"log: {self.path} {what}, although it had all events before {known.next}: bring it back from a backup, or"
             f" go on without them with {meta.remedy(self._folder)}"
         )
+
+    def _remember_at_start(self) -> None:
+        try:
+            self.remember()
+        except StartError as e:
+            if not no_room(e.__cause__):  # a full disk keeps nothing from being delivered
+                raise
+            log.warning("%s", e)
 
     def remember(self) -> None:
         """Notes outside the file, durably, how far it has come. Raises `StartError`. On any thread."""
@@ -150,9 +163,9 @@ class Shard:
         )
         return int(size * (pages - free))
 
-    def delete_some(self, before: int, older_than_ns: int, excess: int) -> bool:
-        """Deletes a bounded number of the oldest events: those before the sequence `before` that are older than
-        `older_than_ns`, or that make up `excess` bytes. Returns whether there may be more of them."""
+    def delete_some(self, before: int, older_than_ns: int, excess: int, most_bytes: int = _DELETE_BYTES) -> bool:
+        """Deletes a bounded number of the oldest events, of about `most_bytes`: those before the sequence `before` that
+        are older than `older_than_ns`, or that make up `excess` bytes. Returns whether there may be more of them."""
         rows = self._connection.execute(
             "SELECT sequence, received_ns, coalesce(length(data), 0) + length(attributes) FROM events"
             " WHERE sequence < ? ORDER BY sequence LIMIT ?",
@@ -160,7 +173,7 @@ class Shard:
         )
         end, size, count = self.first, 0, 0
         for sequence, received_ns, length in rows:
-            if (received_ns >= older_than_ns and size >= excess) or size >= _DELETE_BYTES:
+            if (received_ns >= older_than_ns and size >= excess) or size >= most_bytes:
                 break
             end, size, count = sequence + 1, size + length, count + 1
         rows.close()
@@ -168,7 +181,7 @@ class Shard:
             return False
         self._delete(end)
         self.first = end
-        return count == _DELETE_ROWS or size >= _DELETE_BYTES
+        return count == _DELETE_ROWS or size >= most_bytes
 
     def _delete(self, end: int) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
@@ -181,17 +194,29 @@ class Shard:
             self._roll_back()
             raise
 
-    def shrink(self, spare: int, pages: int = 256) -> None:
-        """Gives free pages back to the file system, some at a time, but for `spare` of them for events to come."""
+    def shrink(self, spare: int, pages: int = 256) -> bool:
+        """Gives free pages back to the file system, some at a time, but for `spare` of them for events to come. Returns
+        whether there were any."""
         free = self._connection.execute("PRAGMA freelist_count").fetchone()[0]
         if free > spare:
             self._connection.execute(f"PRAGMA incremental_vacuum({min(pages, free - spare)})").fetchall()
+        return bool(free > spare)
 
     # -- the write-ahead log ----------------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
         """Brings what the write-ahead log has into the file, so that it starts again from its beginning."""
         self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def fold(self) -> bool:
+        """Brings all of the write-ahead log into the file, so that it begins anew, after waiting for readers for a
+        moment. Returns whether it was possible: a reader may hold it. Raises `sqlite3.Error`."""
+        self._connection.execute(f"PRAGMA busy_timeout = {_FOLD_WAIT_MS}")
+        try:
+            busy = self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0]
+        finally:
+            self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+        return not busy
 
     def close(self) -> None:
         """Closes the file and lets others have the shard."""

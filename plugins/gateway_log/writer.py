@@ -9,6 +9,7 @@ import sqlite3
 import threading
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -18,6 +19,7 @@ from gateway_core.event import Event
 from gateway_core.interfaces import Accepted
 
 from .places import Changes
+from .room import Room, is_full
 from .shard import Shard, sequence_rows
 from .wal import Checkpointer
 
@@ -65,14 +67,17 @@ class Writer:
     `committed` is called on the loop after every commit that was tried.
     """
 
-    def __init__(self, shards: Sequence[Shard], loop: AbstractEventLoop, committed: Callable[[Commit], None]) -> None:
+    def __init__(
+        self, shards: Sequence[Shard], room: Room, loop: AbstractEventLoop, committed: Callable[[Commit], None]
+    ) -> None:
         self._shards = {s.number: s for s in shards}
         self._main = shards[0]
+        self._room = room
         self._loop = loop
         self._committed = committed
         self._queue: SimpleQueue[list[Unit] | Changes | Job | None] = SimpleQueue()
         self._gathered: list[Unit] = []  # in this round of the loop
-        self._checkpointer = Checkpointer(self._main)
+        self._checkpointers = [Checkpointer(s, room, self._failed) for s in shards]
         self._thread = threading.Thread(target=self._run, name="tidegate-log", daemon=True)
 
     def append(self, unit: Unit) -> None:
@@ -106,9 +111,11 @@ class Writer:
         """Writes what waits, ends the thread and closes the shards. Blocks; call it in a thread."""
         self._queue.put(None)
         self._thread.join()
-        self._checkpointer.close()
+        for checkpointer in self._checkpointers:
+            checkpointer.close()
         for shard in self._shards.values():
             shard.close()
+        self._room.keep()
 
     def _run(self) -> None:
         going = True
@@ -121,6 +128,8 @@ class Writer:
                 self._commit(units, changes)
             for job in jobs:
                 self._do(job)
+                for checkpointer in self._checkpointers:
+                    checkpointer.look()
 
     def _gather(self, units: list[Unit], changes: list[Changes], jobs: list[Job]) -> bool:
         """Waits for something to do and takes all there is, within limits. False at the end."""
@@ -151,10 +160,15 @@ class Writer:
         mine = [c for c in changes if c.shard == self._main.number]
         failed: list[Changes] = []
         error: StorageError | None = None
-        if units or mine:
-            error = self._try(self._main, lambda: self._main.write(sequence_rows(first, units), _joined(mine)))
+        if (units and not self._room.full) or mine:
+            rows = [] if self._room.full else sequence_rows(first, units)
+            error = self._try(self._main, lambda: self._main.write(rows, _joined(mine)))
+            if error is not None and self._room.full and mine:  # what the ballast kept is for the places
+                error = self._try(self._main, lambda: self._main.write([], _joined(mine)))
             if error is not None:
                 failed += mine
+        if self._room.full:
+            error = self._room.error()
         # each shard is a transaction of its own: the fault of another one does not undo the events of the main one
         for change in changes:
             if change.shard != self._main.number:
@@ -162,15 +176,37 @@ class Writer:
                 if self._try(shard, partial(shard.write, [], change)) is not None:
                     failed.append(change)
         self._tell(self._committed, Commit(units, failed, first, error))
-        if error is None:
-            self._checkpointer.wrote(sum(u.size for u in units))
+        if self._room.full:
+            self._fold()
+        else:
+            self._checkpointers[0].wrote(0 if error else sum(u.size for u in units))
+            for checkpointer in self._checkpointers[1:]:
+                checkpointer.look()
+
+    def _fold(self) -> None:
+        """While the disk is full no write-ahead log may take more of it than it must."""
+        for shard in self._shards.values():
+            with suppress(sqlite3.Error):
+                shard.fold()
+
+    def _failed(self, error: BaseException) -> None:
+        """A write failed. Where the disk is full, makes room for what must go on."""
+        if is_full(error) and not self._room.full:
+            self._room.release()
+            log.error(
+                "%s: events are refused, deliveries go on; events that all triggers have dealt with are deleted now,"
+                " and events are taken again when there is room",
+                self._room.error(),
+            )
+            self._fold()
 
     def _try(self, shard: Shard, write: Job) -> StorageError | None:
         try:
             write()
         except Exception as e:
+            self._failed(e)
             error = StorageError(f"the log {shard.path} can't be written: {e}")
-            log.error("%s", error)
+            log.log(logging.DEBUG if self._room.full else logging.ERROR, "%s", error)
             return error
         return None
 
@@ -179,6 +215,7 @@ class Writer:
             job()
         except sqlite3.Error as e:
             log.error("the log %s can't be written: %s", self._main.path, e)
+            self._failed(e)
         except Exception:
             log.exception("the log's writer failed in %r", job)
 

@@ -123,7 +123,8 @@ async def test_the_caller_is_told_when_the_event_is_not_kept(error: Exception) -
         bench.intake.waiting[0][1](error)
         await bench.until(lambda: bench.answers)
     assert bench.answers[0].status_code == 503
-    assert bench.answers[0].headers.get("retry-after") == ("3" if isinstance(error, Overloaded) else None)
+    wait = "3" if isinstance(error, Overloaded) else "1" if isinstance(error, StorageError) else None
+    assert bench.answers[0].headers.get("retry-after") == wait
     assert "bug" not in bench.answers[0].text
 
 

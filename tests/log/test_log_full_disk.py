@@ -1,0 +1,186 @@
+"""A disk that is full: nothing accepted is lost, deliveries go on, and the gateway recovers by itself."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gateway_core.testing import GatewayProcess, Subscriber
+from tests.ledger import free_port
+from tests.small_disk import INSIDE, fill, mounts, run_where_it_may_mount, small_disk
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+CONFIG = """
+brokers:
+  default:
+    ingress:
+      - http: {listen: "127.0.0.1:PORT"}
+triggers:
+  taker:
+    subscriber: URL
+    delivery: {retry: 1000, backoff_delay_s: 0.05, backoff_max_s: 0.2}
+"""
+BODY = os.urandom(40_000)
+
+
+@pytest.fixture
+def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A disk of 30 MB; a test that can't have one here has it in namespaces of its own."""
+    if not mounts(tmp_path / "try"):
+        assert INSIDE not in os.environ, "no mount in the namespaces either"
+        run_where_it_may_mount(request.node.nodeid)
+        pytest.skip("passed in namespaces of its own")
+    with small_disk(tmp_path / "disk") as where:
+        yield where
+
+
+class Flow:
+    """Senders that never stop, and what became of their events."""
+
+    def __init__(self) -> None:
+        self.accepted: set[str] = set()
+        self.got: dict[str, int] = {}
+        self.answers: dict[int, int] = {}
+        self.problem: httpx.Response | None = None
+        self.up = True
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def decide(self, received: object) -> int:
+        if not self.up:
+            return 503
+        id = received.headers["ce-id"]  # type: ignore[attr-defined]
+        with self._lock:
+            self.got[id] = self.got.get(id, 0) + 1
+        return 202
+
+    def start(self, url: str, senders: int = 3) -> None:
+        self._stop.clear()
+        self._threads = [threading.Thread(target=self._send, args=(url, n)) for n in range(senders)]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _send(self, url: str, sender: int) -> None:
+        number = 0
+        stamp = time.monotonic_ns()
+        with httpx.Client() as client:
+            while not self._stop.is_set():
+                number += 1
+                id = f"{sender}-{stamp}-{number}"
+                headers = {"ce-id": id, "ce-source": "/full", "ce-type": "t", "ce-specversion": "1.0"}
+                try:
+                    answer = client.post(url, content=BODY, headers=headers)
+                except httpx.HTTPError:
+                    time.sleep(0.05)
+                    continue
+                with self._lock:
+                    self.answers[answer.status_code] = self.answers.get(answer.status_code, 0) + 1
+                    if answer.status_code == 202:
+                        self.accepted.add(id)
+                if answer.status_code != 202:
+                    self.problem = answer
+                    time.sleep(0.02)
+
+
+def gateway_on(disk: Path, folder: Path, url: str, *flags: str) -> GatewayProcess:
+    config = CONFIG.replace("PORT", str(free_port())).replace("URL", url)
+    gateway = GatewayProcess(config, folder, None, *flags)
+    gateway.data_dir = disk / "data"
+    return gateway
+
+
+def used(disk: Path) -> int:
+    return sum(f.stat().st_size for f in (disk / "data" / "log").rglob("*") if f.is_file())
+
+
+def is_full(flow: Flow) -> bool:
+    return flow.problem is not None and flow.problem.status_code == 503
+
+
+@pytest.mark.spec("SAFE-E01")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_disk_that_the_log_filled_recovers_by_itself(disk: Path, tmp_path: Path, workers: int) -> None:
+    flow = Flow()
+    with (
+        Subscriber(decide=flow.decide) as s,
+        gateway_on(disk, tmp_path, s.url, "--workers", str(workers)) as gateway,
+    ):
+        flow.start(gateway.ingress())
+        try:
+            # 80 MB through a disk of 30 MB
+            gateway.wait_until(lambda: len(flow.accepted) >= 2_000, 80, "2,000 accepted events")
+        finally:
+            flow.stop()
+        gateway.wait_until(gateway.drained, 60, "the deliveries")
+        assert flow.accepted <= set(flow.got)
+        assert flow.answers.keys() <= {202, 503}, flow.answers
+        gateway.wait_until(lambda: gateway.admin("/health/ready").status_code == 200, 30, "to be ready")
+        assert gateway.stop() == 0
+
+
+@pytest.mark.spec("SAFE-E01")
+def test_a_full_disk_with_a_subscriber_that_is_away_survives_restarts(disk: Path, tmp_path: Path) -> None:
+    flow = Flow()
+    flow.up = False
+    with Subscriber(decide=flow.decide) as s, gateway_on(disk, tmp_path, s.url) as gateway:
+        flow.start(gateway.ingress())
+        try:
+            gateway.wait_until(lambda: is_full(flow), 60, "a full disk")
+            gateway.wait_until(lambda: not gateway.status()["ready"], 10, "the status to say it")
+            problem = flow.problem
+            assert problem is not None
+            assert "retry-after" in problem.headers
+            assert "full" in problem.json()["detail"]
+            assert "full" in gateway.status()["brokers"][0]["reason"]
+            assert gateway.admin("/health/ready").status_code == 503
+            before = len(flow.accepted)
+            # nothing eats what was kept for the deliveries
+            time.sleep(1)
+            assert len(flow.accepted) == before
+        finally:
+            flow.stop()
+        fill(disk)  # and now another program takes what was left
+        for way in (gateway.kill, gateway.stop, gateway.kill):
+            way()
+            gateway.start()
+            answer = httpx.post(gateway.ingress(), json={}, headers={"ce-id": "x", "ce-source": "/", "ce-type": "t"})
+            assert answer.status_code in (400, 503)
+        flow.up = True
+        gateway.wait_until(lambda: flow.accepted <= set(flow.got), 60, "the deliveries")
+        flow.problem = None
+        flow.start(gateway.ingress())
+        try:
+            gateway.wait_until(lambda: len(flow.accepted) >= before + 50, 60, "events to be taken again")
+        finally:
+            flow.stop()
+        gateway.wait_until(gateway.drained, 60, "the deliveries")
+        assert flow.accepted <= set(flow.got)
+
+
+@pytest.mark.spec("SAFE-E01")
+def test_the_write_ahead_log_has_a_bound(disk: Path, tmp_path: Path) -> None:
+    flow = Flow()
+    with Subscriber(decide=flow.decide) as s, gateway_on(disk, tmp_path, s.url) as gateway:
+        wal = disk / "data" / "log" / "default" / "shard-000.db-wal"
+        largest = 0
+        flow.start(gateway.ingress())
+        try:
+            while len(flow.accepted) < 800:
+                largest = max(largest, wal.stat().st_size)
+                time.sleep(0.005)
+        finally:
+            flow.stop()
+        assert largest < 5_000_000
