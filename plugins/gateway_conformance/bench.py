@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Literal
 
 import httpx
@@ -20,7 +22,11 @@ Level = Literal["M", "S", "m"]
 
 
 class Failed(Exception):
-    """A requirement is not met; the text says what was seen."""
+    """A requirement is not met: `seen` has a line for each bad case."""
+
+    def __init__(self, *seen: str) -> None:
+        super().__init__("; ".join(seen))
+        self.seen = seen
 
 
 class NotOffered(Exception):
@@ -44,6 +50,35 @@ def expect(condition: bool, seen: str) -> None:
     """Raises `Failed` with what was seen."""
     if not condition:
         raise Failed(seen)
+
+
+class Cases:
+    """The bad cases of one check, all of them: `with Cases() as cases:` raises `Failed` at its end where there are any.
+
+    A case that fails by an exception goes into `with cases.case():`, one that is looked at into `cases.expect`."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def expect(self, condition: bool, seen: str) -> None:
+        """Notes what was seen where the condition does not hold."""
+        if not condition:
+            self.seen.append(seen)
+
+    @contextmanager
+    def case(self) -> Iterator[None]:
+        """Notes what fails within."""
+        try:
+            yield
+        except Failed as e:
+            self.seen += e.seen
+
+    def __enter__(self) -> Cases:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        if self.seen and kind is None:
+            raise Failed(*self.seen)
 
 
 class Bench:
@@ -72,20 +107,26 @@ class Bench:
         base = {"specversion": "1.0", "id": id, "source": self.source, "type": "dev.tidegate.conformance"}
         return {f"ce-{name}": value for name, value in {**base, **attributes}.items()}
 
-    def ask(self, method: str, headers: Mapping[str, str], body: bytes = b"", url: str = "") -> httpx.Response:
-        """One request. Raises `Failed` where there is no answer."""
+    def ask(
+        self, method: str, headers: Mapping[str, str], body: bytes | Iterable[bytes] = b"", url: str = ""
+    ) -> httpx.Response:
+        """One request; a body in pieces goes out in chunks. Raises `Failed` where there is no answer."""
+        fields = [(name.encode(), value.encode()) for name, value in headers.items()]
         try:
-            return self.client.request(method, url or self.url, headers=dict(headers), content=body)
+            return self.client.request(method, url or self.url, headers=fields, content=body)
         except httpx.HTTPError as e:
             raise Failed(f"{method} had no answer: {type(e).__name__}: {e}") from e
 
-    def post(self, headers: Mapping[str, str], body: bytes = b"") -> httpx.Response:
+    def post(self, headers: Mapping[str, str], body: bytes | Iterable[bytes] = b"") -> httpx.Response:
         return self.ask("POST", headers, body)
 
-    def accepted(self, headers: Mapping[str, str], body: bytes = b"", what: str = "the event") -> None:
-        """Posts, and expects a 2xx; tries again on 429 and 503, as senders should."""
+    def accepted(
+        self, headers: Mapping[str, str], body: bytes | Callable[[], Iterable[bytes]] = b"", what: str = "the event"
+    ) -> None:
+        """Posts, and expects a 2xx; tries again on 429 and 503, as senders should. A body in pieces is made by a call
+        for each try."""
         for _ in range(5):
-            answer = self.post(headers, body)
+            answer = self.post(headers, body() if callable(body) else body)
             if answer.status_code not in (429, 503):
                 break
             time.sleep(0.5)
@@ -119,13 +160,19 @@ class Bench:
         self.accepted(self.headers(id, **attributes) | {"content-type": "text/plain"}, b"conformance")
         return id
 
-    def arrivals(self, id: str, count: int = 1, what: str = "") -> list[Arrival]:
-        """The deliveries of an event, once there are `count`. Raises `Failed` where there are not within the time."""
-        found = self.sink.wait(id, count, self.timeout_s)
+    def arrivals(self, id: str, count: int = 1, what: str = "", until: float | None = None) -> list[Arrival]:
+        """The deliveries of an event, once there are `count`. Raises `Failed` where there are not within the time, or
+        by `until` on the monotonic clock."""
+        left = self.timeout_s if until is None else max(0.0, until - time.monotonic())
+        found = self.sink.wait(id, count, left)
         expect(
             len(found) >= count, f"{what or 'the event'}: {len(found)} of {count} deliveries in {self.timeout_s:g} s"
         )
         return found
+
+    def until(self) -> float:
+        """When the time is up for all arrivals of a check together, on the monotonic clock."""
+        return time.monotonic() + self.timeout_s
 
     def settle(self) -> None:
         """Waits as long as something that must not happen is given time to happen."""

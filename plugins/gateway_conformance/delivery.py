@@ -1,11 +1,13 @@
 """Checks of delivery: what reaches a subscriber, and what its answer means.
 
-Sources: Knative data plane contract ("Event Acknowledgement and Delivery Retry") and Broker specification ("Delivery").
+Sources: CloudEvents HTTP binding 1.0.2; Knative data plane contract ("Event Acknowledgement and Delivery Retry") and
+Broker specification ("Delivery").
 Each answer is given to an event of its own, so one answer's consequences are not taken for another's.
 """
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 
 from gateway_core.testing import vectors
@@ -13,11 +15,12 @@ from gateway_core.testing.arrival import Arrival
 from gateway_core.testing.subscriber import Received
 from gateway_core.testing.vectors import Vector
 
-from .bench import Bench, Check, NotOffered, expect
+from .bench import Bench, Cases, Check, NotOffered, expect
 from .ingress import V0_3, V1_0
 from .sink import Script
 
 TRACING = ("traceparent", "tracestate")
+_OPTIONAL = {"subject", "time", "dataschema", "schemaurl"}
 FAILURES = 5
 RETRY_AFTER_S = 3
 
@@ -27,8 +30,11 @@ RETRY_AFTER_S = 3
 
 def at_least_once(bench: Bench) -> None:
     ids = [bench.deliver() for _ in range(50)]
-    for id in ids:
-        bench.arrivals(id, 1, f"event {id} of 50")
+    until = bench.until()
+    with Cases() as cases:
+        for id in ids:
+            with cases.case():
+                bench.arrivals(id, 1, f"event {id} of 50", until)
 
 
 def by_post(bench: Bench) -> None:
@@ -38,10 +44,11 @@ def by_post(bench: Bench) -> None:
 
 def as_cloudevents(bench: Bench) -> None:
     arrival = bench.arrivals(bench.deliver())[0]
-    lacking = {"specversion", "id", "source", "type"} - arrival.attributes.keys()
-    expect(not lacking, f"the delivery lacks {', '.join(sorted(lacking))}")
-    odd = [r for r in bench.sink.odd if not _redirected(r)]
-    expect(not odd, f"{len(odd)} requests carried no event, such as {odd[0].body[:60]!r}" if odd else "")
+    with Cases() as cases:
+        for name in ("specversion", "id", "source", "type"):
+            cases.expect(name in arrival.attributes, f"the delivery lacks {name}")
+        odd = [r for r in bench.sink.odd if not _redirected(r)]
+        cases.expect(not odd, f"{len(odd)} requests carried no event, such as {odd[0].body[:60]!r}" if odd else "")
 
 
 def identical_1_0(bench: Bench) -> None:
@@ -56,29 +63,41 @@ def identical_0_3(bench: Bench) -> None:
 
 
 def _identical(bench: Bench, examples: list[Vector]) -> None:
-    sent = [(v, mode, bench.vector(v, mode)) for v in examples for mode in ("binary", "structured")]
-    for vector, mode, event in sent:
-        _compare(bench.arrivals(str(event.event.attributes["id"]))[0], event, f"{vector.name} ({mode})", mode)
+    with Cases() as cases:
+        sent = []
+        for vector in examples:
+            for mode in ("binary", "structured"):
+                with cases.case():
+                    sent.append((vector, mode, bench.vector(vector, mode)))
+        until = bench.until()
+        for vector, mode, event in sent:
+            what = f"{vector.name} ({mode})"
+            with cases.case():
+                _compare(bench.arrivals(str(event.event.attributes["id"]), 1, what, until)[0], event, what, mode)
 
 
 def _compare(arrival: Arrival, sent: Vector, what: str, mode: str) -> None:
-    for name, value in vectors.texts(sent.event).items():
-        if name not in TRACING:
-            found = arrival.attributes.get(name)
-            expect(found == value, f"{what}: {name} {value!r} came as {found!r}")
-    exact = mode == arrival.mode == "binary"
-    same = vectors.same_data(arrival.data, sent.event.data, exact=exact)
-    expect(same, f"{what}: data {sent.event.data!r} came as {arrival.data[:80]!r}")
+    with Cases() as cases:
+        for name, value in vectors.texts(sent.event).items():
+            if name not in TRACING:
+                found = arrival.attributes.get(name)
+                cases.expect(found == value, f"{what}: {name} {value!r} came as {found!r}")
+        more = _OPTIONAL & set(arrival.attributes) - set(vectors.texts(sent.event))  # extensions may be added
+        cases.expect(not more, f"{what}: came with {', '.join(sorted(more))}, which it did not have")
+        exact = mode == arrival.mode == "binary"
+        same = vectors.same_data(arrival.data, sent.event.data, exact=exact)
+        cases.expect(same, f"{what}: data {sent.event.data!r} came as {arrival.data[:80]!r}")
 
 
 def version_kept(bench: Bench) -> None:
-    for examples in (V1_0[:1], V0_3[:1]):
-        for vector in examples:
+    with Cases() as cases:
+        for vector in (V1_0[0], V0_3[0]):
             for mode in ("binary", "structured"):
-                sent = bench.vector(vector, mode)
-                arrival = bench.arrivals(str(sent.event.attributes["id"]))[0]
-                found = arrival.attributes.get("specversion")
-                expect(found == vector.version, f"an event of {vector.version} ({mode}) came as {found}")
+                with cases.case():
+                    sent = bench.vector(vector, mode)
+                    arrival = bench.arrivals(str(sent.event.attributes["id"]))[0]
+                    found = arrival.attributes.get("specversion")
+                    expect(found == vector.version, f"an event of {vector.version} ({mode}) came as {found}")
 
 
 def trace_kept(bench: Bench) -> None:
@@ -103,26 +122,103 @@ def options_queues_nothing(bench: Bench) -> None:
     expect(not bench.sink.got(id), "the event in an OPTIONS request was delivered")
 
 
+# -- how it is written and read ---------------------------------------------------------------------------------------
+
+
+def header_values_read(bench: Bench) -> None:
+    values = {
+        "caf%C3%A9%20%22x%22": 'café "x"',  # percent-encoded
+        '"two words"': "two words",  # quoted
+        r'"a \"b\" \\c"': r'a "b" \c',  # quoted, with escapes
+        "%22quoted%22": '"quoted"',  # quotes of the value's own
+    }
+    sent = {bench.deliver(note=written): (written, meant) for written, meant in values.items()}
+    until = bench.until()
+    with Cases() as cases:
+        for id, (written, meant) in sent.items():
+            with cases.case():
+                found = bench.arrivals(id, until=until)[0].attributes.get("note")
+                expect(found == meant, f"the header value {written} means {meant!r} and came as {found!r}")
+
+
+def header_values_written(bench: Bench) -> None:
+    meant = 'Grüße, "100%" 世界'
+    body = {"specversion": "1.0", "id": bench.id(), "source": bench.source, "type": "t", "note": meant}
+    bench.accepted({"content-type": vectors.STRUCTURED_TYPE}, json.dumps(body).encode())
+    arrival = bench.arrivals(str(body["id"]))[0]
+    if arrival.mode == "structured":
+        raise NotOffered("events are delivered in structured mode")
+    raw = arrival.request.headers.get("ce-note", "")
+    with Cases() as cases:
+        forbidden = sorted({c for c in raw if not "!" <= c <= "~" or c == '"'})
+        cases.expect(not forbidden, f"{meant!r} was written as {raw!r}: {forbidden} must be percent-encoded")
+        cases.expect(
+            arrival.attributes.get("note") == meant, f"{meant!r} was written as {raw!r}, which is something else"
+        )
+
+
+def one_content_type(bench: Bench) -> None:
+    kind = "application/vnd.Tidegate.Test+XML; Charset=UTF-8"
+    id, structured = bench.id(), bench.id()
+    bench.accepted(bench.headers(id) | {"content-type": kind}, b"<a/>")
+    body = {"specversion": "1.0", "id": structured, "source": bench.source, "type": "t", "datacontenttype": kind}
+    bench.accepted({"content-type": vectors.STRUCTURED_TYPE}, json.dumps({**body, "data": "<a/>"}).encode())
+    with Cases() as cases:
+        for mode, which in (("binary", id), ("structured", structured)):
+            with cases.case():
+                arrival = bench.arrivals(which)[0]
+                found = arrival.attributes.get("datacontenttype")
+                expect(found == kind, f"content type {kind!r} ({mode}) came as {found!r}")
+                beside = arrival.request.headers.get("ce-datacontenttype")
+                expect(beside is None, f"ce-datacontenttype: {beside} was sent beside Content-Type ({mode})")
+
+
+def chunked(bench: Bench) -> None:
+    pieces = [bytes([n]) * 700 for n in range(20)]
+    binary, structured = bench.id(), bench.id()
+    bench.accepted(bench.headers(binary) | {"content-type": "application/octet-stream"}, lambda: iter(pieces))
+    body = {"specversion": "1.0", "id": structured, "source": bench.source, "type": "t", "data": "x" * 5000}
+    text = json.dumps(body).encode()
+    bench.accepted(
+        {"content-type": vectors.STRUCTURED_TYPE}, lambda: (text[i : i + 999] for i in range(0, len(text), 999))
+    )
+    with Cases() as cases:
+        for mode, id, wanted in (
+            ("binary", binary, b"".join(pieces)),
+            ("structured", structured, b'"%b"' % (b"x" * 5000)),
+        ):
+            with cases.case():
+                data = bench.arrivals(id, 1, f"an event in chunks ({mode})")[0].data
+                same = vectors.same_data(data, wanted)
+                expect(same, f"{len(wanted)} bytes of data sent in chunks ({mode}) came as {data[:60]!r}")
+
+
 # -- what an answer means ---------------------------------------------------------------------------------------------
 
 
 def _once(bench: Bench, answers: dict[str, Script]) -> None:
     """Each of these answers ends the delivery of its event."""
     ids = {name: bench.deliver(answer) for name, answer in answers.items()}
-    for name, id in ids.items():
-        bench.arrivals(id, 1, f"the event to be answered {name}")
-    bench.settle()
-    for name, id in ids.items():
-        count = len(bench.sink.got(id))
-        expect(count == 1, f"after {name} the event was delivered {count} times")
+    until = bench.until()
+    with Cases() as cases:
+        for name, id in ids.items():
+            with cases.case():
+                bench.arrivals(id, 1, f"the event to be answered {name}", until)
+        bench.settle()
+        for name, id in ids.items():
+            count = len(bench.sink.got(id))
+            cases.expect(count <= 1, f"after {name} the event was delivered {count} times")
 
 
 def _again(bench: Bench, answers: dict[str, Script]) -> None:
     """After each of these answers, twice, the event is delivered again: a client may repeat a request once by itself
     where a connection that it had kept was closed."""
     ids = {name: bench.deliver(answer, answer) for name, answer in answers.items()}
-    for name, id in ids.items():
-        bench.arrivals(id, 3, f"the event that was answered {name} twice")
+    until = bench.until()
+    with Cases() as cases:
+        for name, id in ids.items():
+            with cases.case():
+                bench.arrivals(id, 3, f"the event that was answered {name} twice", until)
 
 
 def _codes(*codes: int) -> dict[str, Script]:
@@ -136,8 +232,10 @@ def success(bench: Bench) -> None:
 def redirects(bench: Bench) -> None:
     to = {"location": bench.sink.url + "redirected"}
     answers: dict[str, Script] = {str(code): (code, to, b"") for code in (301, 302, 303, 307, 308)}
-    _once(bench, {**answers, "300": 300, "304": 304})
-    expect(not any(map(_redirected, bench.sink.odd)), "a redirect was followed")
+    with Cases() as cases:
+        with cases.case():
+            _once(bench, {**answers, "300": 300, "304": 304})
+        cases.expect(not any(map(_redirected, bench.sink.odd)), "a redirect was followed")
 
 
 def _redirected(request: Received) -> bool:
@@ -199,6 +297,10 @@ DELIVERY = [
     Check("BR-17", "S", "delivers every event at least once", at_least_once, sink=True),
     Check("DP-04", "M", "delivers by POST", by_post, sink=True),
     Check("DP-03", "M", "delivers valid CloudEvents, binary or structured", as_cloudevents, sink=True),
+    Check("HB-01", "M", "decodes and unquotes header values", header_values_read, sink=True),
+    Check("HB-02", "M", "percent-encodes header values", header_values_written, sink=True),
+    Check("HB-03", "M", "writes one content type, as it came", one_content_type, sink=True),
+    Check("HB-04", "M", "reads bodies in chunks whole", chunked, sink=True),
     Check("BR-16", "S", "keeps attributes and data of 1.0 events", identical_1_0, sink=True),
     Check("BR-16", "S", "keeps attributes and data of 0.3 events", identical_0_3, sink=True),
     Check("BR-16", "S", "keeps 64 KB of data", large_arrives, sink=True),

@@ -5,9 +5,12 @@ Sources: Knative data plane contract and Broker specification; CloudEvents 1.0.2
 
 from __future__ import annotations
 
-from gateway_core.testing import vectors
+from collections.abc import Sequence
 
-from .bench import Bench, Check, Failed, NotOffered, expect
+from gateway_core.testing import vectors
+from gateway_core.testing.vectors import Refusal, Vector
+
+from .bench import Bench, Cases, Check, NotOffered, expect
 
 V1_0 = [v for v in vectors.VECTORS if v.version == "1.0"]
 V0_3 = [v for v in vectors.VECTORS if v.version == "0.3"]
@@ -15,30 +18,40 @@ EXAMPLES = [v for v in V1_0 if v.name in ("required-only", "json-object", "text"
 
 
 def binary_1_0(bench: Bench) -> None:
-    for vector in EXAMPLES:
-        bench.vector(vector, "binary")
+    _taken(bench, EXAMPLES, "binary")
 
 
 def structured_1_0(bench: Bench) -> None:
-    for vector in EXAMPLES:
-        bench.vector(vector, "structured")
+    _taken(bench, EXAMPLES, "structured")
 
 
 def either_0_3(bench: Bench) -> None:
-    for vector in V0_3:
-        bench.vector(vector, "binary")
-        bench.vector(vector, "structured")
+    _taken(bench, V0_3, "binary", "structured")
+
+
+def _taken(bench: Bench, examples: list[Vector], *modes: str) -> None:
+    with Cases() as cases:
+        for vector in examples:
+            for mode in modes:
+                with cases.case():
+                    bench.vector(vector, mode)
 
 
 def content_types(bench: Bench) -> None:
-    for kind in ("application/vnd.apache.thrift.binary", "application/xml", "text/json", "application/x-unheard-of"):
-        bench.accepted(bench.headers(bench.id()) | {"content-type": kind}, b"\x80\x01\x00", f"data of type {kind}")
+    kinds = ("application/vnd.apache.thrift.binary", "application/xml", "text/json", "application/x-unheard-of")
+    with Cases() as cases:
+        for kind in kinds:
+            with cases.case():
+                headers = bench.headers(bench.id()) | {"content-type": kind}
+                bench.accepted(headers, b"\x80\x01\x00", f"data of type {kind}")
 
 
 def media_type_in_any_case(bench: Bench) -> None:
     body = vectors.VECTORS[0].with_id(bench.id()).document.encode()
-    for kind in ("APPLICATION/CloudEvents+JSON", "application/cloudevents+json;charset=UTF-8"):
-        bench.accepted({"content-type": kind}, body, f"an event of type {kind}")
+    with Cases() as cases:
+        for kind in ("APPLICATION/CloudEvents+JSON", "application/cloudevents+json;charset=UTF-8"):
+            with cases.case():
+                bench.accepted({"content-type": kind}, body, f"an event of type {kind}")
 
 
 def batch(bench: Bench) -> None:
@@ -63,9 +76,11 @@ def options_names_post(bench: Bench) -> None:
 
 
 def other_methods(bench: Bench) -> None:
-    for method in ("GET", "PUT", "PATCH", "DELETE"):
-        status = bench.ask(method, bench.headers(bench.id())).status_code
-        expect(status == 405, f"{method} was answered {status}, not 405")
+    with Cases() as cases:
+        for method in ("GET", "PUT", "PATCH", "DELETE"):
+            with cases.case():
+                status = bench.ask(method, bench.headers(bench.id())).status_code
+                expect(status == 405, f"{method} was answered {status}, not 405")
 
 
 def allow_on_405(bench: Bench) -> None:
@@ -83,51 +98,57 @@ def success_is_2xx(bench: Bench) -> None:
 
 
 def required_attributes(bench: Bench) -> None:
-    for case in vectors.REQUIRED:
-        if case.name.startswith("1.0") and case.name.endswith("missing"):
-            bench.refused(case.headers, case.body, case.name)
+    _refused(bench, [c for c in vectors.REQUIRED if c.name.startswith("1.0") and c.name.endswith("missing")])
 
 
 def empty_attributes(bench: Bench) -> None:
-    for case in vectors.REQUIRED:
-        if case.name.startswith("1.0") and case.name.endswith("empty"):
-            bench.refused(case.headers, case.body, case.name)
+    _refused(bench, [c for c in vectors.REQUIRED if c.name.startswith("1.0") and c.name.endswith("empty")])
 
 
 def required_attributes_0_3(bench: Bench) -> None:
     if not bench.post({"ce-specversion": "0.3", "ce-id": bench.id(), "ce-source": "/s", "ce-type": "t"}).is_success:
         raise NotOffered("0.3 is not taken")
-    for case in vectors.REQUIRED:
-        if case.name.startswith("0.3"):
-            bench.refused(case.headers, case.body, case.name)
+    _refused(bench, [c for c in vectors.REQUIRED if c.name.startswith("0.3")])
 
 
 def unreadable(bench: Bench) -> None:
-    for case in vectors.UNREADABLE:
-        bench.refused(case.headers, case.body, case.name)
+    _refused(bench, vectors.UNREADABLE)
+
+
+def _refused(bench: Bench, messages: Sequence[Refusal], what: str = "") -> None:
+    with Cases() as cases:
+        for message in messages:
+            with cases.case():
+                bench.refused(message.headers, message.body, f"{what}{message.name}")
 
 
 def problem_names_the_fault(bench: Bench) -> None:
-    for case in vectors.REQUIRED[:16]:
-        answer = bench.refused(case.headers, case.body, case.name)
-        expect(case.attribute in answer.text, f"{case.name}: the answer does not name it: {answer.text[:80]!r}")
+    with Cases() as cases:
+        for case in vectors.REQUIRED[:16]:
+            with cases.case():
+                answer = bench.refused(case.headers, case.body, case.name)
+                named = case.attribute in answer.text
+                expect(named, f"{case.name}: the answer does not name it: {answer.text[:80]!r}")
 
 
 def unknown_version(bench: Bench) -> None:
-    for case in vectors.UNKNOWN_VERSIONS:
-        bench.refused(case.headers, case.body, f"specversion {case.name}")
+    _refused(bench, vectors.UNKNOWN_VERSIONS, "specversion ")
 
 
 def duplicates(bench: Bench) -> None:
     headers = bench.headers(bench.id())
-    for nth in ("first", "second", "third"):
-        bench.accepted(headers, b"", f"the {nth} of three equal events")
+    with Cases() as cases:
+        for nth in ("first", "second", "third"):
+            with cases.case():
+                bench.accepted(headers, b"", f"the {nth} of three equal events")
 
 
 def upgrade(bench: Bench) -> None:
-    for word in ("websocket", "h2c", "tidegate/1"):
-        more = {"connection": "Upgrade", "upgrade": word}
-        bench.accepted(bench.headers(bench.id()) | more, b"data", f"an event with Upgrade: {word}")
+    with Cases() as cases:
+        for word in ("websocket", "h2c", "tidegate/1"):
+            more = {"connection": "Upgrade", "upgrade": word}
+            with cases.case():
+                bench.accepted(bench.headers(bench.id()) | more, b"data", f"an event with Upgrade: {word}")
 
 
 def unknown_path(bench: Bench) -> None:
@@ -144,10 +165,11 @@ def unknown_format(bench: Bench) -> None:
 
 
 def goes_on_after_nonsense(bench: Bench) -> None:
-    for case in vectors.UNREADABLE:
-        status = bench.post(case.headers, case.body).status_code
-        if status >= 500:
-            raise Failed(f"{case.name} was answered {status}")
+    with Cases() as cases:
+        for case in vectors.UNREADABLE:
+            with cases.case():
+                status = bench.post(case.headers, case.body).status_code
+                expect(status < 500, f"{case.name} was answered {status}")
     bench.accepted(bench.headers(bench.id()), b"", "an event after nonsense")
 
 

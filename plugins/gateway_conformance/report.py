@@ -32,6 +32,7 @@ def as_json(url: str, results: Sequence[Result]) -> dict[str, Any]:
                 "title": r.check.title,
                 "outcome": r.state,
                 "detail": r.detail,
+                "cases": list(r.seen) if r.state == "failed" else [],
                 "seconds": round(r.seconds, 3),
             }
             for r in results
@@ -45,10 +46,12 @@ def conforms(results: Sequence[Result]) -> bool:
 
 
 def line(result: Result) -> str:
-    """One result as a plain line."""
+    """One result as a plain line; where several cases are bad, each in a line of its own below."""
     check = result.check
     text = f"{result.state:8}{check.id:7}{LEVELS[check.level]:8}{check.title}"
-    return f"{text}: {result.detail}" if result.detail else text
+    if len(result.seen) < 2:
+        return f"{text}: {result.detail}" if result.seen else text
+    return "\n".join([f"{text}: {len(result.seen)} bad cases", *(f"    {case}" for case in result.seen)])
 
 
 def summary(results: Sequence[Result]) -> str:
@@ -66,7 +69,7 @@ def table(results: Sequence[Result]) -> Table:
         shown.add_column(name, overflow="fold", no_wrap=name in ("id", "level", "outcome"))
     for r in results:
         outcome = Text(r.state, _STYLES[r.state])
-        shown.add_row(r.check.id, LEVELS[r.check.level], Text(r.check.title), outcome, Text(r.detail))
+        shown.add_row(r.check.id, LEVELS[r.check.level], Text(r.check.title), outcome, Text("\n".join(r.seen)))
     return shown
 
 

@@ -26,12 +26,17 @@ State = Literal["passed", "failed", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a check; `detail` is what was seen, or why it was skipped."""
+    """What became of a check; `seen` has a line for each bad case, or the reason why it was skipped."""
 
     check: Check
     state: State
-    detail: str = ""
+    seen: tuple[str, ...] = ()
     seconds: float = 0.0
+
+    @property
+    def detail(self) -> str:
+        """All that was seen, in one line."""
+        return "; ".join(self.seen)
 
 
 def chosen(ids: Iterable[str]) -> list[Check]:
@@ -66,10 +71,10 @@ def run(
 
 
 def _run_all(checks: Sequence[Check], bench: Bench, has_sink: bool) -> Iterator[Result]:
-    yield from (Result(c, "skipped", "needs --sink-port") for c in checks if c.sink and not has_sink)
+    yield from (Result(c, "skipped", ("needs --sink-port",)) for c in checks if c.sink and not has_sink)
     ready = [c for c in checks if has_sink or not c.sink]
     if fault := _nothing_arrives(bench) if any(c.sink for c in ready) else "":
-        yield from (Result(c, "failed", fault) for c in ready if c.sink)
+        yield from (Result(c, "failed", (fault,)) for c in ready if c.sink)
         ready = [c for c in ready if not c.sink]
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         running = [pool.submit(_run_one, c, bench) for c in ready if not c.alone]
@@ -92,11 +97,13 @@ def _nothing_arrives(bench: Bench) -> str:
 def _run_one(check: Check, bench: Bench) -> Result:
     begun = time.monotonic()
     state: State = "passed"
-    detail = ""
+    seen: tuple[str, ...] = ()
     try:
         check.run(bench)
     except Failed as e:
-        state, detail = "failed", str(e)
+        state, seen = "failed", e.seen
     except NotOffered as e:
-        state, detail = "skipped", str(e)
-    return Result(check, state, detail, time.monotonic() - begun)
+        state, seen = "skipped", (str(e),)
+    except Exception as e:  # what the broker did was not foreseen; the other checks go on
+        state, seen = "failed", (f"the check came to no end: {type(e).__name__}: {e}",)
+    return Result(check, state, seen, time.monotonic() - begun)

@@ -1,15 +1,16 @@
-"""A broker in a hundred lines, right as far as the checks go, with faults that a test can plant."""
+"""A small broker, right as far as the checks go, with faults that a test can plant."""
 
 from __future__ import annotations
 
 import http.client
 import itertools
+import json
 import threading
 from collections.abc import Collection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import gateway_cloudevents.plugin
 
@@ -21,6 +22,7 @@ from gateway_core.interfaces import Codec
 from gateway_core.registry import Registry
 
 RETRIED = {404, 408, 409, 429}
+CORE = {"specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema", "schemaurl"}
 
 
 def make_codec() -> Codec:
@@ -37,6 +39,7 @@ class LittleBroker:
         self.faults = frozenset(faults)
         self._sink = urlsplit(sink_url)
         self._codec = make_codec()
+        self._seen: frozenset[bytes] = frozenset()
         self._stopped = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler(), bind_and_activate=False)
         self._server.daemon_threads = True
@@ -59,23 +62,62 @@ class LittleBroker:
     # -- the ingress ------------------------------------------------------------------------------------------------
 
     def answer(self, method: str, path: str, message: Message) -> tuple[int, dict[str, str], str]:
-        if path != "/in" and "any path" not in self.faults:
-            return 404, {}, ""
+        headers = dict(message.headers)
+        kind = headers.get(b"content-type", b"").decode()
+        if path != "/in":
+            return 400 if "path is 400" in self.faults else 404, {}, ""
         if method == "OPTIONS":
             if "options queues" in self.faults:
                 self._take(message)
             return 200, {} if "no allow" in self.faults else {"Allow": "POST, OPTIONS"}, ""
         if method != "POST" and "any method" not in self.faults:
             return 405, {} if "no allow" in self.faults else {"Allow": "POST"}, ""
+        if status := self._picky(headers, kind, message.body or b""):
+            return status, {}, ""
+        if "takes version 2" in self.faults and headers.get(b"ce-specversion") in (b"2.0", b"19.0"):
+            return 202, {}, ""
+        if "takes empty attributes" in self.faults and (
+            b"" in headers.values() or b':""' in (message.body or b"").replace(b" ", b"")
+        ):
+            return 202, {}, ""
         fault = self._take(message)
         if not fault or "takes anything" in self.faults:
-            return 202, {}, ""
+            more = {"ce-id": "1"} if "answers with an event" in self.faults else {}
+            return 202, more, ""
+        if "closes on nonsense" in self.faults:
+            return 0, {}, ""
         return (500 if "fails on nonsense" in self.faults else 400), {}, "" if "silent" in self.faults else fault
+
+    def _picky(self, headers: dict[bytes, bytes], kind: str, body: bytes) -> int:
+        """The status of an answer that a broker without this fault would not give; 0 for none."""
+        id = headers.get(b"ce-id", b"")
+        again, self._seen = id in self._seen, self._seen | {id}
+        cases: dict[str, bool] = {
+            "case-sensitive media type": kind.lower().startswith("application/cloudevents") and kind != kind.lower(),
+            "no duplicates": b"-" in id and again,
+            "small": len(body) > 10_000,
+            "no XML": "xml" in kind,
+            "breaks batches": "cloudevents-batch" in kind,
+            "no 0.3": headers.get(b"ce-specversion") == b"0.3" or b'"specversion":"0.3"' in body,
+        }
+        return 400 if any(name in self.faults and found for name, found in cases.items()) else 0
+
+    def _read(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """The headers of a request as a broker with faults of reading would understand them."""
+        read = []
+        for name, value in headers:
+            if name.startswith(b"ce-"):
+                if "no unquote" in self.faults and value.startswith(b'"'):
+                    value = b"%22" + value[1:-1] + b"%22"
+                if "no percent decode" in self.faults:
+                    value = value.replace(b"%", b"%25")
+            read.append((name, value))
+        return read
 
     def _take(self, message: Message) -> str:
         """Begins to deliver; returns what is wrong where the message holds no event."""
         try:
-            events = self._codec.decode(message)
+            events = self._codec.decode(Message(self._read(message.headers), message.body))
         except Refused as e:
             return f"{e.attribute}: {e.detail}"
         for event in events:
@@ -89,17 +131,52 @@ class LittleBroker:
             event = event.with_attributes(specversion="1.0")
         if "adds time" in self.faults:
             event = event.with_attributes(time="2026-01-01T00:00:00Z")
+        event = self._altered(event)
+        last = 2 if "gives up after two" in self.faults else 10
         for attempt in itertools.count():
             wait = self._attempt(event, attempt)
-            if wait is None or attempt == 10 or self._stopped.wait(wait):
+            if wait is None or attempt == last or self._stopped.wait(wait):
                 return
+
+    def _altered(self, event: Event) -> Event:
+        """The event as a broker with faults of keeping would deliver it."""
+        attributes, data = dict(event.attributes), event.data
+        if "lower-cases content types" in self.faults and "datacontenttype" in attributes:
+            attributes["datacontenttype"] = attributes["datacontenttype"].lower()
+        if "times in UTC" in self.faults and "+02:00" in str(attributes.get("time", "")):
+            attributes["time"] = "2026-01-02T01:04:05.10Z"
+        if "new trace" in self.faults and "traceparent" in attributes:
+            attributes["traceparent"] = "00-11111111111111111111111111111111-2222222222222222-01"
+        if "loses extensions" in self.faults:
+            attributes = {n: v for n, v in attributes.items() if n in CORE}
+        if "loses data" in self.faults:
+            data = None
+        if "cuts data" in self.faults and data is not None:
+            data = data[:32_768]
+        if "writes JSON anew" in self.faults and "json" in str(attributes.get("datacontenttype")) and data:
+            data = json.dumps(json.loads(data)).encode()
+        return Event(attributes, data, event.json_data)
+
+    def _written(self, headers: dict[str, str]) -> dict[str, str]:
+        """The headers of a delivery as a broker with faults of writing would send them."""
+        written = dict(headers)
+        for name, value in headers.items():
+            if name.startswith("ce-"):
+                if "no percent encode" in self.faults:
+                    written[name] = unquote(value).encode().decode("latin-1")
+                if "encodes twice" in self.faults:
+                    written[name] = value.replace("%", "%25")
+        if "ce-datacontenttype" in self.faults and "content-type" in headers:
+            written["ce-datacontenttype"] = headers["content-type"]
+        return written
 
     def _attempt(self, event: Event, attempt: int, path: str = "") -> float | None:
         """One attempt; returns how long to wait for the next, None where there is none."""
         wait = 0.3 if "even waits" in self.faults else 0.05 * 2**attempt
         message = self._codec.encode(event)
-        headers = {n.decode(): v.decode() for n, v in message.headers}
-        if "no prefer" not in self.faults:
+        headers = self._written({n.decode(): v.decode() for n, v in message.headers})
+        reply = event.attributes.get("type") == "dev.tidegate.conformance.reply"
+        if "no prefer" not in self.faults and not (reply and "no prefer on replies" in self.faults):
             headers["Prefer"] = "reply"
         connection = http.client.HTTPConnection(str(self._sink.hostname), self._sink.port, timeout=20)
         try:
@@ -114,15 +191,23 @@ class LittleBroker:
         if "follows redirects" in self.faults and status in (307, 308):
             return self._attempt(event, attempt, urlsplit(answer.headers["location"]).path)
         if 200 <= status < 300:
-            replies = status == 200 or ("takes 202 for a reply" in self.faults and status == 202)
-            return wait if replies and not self._reply(answer, body, event) else None
+            if "retries 204" in self.faults and status == 204:
+                return wait
+            replies = status == 200 or f"takes {status} for a reply" in self.faults
+            taken = not replies or self._reply(answer, body, event)
+            asks_again = "asks again after a reply" in self.faults and replies and b"reply" in body
+            return wait if not taken or asks_again else None
+        if "routes replies of failures" in self.faults and status == 400:
+            self._reply(answer, body, event)
         if "no retry-after" not in self.faults and answer.headers["retry-after"]:
             wait = float(answer.headers["retry-after"])
         return wait if self._retried(status) else None
 
     def _retried(self, status: int) -> bool:
-        if status == 400 and "retries 400" in self.faults:
+        if f"retries {status}" in self.faults:
             return True
+        if f"never retries {status}" in self.faults:
+            return False
         if status < 200:
             return "retries 1xx" in self.faults
         if status >= 500 and "never retries" in self.faults:
@@ -133,12 +218,18 @@ class LittleBroker:
         """Takes a reply, where there is one; False where it is malformed."""
         headers = [(n.lower().encode(), v.encode()) for n, v in answer.getheaders()]
         kinds = [v for n, v in headers if n == b"content-type"]
+        if "HTML is a malformed reply" in self.faults and b"text/html" in kinds:
+            return False
+        if "structured replies are text" in self.faults and any(b"cloudevents" in k for k in kinds):
+            return not body.startswith(b"{garbage")
         if not any(n.startswith(b"ce-") for n, _ in headers) and not any(b"cloudevents" in k for k in kinds):
             return True
         try:
-            (reply,) = self._codec.decode(Message(headers, body))
+            (reply,) = self._codec.decode(Message(self._read(headers), body))
         except Refused:
             return "ignores malformed replies" in self.faults
+        if "upgrades replies" in self.faults:
+            reply = reply.with_attributes(specversion="1.0")
         if "traceparent" in event.attributes and "loses the trace" not in self.faults:
             reply = reply.with_attributes(traceparent=event.attributes["traceparent"])
         if "drops replies" not in self.faults:
@@ -153,17 +244,32 @@ class LittleBroker:
 
             def _serve(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length") or 0))
+                if self.headers.get("transfer-encoding") == "chunked":
+                    body = self._chunks()
+                    if "loses chunks" in broker.faults:
+                        body = b"" if b"specversion" not in body else body
                 headers = [(n.lower().encode(), v.encode("latin-1")) for n, v in self.headers.items()]
                 message = Message(headers, body)
                 status, more, text = broker.answer(self.command, self.path, message)
                 if "upgrade" in self.headers and "minds upgrade" in broker.faults:
                     status = 426
+                if not status:
+                    self.close_connection = True
+                    return
                 self.send_response(status)
                 for name, value in more.items():
                     self.send_header(name, value)
                 self.send_header("content-length", str(len(text.encode())))
                 self.end_headers()
                 self.wfile.write(text.encode())
+
+            def _chunks(self) -> bytes:
+                pieces = []
+                while size := int(self.rfile.readline(), 16):
+                    pieces.append(self.rfile.read(size))
+                    self.rfile.readline()
+                self.rfile.readline()
+                return b"".join(pieces)
 
             do_POST = do_GET = do_PUT = do_OPTIONS = do_DELETE = do_PATCH = _serve
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway_conformance.bench import Bench, Check
+from gateway_conformance.report import as_json, line
 from gateway_conformance.run import CHECKS, Result, run
 from gateway_conformance.sink import Sink
 
@@ -27,16 +29,29 @@ INGRESS_FAULTS = {
     "any method": {"other_methods", "allow_on_405"},
     "no allow": {"options_names_post", "allow_on_405"},
     "minds upgrade": {"upgrade"},
+    "case-sensitive media type": {"media_type_in_any_case"},
+    "no duplicates": {"duplicates"},
+    "small": {"large"},
+    "path is 400": {"unknown_path"},
+    "answers with an event": {"success_is_2xx"},
+    "takes version 2": {"unknown_version"},
+    "takes empty attributes": {"empty_attributes", "required_attributes_0_3", "problem_names_the_fault"},
+    "no XML": {"content_types"},
+    "closes on nonsense": REFUSALS | {"problem_names_the_fault", "unknown_format", "goes_on_after_nonsense"},
+    "breaks batches": {"batch"},
+    "no 0.3": {"either_0_3"},
 }
 
 DELIVERY_FAULTS = {
     "options queues": {"options_queues_nothing"},
-    "upgrades": {"version_kept", "identical_0_3"},
+    "upgrades": {"version_kept", "identical_0_3", "reply_keeps_version"},
     "adds time": {"identical_1_0", "identical_0_3"},
     "puts": {"by_post"},
     "no prefer": {"prefers_reply", "reply_as_produced"},
     "takes 202 for a reply": {"accepted_is_no_reply"},
-    "drops replies": {"binary_reply", "structured_reply", "reply_as_produced", "reply_keeps_trace"},
+    "drops replies": {
+        *("binary_reply", "structured_reply", "reply_as_produced", "reply_keeps_trace", "reply_keeps_version")
+    },
     "ignores malformed replies": {"malformed_reply"},
     "loses the trace": {"reply_keeps_trace"},
     "retries 400": {"unparsable"},
@@ -44,13 +59,45 @@ DELIVERY_FAULTS = {
     "never retries": {"server_errors", "unknown_codes", "retries"},
     "gives up without answer": {"no_answer", "malformed_answer"},
     "follows redirects": {"redirects"},
+    "no unquote": {"header_values_read"},
+    "no percent decode": {"header_values_read", "identical_1_0", "reply_as_produced"},
+    "no percent encode": {"header_values_written"},
+    "encodes twice": {"header_values_read", "header_values_written", "identical_1_0", "reply_as_produced"},
+    "ce-datacontenttype": {"one_content_type"},
+    "lower-cases content types": {"one_content_type"},
+    "loses chunks": {"chunked"},
+    "upgrades replies": {"reply_keeps_version"},
+    "loses data": {"identical_1_0", "identical_0_3", "large_arrives", "chunked", "reply_as_produced"},
+    "cuts data": {"large_arrives"},
+    "writes JSON anew": {"identical_1_0"},
+    "loses extensions": {
+        *("identical_1_0", "header_values_read", "header_values_written", "trace_kept", "reply_keeps_trace"),
+        "reply_as_produced",
+    },
+    "times in UTC": {"identical_1_0"},
+    "new trace": {"trace_kept", "reply_keeps_trace"},
+    "retries 410": {"other_4xx"},
+    "never retries 409": {"retried_4xx"},
+    "never retries 600": {"unknown_codes"},
+    "retries 204": {"success"},
+    "gives up after two": {"retries"},
+    "takes 201 for a reply": {"accepted_is_no_reply"},
+    "routes replies of failures": {"accepted_is_no_reply"},
+    "HTML is a malformed reply": {"no_event_is_no_reply"},
+    "structured replies are text": {"structured_reply", "reply_keeps_version"},
+    "no prefer on replies": {"reply_as_produced"},
+    "asks again after a reply": {"replied_once"},
 }
 
 # a run waits for what never comes, so faults that don't hide each other share one
 GROUPS = [
     ("options queues", "no prefer", "takes 202 for a reply", "loses the trace", "follows redirects", "retries 1xx"),
-    ("adds time", "puts", "ignores malformed replies", "retries 400"),
-    ("upgrades", "drops replies", "never retries", "gives up without answer"),
+    ("adds time", "puts", "ignores malformed replies", "retries 400", "upgrades replies", "lower-cases content types"),
+    ("upgrades", "drops replies", "never retries", "gives up without answer", "ce-datacontenttype", "no unquote"),
+    ("no percent decode", "times in UTC", "new trace", "takes 201 for a reply", "HTML is a malformed reply"),
+    ("encodes twice", "loses chunks", "routes replies of failures", "no prefer on replies", "never retries 600"),
+    ("no percent encode", "writes JSON anew", "structured replies are text", "asks again after a reply", "cuts data"),
+    ("loses extensions", "loses data", "gives up after two", "never retries 409", "retries 410", "retries 204"),
 ]
 
 ALONE_FAULTS = {
@@ -101,3 +148,24 @@ def test_a_broker_that_delivers_nothing_fails_each_delivery_check_at_once() -> N
         found = run(delivery, broker.url, sink, timeout_s=0.3, settle_s=0.1)
     assert failed(found) == {c.run.__name__ for c in delivery}
     assert all("is there a trigger" in r.detail for r in found)
+
+
+def test_every_bad_case_is_reported() -> None:
+    found = results({"takes empty attributes"}, "ingress")
+    (empty,) = [r for r in found if r.check.run.__name__ == "empty_attributes"]
+    assert len(empty.seen) == 8
+    assert all(f"{a} empty" in empty.detail for a in ("specversion", "id", "source", "type"))
+    lines = line(empty).splitlines()
+    assert lines[0].endswith(": 8 bad cases")
+    assert lines[1] == "    1.0 binary, specversion empty was answered 202, not 400"
+    (document,) = as_json("http://127.0.0.1/", [empty])["checks"]
+    assert document["cases"] == list(empty.seen)
+
+
+def test_a_check_that_the_broker_surprises_is_a_failed_one() -> None:
+    def surprised(bench: Bench) -> None:
+        raise KeyError("ce-id")
+
+    with Sink(0) as sink, little_broker.LittleBroker(sink.url) as broker:
+        (found,) = run([Check("DP-01", "M", "takes it", surprised)], broker.url)
+    assert (found.state, found.seen) == ("failed", ("the check came to no end: KeyError: 'ce-id'",))
