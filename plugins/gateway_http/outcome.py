@@ -27,10 +27,12 @@ _DELIVERED = {status: Outcome(True, code=status) for status in range(200, 300)}
 
 
 def retry_after_s(value: bytes, now_s: float) -> float | None:
-    """Seconds from a `Retry-After` value, which is digits or an HTTP date; None where it is neither."""
+    """Seconds from a `Retry-After` value, which is digits or an HTTP date; None where it is neither. More than
+    nine digits count as a billion: whoever waits has a limit far below."""
     value = value.strip(b" \t")
     if value.isdigit():
-        return float(value) if len(value) <= 9 else None
+        value = value.lstrip(b"0") or b"0"
+        return float(value) if len(value) <= 9 else 1e9
     if not value.endswith(b" GMT"):
         return None
     try:

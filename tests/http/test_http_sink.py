@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from gateway_core.config.model import DeliveryConfig
+from gateway_core.delivery.limits import Limits
 from gateway_core.event import Event
 from gateway_core.interfaces import Outcome
-from gateway_core.testing import Subscriber
+from gateway_core.testing import FakeClock, Subscriber
 
 pytestmark = pytest.mark.anyio
 
@@ -145,9 +147,16 @@ async def test_retry_after(kit: Any, client: str, status: int) -> None:
     assert (await answer(kit, client, status)).retry_after_s is None
 
 
-@pytest.mark.parametrize(
-    "value", ["1_0", "+2", "-1", "1.5", "soon", "0x10", "١", "1 2", "9" * 40, "Mon, 99 Foo GMT", ""]
-)
+@pytest.mark.spec("DP-17", "SAFE-A07")
+@pytest.mark.parametrize("value", ["1000000000", "9" * 40, "9" * 5000])
+async def test_a_long_retry_after_is_honoured_up_to_the_limit(kit: Any, client: str, value: str) -> None:
+    asked = (await answer(kit, client, (503, {"retry-after": value}, b""))).retry_after_s
+    limits = Limits(DeliveryConfig(), FakeClock())
+    assert limits.failed(asked) == DeliveryConfig().retry_after_max_s
+    assert (await answer(kit, client, (503, {"retry-after": "0000000000007"}, b""))).retry_after_s == 7.0
+
+
+@pytest.mark.parametrize("value", ["1_0", "+2", "-1", "1.5", "soon", "0x10", "١", "1 2", "Mon, 99 Foo GMT", ""])
 async def test_retry_after_that_is_none(kit: Any, value: str) -> None:
     from gateway_http.outcome import retry_after_s
 
