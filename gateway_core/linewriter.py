@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import logging
 import os
 import stat
 import threading
@@ -17,13 +18,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from .clock import Clock
 from .files import sync_directory as sync_directory
 from .interfaces import DELIVERED, Outcome
 from .outcome import raised, short
 from .shortage import is_shortage
 
+log = logging.getLogger("tidegate.files")
+
 Done = Callable[[Outcome], None]
+MOST_TAIL = 256 * 1024 * 1024
+"""No line of ours is longer: what is, is somebody else's."""
 
 
 class Target(Protocol):
@@ -40,7 +47,11 @@ class Target(Protocol):
 
 class FileTarget:
     """Appends to a file. It follows the path: when the file is replaced or moved away, the next lines go to the file
-    that has the name then. A torn last line (left by a crash) is cut off when a file is opened."""
+    that has the name then.
+
+    Nothing that is in the file is ever lost. A last line without its end is completed, unless it is the torn beginning
+    of a line of ours (left by a crash): that one is moved to `NAME.torn` beside the file, and the log says so.
+    """
 
     def __init__(self, path: Path, fsync: bool, mode: int = 0o640) -> None:
         self._path = path
@@ -83,7 +94,7 @@ class FileTarget:
 
     @contextmanager
     def _lock(self) -> Iterator[int]:
-        """Holds the file that the path names now; gives its size, after a torn line was cut off."""
+        """Holds the file that the path names now; gives its size, once its last line has an end."""
         if self._fd < 0:
             self._reopen()
         while True:
@@ -92,24 +103,71 @@ class FileTarget:
                 break
             self._reopen()  # closing gives the lock up
         try:
-            yield self._cut() if self._regular else 0
+            yield self._mend() if self._regular else 0
         finally:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
 
-    def _cut(self) -> int:
-        """Cuts a torn last line off. Who holds the lock sees one only after a crash of its writer."""
-        size = end = os.fstat(self._fd).st_size
+    def _mend(self) -> int:
+        """Gives the last line an end. Who holds the lock sees one without only after a crash of its writer, or where
+        something else wrote into the file."""
+        size = os.fstat(self._fd).st_size
+        if size == 0 or os.pread(self._fd, 1, size - 1) == b"\n":
+            return size
+        start = self._line_start(size)
+        tail = _read(self._fd, start, size) if size - start <= MOST_TAIL else b""
+        if not _is_torn(tail):
+            _write_all(self._fd, b"\n")
+            log.warning("%s: the last line had no end; it has one now", self._path)
+            return size + 1
+        aside = self._path.with_name(self._path.name + ".torn")
+        self._keep(aside, tail)
+        os.ftruncate(self._fd, start)
+        log.warning(
+            "%s: the last line was torn (%d bytes, at byte %d): moved to %s", self._path, len(tail), start, aside
+        )
+        return start
+
+    def _line_start(self, end: int) -> int:
+        """Where the last line begins."""
         while end > 0:
             start = max(0, end - 65_536)
-            block = os.pread(self._fd, end - start, start)
-            found = block.rfind(b"\n")
+            found = os.pread(self._fd, end - start, start).rfind(b"\n")
             if found >= 0:
-                end = start + found + 1
-                break
+                return start + found + 1
             end = start
-        if end < size:
-            os.ftruncate(self._fd, end)
-        return end
+        return 0
+
+    def _keep(self, aside: Path, tail: bytes) -> None:
+        """Puts a torn line where it stays; raises `OSError`, and then nothing may be cut."""
+        fd = os.open(aside, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, self._mode)
+        try:
+            _write_all(fd, tail + b"\n")
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        sync_directory(aside.parent)
+
+
+def _is_torn(tail: bytes) -> bool:
+    """Whether this may be the beginning of a line of ours, or the zeros that some file systems leave of one. A whole
+    JSON text only lacks its end, and what does not begin like an object is somebody else's."""
+    if tail[:1] == b"\0":
+        return True
+    if tail[:1] != b"{":
+        return False
+    try:
+        msgspec.json.decode(tail)
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
+def _read(fd: int, start: int, end: int) -> bytes:
+    parts = []
+    while start < end and (part := os.pread(fd, end - start, start)):
+        parts.append(part)
+        start += len(part)
+    return b"".join(parts)
 
 
 class StreamTarget:

@@ -49,19 +49,20 @@ class Store:
         return sum(_rewrite(file, wanted) for file in self.files()) if wanted else 0
 
 
-def _lines(file: Path) -> Iterator[bytes]:
+def _lines(file: Path) -> Iterator[tuple[bytes, bytes]]:
+    """Each line, and its end: that of the last one is missing where it is being written, or torn."""
     with file.open("rb") as f:
         for line in f:
-            if line.endswith(b"\n"):  # else it is being written, or torn
-                yield line[:-1]
+            whole = line.endswith(b"\n")
+            yield (line[:-1], b"\n") if whole else (line, b"")
 
 
 def _read(file: Path) -> Iterator[tuple[str, Event]]:
-    for number, line in enumerate(_lines(file), 1):
+    for number, (line, end) in enumerate(_lines(file), 1):
         try:
             yield letter.read(line)
         except ValueError as e:
-            if line.strip():
+            if line.strip() and end:
                 log.warning("%s:%d: %s", file, number, e)
 
 
@@ -75,11 +76,11 @@ def _rewrite(file: Path, ids: set[str]) -> int:
         made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(made, "wb") as out:
             os.fchmod(out.fileno(), os.fstat(fd).st_mode & 0o777)
-            for line in _lines(file):
+            for line, end in _lines(file):
                 if letter.id_of(line) in ids:
                     removed += 1
                 else:
-                    out.write(line + b"\n")
+                    out.write(line + end)  # also one without an end: who writes next deals with it
             out.flush()
             os.fsync(out.fileno())
         if not removed:

@@ -198,3 +198,16 @@ def test_what_was_safe_is_there_after_a_kill(tmp_path: Path) -> None:
     assert {str(n) for n in safe} <= set(there)
     anyio.run(write, build(tmp_path), numbered(range(10**6, 10**6 + 1)))
     assert ids(build(tmp_path))[-1] == "1000000"
+
+
+@pytest.mark.spec("SAFE-C05")
+async def test_a_letter_whose_line_has_no_end_is_a_letter_and_survives_a_removal(tmp_path: Path) -> None:
+    """An editor that ends no last line: the letter is listed, and removing another one leaves it where it is."""
+    path = tmp_path / "letters.jsonl"
+    sink = build(tmp_path, {"path": str(path)})
+    await write(sink, numbered(range(3)))
+    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
+    assert ids(sink) == ["0", "1", "2"]
+    assert sink.remove([next(iter(sink.entries()))[0]]) == 1
+    await write(build(tmp_path, {"path": str(path)}), numbered(range(3, 4)))
+    assert ids(sink) == ["1", "2", "3"]

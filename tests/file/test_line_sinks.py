@@ -110,9 +110,11 @@ async def test_writers_of_one_file_never_mix_their_lines(tmp_path: Path) -> None
     assert sorted(int(load(line).attributes["id"]) for line in path.read_bytes().splitlines()) == list(range(300))
 
 
-async def test_a_line_that_was_torn_is_cut_off(tmp_path: Path) -> None:
+@pytest.mark.spec("SAFE-C05")
+async def test_a_line_that_was_torn_is_moved_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "events.jsonl"
-    path.write_bytes(b'{"id":"1"}\n{"id":"2", "da' + b"x" * 70_000)
+    torn = b'{"id":"2", "da' + b"x" * 70_000
+    path.write_bytes(b'{"id":"1"}\n' + torn)
     sink, outcomes = build("file", {"path": str(path)}, tmp_path), Outcomes()
     async with anyio.create_task_group() as tasks:
         await sink.start(tasks)
@@ -121,6 +123,52 @@ async def test_a_line_that_was_torn_is_cut_off(tmp_path: Path) -> None:
         await outcomes.until(1)
         await sink.stop()
     assert [load(line).attributes["id"] for line in path.read_bytes().splitlines()] == ["1", "3"]
+    assert (tmp_path / "events.jsonl.torn").read_bytes() == torn + b"\n"
+    assert "events.jsonl.torn" in caplog.text
+
+
+@pytest.mark.spec("SAFE-C05")
+@pytest.mark.parametrize(
+    "tail",
+    [
+        b'{"id":"2"}',  # an editor that ends no last line
+        b"a foreign file without any line end",
+        b"x" * 200_000,
+        "Grüße".encode("utf-16"),
+        b"[1, 2",
+    ],
+)
+@pytest.mark.parametrize("before", [b"", b'{"id":"1"}\n', b"some text\n"])
+async def test_what_is_not_torn_is_never_cut(tmp_path: Path, before: bytes, tail: bytes) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(before + tail)
+    sink, outcomes = build("file", {"path": str(path)}, tmp_path), Outcomes()
+    async with anyio.create_task_group() as tasks:
+        await sink.start(tasks)
+        sink.send(event(3), 30, outcomes)
+        await outcomes.until(1)
+        with path.open("ab") as other:  # and while it runs
+            other.write(tail)
+        sink.send(event(4), 30, outcomes)
+        await outcomes.until(2)
+        await sink.stop()
+    found = path.read_bytes()
+    assert found.startswith(before + tail + b"\n")
+    rest = found.removeprefix(before + tail + b"\n").splitlines()
+    assert (load(rest[0]), rest[1], load(rest[2])) == (event(3), tail, event(4))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.spec("SAFE-C05")
+async def test_a_torn_line_that_cant_be_moved_aside_stays(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b'{"id":')
+    (tmp_path / "events.jsonl.torn").mkdir()
+    sink = build("file", {"path": str(path)}, tmp_path)
+    async with anyio.create_task_group() as tasks:
+        with pytest.raises(StartError):
+            await sink.start(tasks)
+    assert path.read_bytes() == b'{"id":'
 
 
 async def test_a_place_that_cant_be_written_stops_the_start(tmp_path: Path) -> None:

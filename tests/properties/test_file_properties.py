@@ -35,6 +35,11 @@ EVENTS = st.builds(
     st.none() | st.binary(max_size=5),
     st.integers(0, 2**60),
 )
+TAILS = st.one_of(
+    st.binary(max_size=12).map(lambda b: b.replace(b"\n", b"")),
+    st.binary(max_size=12).map(lambda b: b"{" + b.replace(b"\n", b"")),
+    st.just(b'{"id":"1"}'),
+)
 LINES = st.lists(st.binary(max_size=12).map(lambda b: b.replace(b"\n", b"")), max_size=6)
 
 
@@ -144,14 +149,19 @@ def test_retention_takes_the_oldest_and_no_more_than_it_may(
 
 
 @FILES
-@given(LINES, st.binary(max_size=12).map(lambda b: b.replace(b"\n", b"")), LINES)
-def test_a_torn_line_is_cut_and_whole_lines_stay(before: list[bytes], torn: bytes, after: list[bytes]) -> None:
+@given(LINES, TAILS, LINES)
+def test_no_byte_of_a_file_is_lost_and_whole_lines_stay(before: list[bytes], tail: bytes, after: list[bytes]) -> None:
     with folder() as at:
-        file = at / "lines"
+        file, aside = at / "lines", at / "lines.torn"
         whole = b"".join(line + b"\n" for line in before)
-        file.write_bytes(whole + torn)
+        file.write_bytes(whole + tail)
         target = FileTarget(file, fsync=False)
         target.open()
+        if aside.exists():
+            assert tail[:1] in (b"{", b"\0")
+            assert aside.read_bytes() == tail + b"\n"
+        elif tail:
+            whole += tail + b"\n"
         assert file.read_bytes() == whole
         for line in after:
             target.write(line + b"\n")
