@@ -47,6 +47,7 @@ class DataFolder:
         try:
             private_folder(self.path)
             self._lock = os.open(self.path / "gateway.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            os.fchmod(self._lock, 0o600)
         except OSError as e:
             raise self._cannot_write(e) from e
         try:

@@ -154,12 +154,12 @@ class LogChannel:
         if self._full:
             self._refuse(events, done, self._room.error())
             return
-        attributes: list[str] = []
+        attributes: list[bytes] = []
         size = 0
         try:
             for event in events:
                 trace = event.trace
-                text = _encode(event.attributes if trace is None else {**event.attributes, TRACE: trace}).decode()
+                text = _encode(event.attributes if trace is None else {**event.attributes, TRACE: trace})
                 attributes.append(text)
                 data = event.data
                 size += 64 + len(text) + (len(data) if data else 0)

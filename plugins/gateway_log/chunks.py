@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +13,10 @@ from pathlib import Path
 from gateway_core.event import Event
 
 from .reader import LogReader, to_event
+from .rows import CHUNK, MOST_BYTES
 
 log = logging.getLogger("tidegate.log")
 
-MOST_ROWS = 256
-MOST_BYTES = 1024 * 1024
 
 Answer = Callable[[list[Event] | None, int], None]
 """Called on the loop with the events and the sequence to go on from; with None where they can't be read now."""
@@ -40,7 +40,7 @@ class ChunkReader:
 
     def ask_for(self, shard: int, sequences: Sequence[int], answer: Answer) -> None:
         """Reads single events; those that are gone are left out."""
-        wanted = list(sequences[:MOST_ROWS])
+        wanted = list(sequences[:CHUNK])
         self._line.append((lambda: self.single(shard, wanted), answer))
         self._next()
 
@@ -69,17 +69,11 @@ class ChunkReader:
 
     def range(self, shard: int, start: int, end: int) -> tuple[list[Event], int]:
         """See `read`; in the reading thread."""
-        events: list[Event] = []
-        size, following = 0, end
-        rows = self._reader.read(shard, start, end, MOST_ROWS + 1)
-        for row in rows:
-            if len(events) == MOST_ROWS or size >= MOST_BYTES:
-                following = row.sequence
-                break
-            events.append(to_event(shard, row))
-            size += len(row.attributes) + len(row.data or b"")
-        rows.close()  # type: ignore[attr-defined]
-        return events, following
+        rows = self._reader.rows(shard)
+        if rows is None:
+            raise sqlite3.OperationalError(f"the file of shard {shard} is gone")
+        found, following = rows.read(start, end)
+        return [to_event(shard, row) for row in found], following
 
     def single(self, shard: int, sequences: Sequence[int]) -> tuple[list[Event], int]:
         """Events by their sequences; in the reading thread."""

@@ -1,7 +1,7 @@
 """Reads a log's files, from any process, while a gateway writes them or not.
 
 A log is a folder (`<data_dir>/log/<broker>/`) with one SQLite file a shard: `shard-000.db`, `shard-001.db`, …, in WAL
-mode. Each gateway worker writes one shard. What a file holds (format 1, `PRAGMA user_version`):
+mode. Each gateway worker writes one shard. What a file holds (format 2, `PRAGMA user_version`):
 
     events (
       sequence    INTEGER PRIMARY KEY,  -- 1, 2, 3, … without gaps; old rows are deleted from the front
@@ -11,11 +11,13 @@ mode. Each gateway worker writes one shard. What a file holds (format 1, `PRAGMA
       key         BLOB,                 -- the record key, where the transport had one
       attributes  TEXT NOT NULL,        -- a JSON object: every context attribute by its wire name; of an event that was
                                         -- traced also `:trace`, its trace context: `traceparent[ tracestate]`
-      data        BLOB                  -- the payload's bytes as they came; NULL where the event has no data
+      data        BLOB,                 -- the payload's bytes as they came; NULL where the event has no data
+      checksum    INTEGER               -- over all of these (`checksum.py`); NULL in rows that format 1 wrote
     )
     feeds (name TEXT PRIMARY KEY, place INTEGER, pending TEXT)  -- where each subscription is (see `places.py`)
     meta (name TEXT PRIMARY KEY, value INTEGER)
       next    a lower bound of the next sequence, kept when rows are deleted: numbers are never used again
+      checked the first sequence that has a checksum; format 1 had none
       routed  the sequence before which all events have been offered to the subscriptions
 
 An event's position is `shard << 48 | sequence`.
@@ -23,36 +25,30 @@ An event's position is `shard << 48 | sequence`.
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
 from gateway_core.event import Event
 
+from .rows import Row as Row
+from .rows import Rows, Unreadable, is_damage, scan
+
+log = logging.getLogger("tidegate.log")
+
 SHARD_BITS = 48
 _SEQUENCES = (1 << SHARD_BITS) - 1
 _FILE = re.compile(r"shard-(\d{3,})\.db")
-_COLUMNS = "sequence, received_ns, flags, key, attributes, data"
+FORMAT = 2
 JSON_DATA, TRACED = 1, 2
 TRACE = ":trace"
 _decode = msgspec.json.Decoder(dict).decode
-
-
-class Row(NamedTuple):
-    """One event as the file has it."""
-
-    sequence: int
-    received_ns: int
-    flags: int
-    key: bytes | None
-    attributes: str
-    data: bytes | None
 
 
 def position_of(shard: int, sequence: int) -> int:
@@ -76,7 +72,7 @@ def shards_in(folder: Path) -> list[int]:
     return sorted(int(m[1]) for m in found if m)
 
 
-def to_event(shard: int, row: tuple[int, int, int, bytes | None, str, bytes | None]) -> Event:
+def to_event(shard: int, row: Row) -> Event:
     """The event that a row holds. Raises `msgspec.DecodeError` where the attributes are no JSON object."""
     sequence, received_ns, flags, key, text, data = row
     attributes = _decode(text)
@@ -87,12 +83,18 @@ def to_event(shard: int, row: tuple[int, int, int, bytes | None, str, bytes | No
 class LogReader:
     """Read-only access to a log's folder. Not for use by several threads at once. Close it, or use it with `with`.
 
-    Errors are `sqlite3.Error`s; a shard that has just been created, or that does not exist, is simply empty.
+    Errors are `sqlite3.Error`s; a shard that has just been created, or that does not exist, is simply empty. Every row
+    is checked; `report(shard, unreadable)` is told of those that can't be had any more, and they are left out.
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, report: Callable[[int, Unreadable], None] | None = None) -> None:
         self.folder = Path(folder)
         self._connections: dict[int, sqlite3.Connection] = {}
+        self._rows: dict[int, Rows] = {}
+        self._report = report or self._log
+
+    def _log(self, shard: int, found: Unreadable) -> None:
+        log.error("%s: %s", shard_file(self.folder, shard), described(found))
 
     def __enter__(self) -> LogReader:
         return self
@@ -104,6 +106,7 @@ class LogReader:
         """Closes the files."""
         while self._connections:
             self._connections.popitem()[1].close()
+        self._rows.clear()
 
     def shards(self) -> list[int]:
         """The numbers of all shards that exist now."""
@@ -116,18 +119,18 @@ class LogReader:
         return (1, 1) if connection is None else bounds_of(connection)
 
     def read(self, shard: int, start: int, end: int | None = None, limit: int = -1) -> Iterator[Row]:
-        """The shard's rows with `start <= sequence < end`, in order, at most `limit` of them. They are of one moment:
-        while the iterator is not exhausted the file can't shrink its WAL, so read in parts of some thousands."""
+        """The shard's rows with `start <= sequence < end`, in order, at most `limit` of them, read in parts."""
+        if (rows := self.rows(shard)) is not None:
+            yield from scan(rows, start, self.bounds(shard)[1] if end is None else end, limit)
+
+    def rows(self, shard: int) -> Rows | None:
+        """The rows of a shard, None if it does not exist yet."""
         connection = self._connection(shard)
         if connection is None:
-            return
-        rows = connection.execute(
-            f"SELECT {_COLUMNS} FROM events WHERE sequence >= ? AND sequence < ? ORDER BY sequence LIMIT ?",
-            (start, _SEQUENCES if end is None else end, limit),
-        )
-        with contextlib.closing(rows):
-            for row in rows:
-                yield Row._make(row)
+            return None
+        if shard not in self._rows:
+            self._rows[shard] = Rows(connection, position_of(shard, 0), partial(self._report, shard))
+        return self._rows[shard]
 
     def having(self, shard: int, start: int, end: int, texts: Sequence[str]) -> Iterator[Row]:
         """The shard's rows with `start <= sequence < end` whose attributes' JSON has all of these texts in it, the
@@ -136,8 +139,16 @@ class LogReader:
         if connection is None:
             return
         having = " AND instr(attributes, ?)" * len(texts)
-        query = f"SELECT {_COLUMNS} FROM events WHERE sequence >= ? AND sequence < ?{having} ORDER BY sequence DESC"
-        yield from map(Row._make, connection.execute(query, (start, end, *texts)).fetchall())
+        query = f"SELECT sequence FROM events WHERE sequence >= ? AND sequence < ?{having} ORDER BY sequence DESC"
+        try:
+            for (sequence,) in connection.execute(query, (start, end, *texts)).fetchall():
+                yield from self.read(shard, sequence, sequence + 1)
+        except sqlite3.Error as e:
+            if not is_damage(e):
+                raise
+            wanted = [text.encode() for text in texts]
+            rows = [row for row in self.read(shard, start, end) if all(text in row.attributes for text in wanted)]
+            yield from reversed(rows)
 
     def _connection(self, shard: int) -> sqlite3.Connection | None:
         if (known := self._connections.get(shard)) is not None:
@@ -147,15 +158,24 @@ class LogReader:
             return None
         connection = open_read_only(path)
         try:
-            ready = connection.execute("PRAGMA user_version").fetchone()[0] >= 1
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version > FORMAT:
+                raise sqlite3.NotSupportedError(f"{path} has format {version}, newer than this version's {FORMAT}")
         except sqlite3.Error:
             connection.close()
             raise
-        if not ready:  # another process is creating it; set as the last step of that
+        if version == 0:  # another process is creating it; set as the last step of that
             connection.close()
             return None
         self._connections[shard] = connection
         return connection
+
+
+def described(found: Unreadable) -> str:
+    """What can't be read, for people."""
+    one = found.first == found.last
+    events = f"event {found.first}" if one else f"events {found.first} to {found.last}"
+    return f"{events} can't be read: {found.reason}"
 
 
 def bounds_of(connection: sqlite3.Connection) -> tuple[int, int]:

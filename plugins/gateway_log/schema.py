@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from pathlib import Path
 from typing import Literal
@@ -9,9 +10,12 @@ from typing import Literal
 from gateway_core.errors import StartError
 from gateway_core.files import private_file
 
-FORMAT = 1
+from .reader import FORMAT, bounds_of
+
 WAL_BYTES = 8 * 1024 * 1024
 BUSY_MS = 10_000
+
+log = logging.getLogger("tidegate.log")
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS events (
@@ -20,7 +24,8 @@ CREATE TABLE IF NOT EXISTS events (
   flags INTEGER NOT NULL,
   key BLOB,
   attributes TEXT NOT NULL,
-  data BLOB
+  data BLOB,
+  checksum INTEGER
 );
 CREATE TABLE IF NOT EXISTS feeds (name TEXT PRIMARY KEY, place INTEGER, pending TEXT) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;
@@ -49,15 +54,31 @@ def open_shard(path: Path, sync: Literal["full", "normal"] = "full", wal_bytes: 
 def _prepare(connection: sqlite3.Connection, path: Path, sync: str, wal_bytes: int) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > FORMAT:
-        raise StartError(f"log: {path} has format {version}, which is newer than this version's format {FORMAT}")
+        raise StartError(
+            f"log: {path} has format {version}, which is newer than this version's format {FORMAT}: run the version of"
+            " Tidegate that wrote it, or name another data directory"
+        )
     connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-    if version < FORMAT:
+    if version == 0:
         # before the first table: later it has no effect, and needs room on the disk
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {'FULL' if sync == 'full' else 'NORMAL'}")
     connection.execute("PRAGMA wal_autocheckpoint = 0")  # checkpoints are made beside the appends, see wal.py
     connection.execute(f"PRAGMA journal_size_limit = {wal_bytes}")
-    if version < FORMAT:
+    if version == 0:
         connection.executescript(_TABLES)
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('checked', 1)")
         connection.execute(f"PRAGMA user_version = {FORMAT}")  # last: readers take the file as ready by it
+    elif version == 1:
+        _add_checksums(connection, path)
+
+
+def _add_checksums(connection: sqlite3.Connection, path: Path) -> None:
+    """Rows to come have a checksum; those that are there stay without one."""
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("ALTER TABLE events ADD COLUMN checksum INTEGER")
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('checked', ?)", (bounds_of(connection)[1],))
+    connection.execute("PRAGMA user_version = 2")
+    connection.execute("COMMIT")
+    log.warning("%s was written by an older version: its events have no checksums, those to come will", path)

@@ -10,25 +10,28 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn
+from zlib import crc32
 
 from gateway_core.errors import StartError
 from gateway_core.event import Event
 from gateway_core.files import no_room
 
 from . import meta, places
+from .checksum import PRIME
 from .meta import ShardMeta
 from .places import Changes, Place
-from .reader import JSON_DATA, TRACED, bounds_of, shard_file
+from .reader import JSON_DATA, TRACED, bounds_of, position_of, shard_file
 from .room import Room
 from .schema import BUSY_MS, WAL_BYTES, open_shard
 
 log = logging.getLogger("tidegate.log")
 
-COLUMNS = 6
+COLUMNS = 7
 _MOST_ROWS = 64
+_ROW = "(?,?,?,?,CAST(? AS TEXT),?,?)"
 # One statement for up to 64 rows: Python's lock is given up and taken back once for all of them, where `executemany`
 # would do it for each, and a busy event loop makes each a wait.
-_INSERT = {n: "INSERT INTO events VALUES " + ",".join(["(?,?,?,?,?,?)"] * n) for n in (*range(1, _MOST_ROWS + 1), 256)}
+_INSERT = {n: "INSERT INTO events VALUES " + ",".join([_ROW] * n) for n in (*range(1, _MOST_ROWS + 1), 256)}
 _DELETE_ROWS = 1000
 _DELETE_BYTES = 4 * 1024 * 1024
 _FOLD_WAIT_MS = 250
@@ -237,20 +240,22 @@ def file_bytes(path: Path) -> int:
     return total
 
 
-def sequence_rows(first: int, units: Sequence[Any]) -> list[Any]:
+def sequence_rows(shard: int, first: int, units: Sequence[Any]) -> list[Any]:
     """The columns of all events of these units one after another, numbered from `first`."""
     rows: list[Any] = []
     sequence = first
+    base = position_of(shard, 0)
     for unit in units:
         for event, attributes in zip(unit.events, unit.attributes, strict=True):
-            rows += (
-                sequence,
-                event.received_ns or unit.received_ns,
-                (JSON_DATA if event.json_data else 0) if event.trace is None else _traced_flags(event),
-                event.key,
-                attributes,
-                event.data,
-            )
+            received_ns = event.received_ns or unit.received_ns
+            flags = (JSON_DATA if event.json_data else 0) if event.trace is None else _traced_flags(event)
+            key, data = event.key, event.data
+            total = crc32(attributes, (base + sequence + received_ns) % PRIME ^ flags)
+            if data is not None:
+                total = crc32(data, total ^ 1)
+            if key is not None:
+                total = crc32(key, total ^ 2)
+            rows += (sequence, received_ns, flags, key, attributes, data, total)
             sequence += 1
     return rows
 

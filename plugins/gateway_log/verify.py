@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import msgspec
-
 from .places import load
-from .reader import LogReader, bounds_of, open_read_only, shard_file, to_event
+from .reader import LogReader, bounds_of, described, open_read_only, position_of, shard_file
+from .rows import Rows, Unreadable
 
 
 def faults(folder: Path) -> Iterator[str]:
@@ -41,16 +40,13 @@ def _shard(connection: sqlite3.Connection, shard: int) -> Iterator[str]:
     for (line,) in connection.execute("PRAGMA integrity_check"):
         if line != "ok":
             yield str(line)
-    _, following = bounds_of(connection)
-    before = 0
-    for row in connection.execute("SELECT sequence, received_ns, flags, key, attributes, data FROM events"):
-        if row[0] <= before:
-            yield f"event {row[0]}: follows event {before}"
-        before = row[0]
-        try:
-            to_event(shard, row)
-        except (msgspec.DecodeError, TypeError, UnicodeError) as e:
-            yield f"event {row[0]}: its attributes can't be read: {e}"
+    first, following = bounds_of(connection)
+    found: list[Unreadable] = []
+    rows = Rows(connection, position_of(shard, 0), found.append)
+    while first < following:
+        _, first = rows.read(first, following)
+        while found:
+            yield described(found.pop(0))
     routed, places = load(connection)
     if not 1 <= routed <= following:
         yield f"the routed end {routed} is not between 1 and {following}"

@@ -36,7 +36,7 @@ class Unit:
     __slots__ = ("attributes", "done", "events", "received_ns", "size")
 
     def __init__(
-        self, events: Sequence[Event], attributes: list[str], size: int, received_ns: int, done: Accepted
+        self, events: Sequence[Event], attributes: list[bytes], size: int, received_ns: int, done: Accepted
     ) -> None:
         self.events = events
         self.attributes = attributes
@@ -161,7 +161,7 @@ class Writer:
         failed: list[Changes] = []
         error: StorageError | None = None
         if (units and not self._room.full) or mine:
-            rows = [] if self._room.full else sequence_rows(first, units)
+            rows = [] if self._room.full else sequence_rows(self._main.number, first, units)
             error = self._try(self._main, lambda: self._main.write(rows, _joined(mine)))
             if error is not None and self._room.full and mine:  # what the ballast kept is for the places
                 error = self._try(self._main, lambda: self._main.write([], _joined(mine)))

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+from gateway_log.checksum import checksum
 from gateway_log.reader import shard_file
 from gateway_log.schema import open_shard
 from gateway_spark import register
@@ -22,12 +23,14 @@ def fill(folder: Path, rows: int) -> None:
     connection = open_shard(shard_file(folder, 0))
     attributes = '{{"specversion":"1.0","id":"{}","source":"/bench","type":"o","datacontenttype":"application/json"}}'
     data = DATA.encode()
+
+    def row(n: int) -> tuple[object, ...]:
+        received, text = 1_800_000_000_000_000_000 + n, attributes.format(n)
+        return (n, received, text, data, checksum(n, received, 0, None, text.encode(), data))
+
     with connection:
         connection.execute("BEGIN")
-        connection.executemany(
-            "INSERT INTO events VALUES (?, ?, 0, NULL, ?, ?)",
-            ((n, 1_800_000_000_000_000_000 + n, attributes.format(n), data) for n in range(1, rows + 1)),
-        )
+        connection.executemany("INSERT INTO events VALUES (?, ?, 0, NULL, ?, ?, ?)", map(row, range(1, rows + 1)))
         connection.execute("COMMIT")
     connection.close()
 

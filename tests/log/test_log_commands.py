@@ -63,7 +63,10 @@ async def test_verify_finds_nothing_in_a_good_log(data_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        ("UPDATE events SET attributes = '[1]' WHERE sequence = 2", "event 2: its attributes can't be read"),
+        (
+            "UPDATE events SET attributes = '[1]' WHERE sequence = 2",
+            "event 2 can't be read: its checksum is another one",
+        ),
         ("INSERT OR REPLACE INTO feeds VALUES ('s', 99, NULL)", "the place of 's' is not between 1 and 5"),
         ("INSERT OR REPLACE INTO meta VALUES ('routed', 77)", "the routed end 77"),
         ("INSERT OR REPLACE INTO feeds VALUES ('s', 1, 'no json')", "shard-000.db: "),

@@ -8,14 +8,19 @@ from pathlib import Path
 import msgspec
 import pytest
 from gateway_log import search
-from gateway_log.reader import shard_file
+from gateway_log.checksum import checksum
+from gateway_log.reader import position_of, shard_file
 from gateway_log.schema import open_shard
 
 
 def fill(folder: Path, shard: int, events: list[dict[str, str]]) -> None:
     connection = open_shard(shard_file(folder, shard))
-    rows = [(n, n, 0, None, msgspec.json.encode(e).decode(), None) for n, e in enumerate(events, 1)]
-    connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", rows)
+    texts = [msgspec.json.encode(e) for e in events]
+    rows = [
+        (n, n, 0, None, t.decode(), None, checksum(position_of(shard, n), n, 0, None, t, None))
+        for n, t in enumerate(texts, 1)
+    ]
+    connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
     connection.close()
 
 

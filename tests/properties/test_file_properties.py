@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from gateway_deadletter import letter
 from gateway_deadletter.store import Store
+from gateway_log.checksum import checksum
 from gateway_log.places import Changes, Place
 from gateway_log.reader import LogReader, place_of, position_of
 from gateway_log.ring import Ring
@@ -93,7 +94,8 @@ def test_a_ring_has_the_newest_events_and_no_more_than_it_may(
 
 
 def rows(first: int, data: list[bytes | None], received_ns: int = 1) -> list[object]:
-    return [v for n, d in enumerate(data) for v in (first + n, received_ns + n, 0, None, '{"id":"1"}', d)]
+    columns = [(first + n, received_ns + n, 0, None, b'{"id":"1"}', d) for n, d in enumerate(data)]
+    return [v for row in columns for v in (*row, checksum(*row))]
 
 
 @FILES

@@ -116,7 +116,7 @@ def test_a_batch_has_each_rows_values_in_its_columns(drawn: list[Any], shard: in
         w | ({":trace": f"00-{TRACE_ID}-{'2' * 16}-01"} if row[2] & 2 else {})
         for row, w in zip(drawn, wanted, strict=True)
     ]
-    rows = [(p, r, f, k, json.dumps(w), d) for (p, r, f, k, _, d), w in zip(drawn, stored, strict=True)]
+    rows = [(p, r, f, k, json.dumps(w).encode(), d) for (p, r, f, k, _, d), w in zip(drawn, stored, strict=True)]
     assert decode(rows) == stored
     made = Batches(schema, shard).build(rows).to_pylist()
     for row, attributes, got in zip(rows, wanted, made, strict=True):
@@ -147,7 +147,7 @@ def test_a_batch_has_each_rows_values_in_its_columns(drawn: list[Any], shard: in
 def test_the_trace_id_is_that_of_the_attribute_where_the_gateway_did_not_trace(traceparent: Any, found: Any) -> None:
     import pyarrow as pa
 
-    row = (1, 0, 0, None, json.dumps({"id": "1", "traceparent": traceparent}), None)
+    row = (1, 0, 0, None, json.dumps({"id": "1", "traceparent": traceparent}).encode(), None)
     batch = Batches(pa.schema([("trace_id", pa.string())]), 0).build([row])
     assert batch.to_pylist() == [{"trace_id": found}]
 

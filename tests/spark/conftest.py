@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 from gateway_java import java
-from gateway_log.reader import shard_file
+from gateway_log.checksum import checksum
+from gateway_log.reader import position_of, shard_file
 from gateway_log.schema import open_shard
 
 from gateway_core.event import Event
@@ -51,17 +52,22 @@ class Log:
         self.folder = folder
         folder.mkdir(parents=True)
         self._open: dict[int, Any] = {}
+        self._next: dict[int, int] = {}
 
     def append(self, *events: Event, shard: int = 0) -> None:
         """Commits these events together."""
         if shard not in self._open:
             self._open[shard] = open_shard(shard_file(self.folder, shard), "normal")
+            self._next[shard] = 1
         write = self._open[shard].execute
         write("BEGIN")
         for e in events:
-            text = msgspec.json.encode(e.attributes).decode()
-            row = (e.received_ns, int(e.json_data), e.key, text, e.data)
-            write("INSERT INTO events (received_ns, flags, key, attributes, data) VALUES (?, ?, ?, ?, ?)", row)
+            text = msgspec.json.encode(e.attributes)
+            n = self._next[shard]
+            self._next[shard] += 1
+            total = checksum(position_of(shard, n), e.received_ns, int(e.json_data), e.key, text, e.data)
+            row = (n, e.received_ns, int(e.json_data), e.key, text.decode(), e.data, total)
+            write("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         write("COMMIT")
 
     def close(self) -> None:

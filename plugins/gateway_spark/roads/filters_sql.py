@@ -101,7 +101,7 @@ def _asked(refs: list[Any]) -> Column:
         for *values, extensions, data, json_data, key in zip(*(c.to_pylist() for c in columns), strict=True):
             event = {n: v for n, v in zip(ATTRIBUTES, values, strict=True) if v is not None}
             # what is no event comes through anyway
-            found.append(not event or matches((0, 0, int(json_data), key, "", data), {**event, **dict(extensions)}))
+            found.append(not event or matches((0, 0, int(json_data), key, b"", data), {**event, **dict(extensions)}))
         return pa.array(found, pa.bool_())
 
     # PySpark takes its kind from a function's hints, and warns where it is said otherwise; one without any is scalar

@@ -15,7 +15,7 @@ from gateway_core.event import text_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Row = tuple[int, int, int, bytes | None, str, bytes | None]
+Row = tuple[int, int, int, bytes | None, bytes, bytes | None]
 """A row of the log: position, received (ns), flags, key, attributes (JSON text), data."""
 
 DDL = """
@@ -117,7 +117,7 @@ class Batches:
 
 def decode(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """The attributes of each row. One parse for all of them: it is the largest part of the work."""
-    return _decode_all("[" + ",".join([row[4] for row in rows]) + "]")
+    return _decode_all(b"[" + b",".join([row[4] for row in rows]) + b"]")
 
 
 def _traces(dicts: Sequence[dict[str, Any]], flags: Sequence[int]) -> dict[int, str]:

@@ -1,0 +1,186 @@
+"""Reads a shard's rows and checks each of them; what can't be read is gone around.
+
+SQLite finds a damaged page only when it comes to it, and then says no more than "malformed": the range that was asked
+for is halved until what can be read is told from what can't.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import NamedTuple
+
+import msgspec
+
+from .checksum import checksum
+
+CHECKED = 2
+"""The first format in which rows have checksums."""
+CHUNK = 256
+MOST_BYTES = 1024 * 1024
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_decode = msgspec.json.Decoder(dict).decode
+
+
+class Row(NamedTuple):
+    """One event as the file has it; `attributes` are UTF-8."""
+
+    sequence: int
+    received_ns: int
+    flags: int
+    key: bytes | None
+    attributes: bytes
+    data: bytes | None
+
+
+class Unreadable(NamedTuple):
+    """Events `first` to `last` (included) that can't be had any more, and why. `page`: not only a row, the file itself
+    is damaged there. `raw` is what the row has, where it can be read as such: the columns of table `events`."""
+
+    first: int
+    last: int
+    reason: str
+    page: bool = False
+    raw: tuple[object, ...] | None = None
+
+
+Report = Callable[[Unreadable], None]
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether SQLite says that the file is damaged. It also has errors that go away: busy, out of memory, a disk that
+    does not answer."""
+    return isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
+
+
+class Rows:
+    """The rows of one shard, through this connection. `base` is the position of sequence 0."""
+
+    def __init__(self, connection: sqlite3.Connection, base: int, report: Report) -> None:
+        self._connection = connection
+        self._base = base
+        self._report = report
+        self._checked: int | None = None  # the first sequence that must have a checksum
+        self._query = ""
+
+    def read(self, start: int, end: int, count: int = CHUNK) -> tuple[list[Row], int]:
+        """Rows with `start <= sequence < end`, at most so many and about `MOST_BYTES`, and the sequence to go on from:
+        `end` if no more are there. Raises `sqlite3.Error`s other than damage."""
+        try:
+            return self._intact(start, end, count)
+        except sqlite3.Error as e:
+            if not _is_lasting(e):
+                raise
+            return self._around(start, min(end, start + count))
+
+    def _intact(self, start: int, end: int, count: int) -> tuple[list[Row], int]:
+        """All rows at once: the usual case."""
+        checked = self._prepare()
+        rows: list[Row] = []
+        expected, size, found = start, 0, 0
+        base = self._base
+        with closing(self._connection.execute(self._query, (start, end, count))) as cursor:
+            for sequence, received_ns, flags, key, attributes, data, total in cursor:
+                if sequence != expected:
+                    self._missing(expected, sequence)
+                expected = max(expected, sequence + 1)
+                found += 1
+                try:
+                    if total is None:
+                        if sequence >= checked:
+                            raise ValueError("it has no checksum")
+                        _decode(attributes)  # of an older version
+                    elif checksum(base + sequence, received_ns, flags, key, attributes, data) != total:
+                        raise ValueError("its checksum is another one")
+                except (TypeError, ValueError) as e:
+                    self._report(Unreadable(sequence, sequence, str(e), raw=self._raw(sequence)))
+                    continue
+                rows.append(Row(sequence, received_ns, flags, key, attributes, data))
+                size += len(attributes) + (len(data) if data else 0)
+                if size >= MOST_BYTES:
+                    return rows, expected
+        if found == count:
+            return rows, expected
+        if end <= self._edge("max", end - 1) + 1:
+            self._missing(expected, end)
+        return rows, end
+
+    def _prepare(self) -> int:
+        """The first sequence that must have a checksum."""
+        if self._checked is None:
+            connection = self._connection
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            self._query = (
+                "SELECT sequence, received_ns, flags, CAST(key AS BLOB), CAST(attributes AS BLOB), CAST(data AS BLOB),"
+                f" {'NULL' if version < CHECKED else 'checksum'} FROM events WHERE sequence >= ? AND sequence < ?"
+                " ORDER BY sequence LIMIT ?"
+            )
+            if version < CHECKED:
+                return sys.maxsize
+            known = connection.execute("SELECT value FROM meta WHERE name = 'checked'").fetchone()
+            self._checked = known[0] if known else 1
+        return self._checked
+
+    def _edge(self, which: str, unknown: int) -> int:
+        """The first or the last sequence that there is."""
+        try:
+            found = self._connection.execute(f"SELECT {which}(sequence) FROM events").fetchone()[0]
+        except sqlite3.Error as e:
+            if not _is_lasting(e):
+                raise
+            return unknown
+        return found or 0
+
+    def _missing(self, first: int, end: int) -> None:
+        """There are no rows with these sequences: deleted by retention, else lost."""
+        oldest = self._edge("min", first)
+        if oldest and (first := max(first, oldest)) < end:
+            self._report(Unreadable(first, end - 1, "there is no such row"))
+
+    def _raw(self, sequence: int) -> tuple[object, ...] | None:
+        row = self._connection.execute(self._query, (sequence, sequence + 1, 1)).fetchone()
+        return tuple(row) if row else None
+
+    def _around(self, start: int, end: int) -> tuple[list[Row], int]:
+        rows: list[Row] = []
+        lost: Unreadable | None = None
+        ranges = [(start, end)]
+        while ranges:
+            start, stop = ranges.pop()
+            try:
+                found, _ = self._intact(start, stop, stop - start)
+            except sqlite3.Error as e:
+                if not _is_lasting(e):
+                    raise
+                if stop - start > 1:
+                    middle = (start + stop) // 2
+                    ranges += [(middle, stop), (start, middle)]
+                elif lost is not None and lost.last == start - 1:
+                    lost = lost._replace(last=start)
+                else:
+                    self._tell(lost)
+                    lost = Unreadable(start, start, str(e), page=is_damage(e))
+            else:
+                rows += found
+        self._tell(lost)
+        return rows, end
+
+    def _tell(self, lost: Unreadable | None) -> None:
+        if lost is not None:
+            self._report(lost)
+
+
+def _is_lasting(error: sqlite3.Error) -> bool:
+    """Whether it would be the same the next time."""
+    undecodable = isinstance(error, sqlite3.OperationalError) and "decode" in str(error).lower()
+    return undecodable or is_damage(error)
+
+
+def scan(rows: Rows, start: int, end: int, limit: int = -1) -> Iterator[Row]:
+    """All rows with `start <= sequence < end`, or the first `limit` of them that can be read."""
+    while start < end and limit:
+        found, start = rows.read(start, end, CHUNK if limit < 0 else min(CHUNK, limit))
+        yield from found
+        limit -= len(found) if limit > 0 else 0
