@@ -131,7 +131,7 @@ TRIGGERS = st.lists(
 @QUICK
 @given(st.lists(TRIGGERS, min_size=1, max_size=4))
 def test_the_status_of_workers_is_their_sum(workers: list[list[dict[str, Any]]]) -> None:
-    rest: dict[str, Any] = {"brokers": [], "bridges": [], "processes": [], "config": {"error": None}}
+    rest: dict[str, Any] = {"brokers": [], "bridges": [], "observers": [], "processes": [], "config": {"error": None}}
     documents = [{"ready": all(t["ready"] for t in w), "triggers": w, **rest} for w in workers]
     merged = merge(copy.deepcopy(documents[0]), copy.deepcopy(documents[1:]))
     assert merged["ready"] is all(d["ready"] for d in documents)
