@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
+from gateway_core.content_coding import ACCEPTED, UnknownCoding
 from gateway_core.errors import Overloaded, Refused, StorageError, TidegateError
 from gateway_core.event import Event
 from gateway_core.interfaces import Outcome
@@ -117,7 +118,8 @@ def problem(status: int, detail: str, headers: Headers = (), **more: str) -> Res
 
 def refused(error: Refused) -> Response:
     """The answer to a request that can't be an event."""
-    return problem(error.status, error.detail, attribute=error.attribute, rule=error.rule)
+    more = (ACCEPTED,) if isinstance(error, UnknownCoding) else ()
+    return problem(error.status, error.detail, more, attribute=error.attribute, rule=error.rule)
 
 
 def unpublished(error: BaseException) -> Response:

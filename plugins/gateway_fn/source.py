@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 from anyio.abc import TaskGroup
 
 from gateway_core.component import BuildContext, CodecRef
+from gateway_core.content_coding import decoded
 from gateway_core.errors import Refused
 from gateway_core.event import Event
 from gateway_core.interfaces import Codec, Intake, Outcome
@@ -75,6 +77,8 @@ class FnSource:
             return response.busy("the dead letter takes no events")
         options, now_ns = self._options, self._clock.now_ns()
         try:
+            headers, body = decoded(request.headers, request.body, options.max_body_bytes)
+            request = replace(request, headers=headers, body=body)
             event = event_of(request, self._base, options.version, now_ns, options.timeout_s)
             if self._context.traces:
                 event.trace = of_headers(request.headers)

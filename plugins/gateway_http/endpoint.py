@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gateway_core.content_coding import decoded
 from gateway_core.errors import Refused
 from gateway_core.event import Message
 from gateway_core.interfaces import Accepted, Codec, Intake
@@ -16,7 +17,7 @@ from .responses import Response
 class Endpoint:
     """One ingress: it reads events from requests and hands them to the intake."""
 
-    __slots__ = ("_decode", "_intake", "_now_ns", "_traces", "owner", "path", "target")
+    __slots__ = ("_decode", "_intake", "_max_body_bytes", "_now_ns", "_traces", "owner", "path", "target")
 
     def __init__(
         self,
@@ -26,6 +27,8 @@ class Endpoint:
         intake: Intake,
         owner: str = "",
         traces: bool = False,
+        *,
+        max_body_bytes: int,
     ) -> None:
         self.path = path
         self.target = path.encode()
@@ -34,16 +37,14 @@ class Endpoint:
         self._now_ns = now_ns
         self._intake = intake
         self._traces = traces
+        self._max_body_bytes = max_body_bytes
 
     def take(self, message: Message, done: Accepted) -> None:
         """Calls `done` with None when the message's events are safe, else with the error to answer with."""
         try:
             events = self._decode(message)
         except Refused as e:
-            if self._traces:
-                e.trace = of_headers(message.headers)
-            self._intake.refuse(e)
-            done(e)
+            self._refuse(e, message, done)
             return
         except Exception as e:
             done(e)
@@ -61,6 +62,21 @@ class Endpoint:
             self._intake.accept(events, done)
         except Exception as e:
             done(e)
+
+    def take_coded(self, message: Message, done: Accepted) -> None:
+        """`take` for a message with a `Content-Encoding`, which the codec does not get to see."""
+        try:
+            headers, body = decoded(message.headers, message.body or b"", self._max_body_bytes)
+        except Refused as e:
+            self._refuse(e, message, done)
+            return
+        self.take(Message(headers, body, message.key, message.method, message.url), done)
+
+    def _refuse(self, error: Refused, message: Message, done: Accepted) -> None:
+        if self._traces:
+            error.trace = of_headers(message.headers)
+        self._intake.refuse(error)
+        done(error)
 
 
 Routes = dict[bytes, Endpoint]

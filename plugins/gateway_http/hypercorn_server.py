@@ -87,7 +87,8 @@ class HypercornListener(Listener):
 
         self._unanswered[endpoint] += 1
         try:
-            endpoint.take(message, done)
+            coded = message.header(b"content-encoding") is not None
+            (endpoint.take_coded if coded else endpoint.take)(message, done)
             return responses.for_error(await result)
         finally:
             self._unanswered[endpoint] -= 1

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
+from gateway_core.content_coding import decoded
 from gateway_core.errors import Refused
 from gateway_core.event import Message
 from gateway_core.interfaces import Codec, Outcome
@@ -94,6 +95,7 @@ class Judge:
         try:
             if truncated:
                 raise Refused(f"it is longer than {REPLY_BYTES} bytes")
+            headers, body = decoded(headers, body, REPLY_BYTES)
             events = self._codec.decode(Message(headers, body))
             if len(events) > 1:
                 raise Refused("it is a batch")

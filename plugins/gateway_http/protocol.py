@@ -103,15 +103,16 @@ class Connection(RequestReader):
 
     # -- answers --------------------------------------------------------------------------------------------------
 
-    def _take(self, endpoint: Endpoint, message: Message) -> None:
+    def _take(self, endpoint: Endpoint, message: Message, coded: bool) -> None:
+        take = endpoint.take_coded if coded else endpoint.take
         if self._busy or self._queue:
             pending = Pending(self, endpoint)
             self._push(pending)
-            endpoint.take(message, pending.answered)
+            take(message, pending.answered)
         else:
             self._busy = True
             self._endpoint = endpoint
-            endpoint.take(message, self._done)
+            take(message, self._done)
 
     def _answered(self, error: BaseException | None) -> None:
         if not self._busy:

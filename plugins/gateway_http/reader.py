@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import httptools
 
+from gateway_core import content_coding
+from gateway_core.content_coding import UnknownCoding
 from gateway_core.event import Message
 
 from . import responses
@@ -26,7 +28,7 @@ from .responses import Response
 if TYPE_CHECKING:
     from .server import NativeListener
 
-_SPECIAL = frozenset((b"host", b"connection", b"upgrade", b"expect", b"transfer-encoding"))
+_SPECIAL = frozenset((b"host", b"connection", b"upgrade", b"expect", b"transfer-encoding", b"content-encoding"))
 _START_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ ([!-~]+) HTTP/1\.[01]\r?")
 _NO_LINE = re.compile(rb"[^\r -~]")
 _NO_METHOD = responses.problem(400, "Not HTTP/1.1: Invalid method encountered.")
@@ -79,7 +81,7 @@ class RequestReader(asyncio.Protocol):
         self._owes_continue = False
         self._host = self._fed = self._stray = 0
 
-    def _take(self, endpoint: Endpoint, message: Message) -> None:
+    def _take(self, endpoint: Endpoint, message: Message, coded: bool) -> None:
         raise NotImplementedError
 
     def _reply(self, response: Response, head: bool = False) -> None:
@@ -182,25 +184,28 @@ class RequestReader(asyncio.Protocol):
             raise Rejected(responses.too_large(self._limits.max_body_bytes))
 
     def on_message_complete(self) -> None:
-        if self._special is not None and self._parser.should_upgrade():
-            return  # feed_data is about to say where the request goes on
+        coded = False
+        if self._special is not None:
+            if self._parser.should_upgrade():
+                return  # feed_data is about to say where the request goes on
+            coded = b"content-encoding" in self._special
         target = self._target
         headers = self._headers
         endpoint = self._routes.get(target)
         method = self._parser.get_method()
         if endpoint is None or method != b"POST":
-            self._answer_other(method, decide(self._routes, method, target, headers))
+            self._answer_other(method, decide(self._routes, method, target, headers), coded)
             return
         body = self._body
         message = Message(headers, body if type(body) is bytes else bytes(body), None, "POST", endpoint.path)
         last = self._last
         self._reset()
         self._mixed = True
-        self._take(endpoint, message)
+        self._take(endpoint, message, coded)
         if last:
             raise Finished
 
-    def _answer_other(self, method: bytes, decision: Endpoint | Response) -> None:
+    def _answer_other(self, method: bytes, decision: Endpoint | Response, coded: bool) -> None:
         """A request that is not simply a POST to an endpoint's path."""
         if method == b"CONNECT":
             raise Rejected(responses.not_allowed(b"CONNECT"))  # what follows would be a tunnel
@@ -208,7 +213,7 @@ class RequestReader(asyncio.Protocol):
         self._reset()
         self._mixed = True
         if isinstance(decision, Endpoint):
-            self._take(decision, Message(headers, body, None, "POST", target.decode("latin-1")))
+            self._take(decision, Message(headers, body, None, "POST", target.decode("latin-1")), coded)
         else:
             self._reply(decision, head=method == b"HEAD")
         if last:
@@ -245,6 +250,10 @@ class RequestReader(asyncio.Protocol):
         if not isinstance(decision, Endpoint):
             raise Rejected(decision)
         self._check_length()
+        try:
+            content_coding.coding_of(self._headers)
+        except UnknownCoding as e:
+            raise Rejected(responses.for_error(e)) from None
         self._continue()
 
     def _check_length(self) -> None:

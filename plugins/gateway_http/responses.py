@@ -14,6 +14,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
+from gateway_core import content_coding
+from gateway_core.content_coding import UnknownCoding
 from gateway_core.errors import Overloaded, Refused, StorageError
 
 log = logging.getLogger(__name__)
@@ -54,7 +56,10 @@ def for_error(error: BaseException | None) -> Response:
     if error is None:
         return ACCEPTED
     if isinstance(error, Refused):
-        return problem(error.status, error.detail, title=error.title, attribute=error.attribute, rule=error.rule)
+        more = (content_coding.ACCEPTED,) if isinstance(error, UnknownCoding) else ()
+        return problem(
+            error.status, error.detail, title=error.title, attribute=error.attribute, rule=error.rule, headers=more
+        )
     if isinstance(error, Overloaded | StorageError):
         wait = str(max(1, math.ceil(error.retry_after_s))).encode()
         return problem(503, str(error), headers=((b"retry-after", wait),))

@@ -54,7 +54,10 @@ class HttpSource:
     def _new_endpoint(self, intake: Intake) -> Endpoint:
         context = self._context
         now_ns = context.clock.now_ns
-        return Endpoint(self._options.path, self._codec, now_ns, intake, context.owner, context.traces)
+        limit = self._options.limits.max_body_bytes
+        return Endpoint(
+            self._options.path, self._codec, now_ns, intake, context.owner, context.traces, max_body_bytes=limit
+        )
 
     def _url(self, port: int) -> str:
         options = self._options

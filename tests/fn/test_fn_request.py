@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 import uuid
@@ -9,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 from tests.fn.conftest import Rig
@@ -97,6 +99,19 @@ def test_without_a_body_there_is_neither_data_nor_content_type(rig: Rig, method:
         call(url, method, headers={"content-type": "application/json"})
         assert not rig.called().keys() & {"data", "data_base64", "contentType", "datacontenttype"}
     assert request_in(rig.called())["headers"]["Content-Type"] == ["application/json"]
+
+
+@pytest.mark.spec("SAFE-A08")
+def test_a_body_in_gzip_is_undone_and_its_headers_say_so(rig: Rig) -> None:
+    headers = {"content-type": "text/plain", "content-encoding": "gzip"}
+    assert httpx.post(rig.fn, headers=headers, content=gzip.compress(b"hello " * 100)).status_code == 204
+    event = rig.called()
+    assert event["data"] == "hello " * 100
+    listed = request_in(event)["headers"]
+    assert "Content-Encoding" not in listed
+    assert listed["Content-Length"] == ["600"]
+    answer = httpx.post(rig.fn, headers={**headers, "content-encoding": "br"}, content=b"x")
+    assert (answer.status_code, answer.headers["accept-encoding"]) == (415, "gzip")
 
 
 @pytest.mark.spec("FN-04")
