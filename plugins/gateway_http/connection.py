@@ -4,11 +4,16 @@ What holds: the parser stands between two messages whenever `_exchange` is None,
 connection. `_untouched` says that no byte of the answer came yet. The outcome is given after `feed_data` returned, so
 that a new exchange never starts within the parser. An answer whose bytes, in one read, were seen before means what it
 meant then: `Pool.known` remembers plain 2xx answers, and those are not parsed again.
+
+Nothing is sent twice here: a request that went out on a kept connection which the server was closing is an attempt that
+failed, and is counted, spaced and limited as any other. `stale` finds most such connections before they are used.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
+import select
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
@@ -22,13 +27,18 @@ if TYPE_CHECKING:
     from .pool import Pool
 
 MAX_HEAD_BYTES = 64 * 1024
+MAX_ANSWER_BYTES = 4 * 1024 * 1024  # of one answer, with its interim answers, chunk extensions and trailers
 _KNOWN_BYTES = 1024
+_LARGE_BYTES = 16 * 1024  # a request that a socket's buffer may not take whole
+_KEEP_ALIVE = re.compile(rb"timeout=(\d{1,6})")
+# macOS has no POLLRDHUP
+_ENDED = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
 
 class Exchange:
     """One request and who waits for its outcome. `deadline` is in the loop's time."""
 
-    __slots__ = ("again", "data", "deadline", "done", "timeout_s", "timer")
+    __slots__ = ("data", "deadline", "done", "timeout_s", "timer")
 
     def __init__(self, data: bytes, deadline: float, timeout_s: float, done: Callable[[Outcome], None]) -> None:
         self.data = data
@@ -36,15 +46,14 @@ class Exchange:
         self.timeout_s = timeout_s
         self.done = done
         self.timer: asyncio.TimerHandle | None = None
-        self.again = False
 
 
 class ClientConnection(asyncio.Protocol):
     """See the module's text."""
 
     __slots__ = (
-        "_body", "_complete", "_exchange", "_framed", "_head_bytes", "_head_done", "_headers", "_interim", "_keep",
-        "_limit", "_parser", "_pool", "_reused", "_size", "_status", "_transport", "_untouched", "idle_since",
+        "_body", "_bytes", "_complete", "_exchange", "_framed", "_head_bytes", "_head_done", "_headers", "_interim",
+        "_keep", "_limit", "_parser", "_pool", "_reused", "_size", "_status", "_transport", "_untouched", "idle_since",
     )  # fmt: skip
 
     def __init__(self, pool: Pool) -> None:
@@ -53,6 +62,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
         self.idle_since = 0.0
+        self._bytes = 0
         self._reset()
 
     def _reset(self) -> None:
@@ -69,6 +79,18 @@ class ClientConnection(asyncio.Protocol):
     @property
     def usable(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
+
+    def stale(self) -> bool:
+        """Whether the server has sent something on this idle connection, mostly its end, that the loop has not come to
+        yet."""
+        if self._transport is None:
+            return True
+        asked = _ENDED
+        if self._transport.get_extra_info("sslcontext") is None:  # TLS may send session tickets at any time
+            asked |= select.POLLIN
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket").fileno(), asked)
+        return bool(poll.poll(0))
 
     def start(self, exchange: Exchange, reused: bool) -> None:
         """Sends a request. The connection is usable and idle."""
@@ -98,9 +120,8 @@ class ClientConnection(asyncio.Protocol):
         if self._head_done and not self._framed and not self._interim and exc is None:
             self._keep = False  # the end of the connection is the end of the body (RFC 9112 section 6.3)
             self._finish(exchange)
-        elif self._untouched and self._reused and not exchange.again:
-            self._exchange = None
-            self._pool.resend(exchange)
+        elif self._untouched and self._reused:
+            self._fail("the kept connection was closed before an answer came")
         else:
             reset = isinstance(exc, ConnectionResetError)
             self._fail("connection reset" if reset else "connection closed before the answer was complete")
@@ -118,6 +139,7 @@ class ClientConnection(asyncio.Protocol):
                 self._pool.settled(self, exchange, known)
                 return
             self._untouched = False
+        self._bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -129,10 +151,18 @@ class ClientConnection(asyncio.Protocol):
                 return
         if self._complete:
             self._finish(exchange, data if whole and len(data) <= _KNOWN_BYTES else b"")
-        elif not self._head_done:
+            return
+        if not self._head_done:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._fail("malformed response: the head is too long")
+                return
+        if self._bytes > MAX_ANSWER_BYTES:
+            if self._head_done and not self._interim:
+                self._keep = False  # the status says all that is needed
+                self._finish(exchange)
+            else:
+                self._fail(f"malformed response: {MAX_ANSWER_BYTES} bytes came, and no final answer")
 
     # -- parser callbacks -----------------------------------------------------------------------------------------
 
@@ -181,10 +211,21 @@ class ClientConnection(asyncio.Protocol):
     def _finish(self, exchange: Exchange, data: bytes = b"") -> None:
         limit = self._limit
         body = b"".join(self._body)[:limit]
-        outcome = self._pool.judge.settle(self._status, self._headers, body, self._size > limit)
+        whole = self._complete or not self._framed
+        outcome = self._pool.judge.settle(self._status, self._headers, body, self._size > limit or not whole)
+        if (
+            len(exchange.data) > _LARGE_BYTES
+            and self._transport is not None
+            and self._transport.get_write_buffer_size()
+        ):
+            self._keep = False  # answered before it was read: the rest of it is no new request
+        for name, value in self._headers:
+            if name == b"keep-alive" and (found := _KEEP_ALIVE.search(value)):
+                self._pool.keep_idle(int(found[1]))
         simple = outcome.delivered and outcome.reply is None and self._keep and not self._head_bytes
         keep = self._keep
         self._exchange = None
+        self._bytes = 0
         self._reset()
         if data and simple:
             self._pool.remember(data, outcome)

@@ -16,6 +16,7 @@ from gateway_core.outcome import short, unwritable
 from gateway_core.shortage import is_shortage, no_port_left
 
 from .config import HttpSinkConfig
+from .connection import MAX_ANSWER_BYTES
 from .outcome import Judge, unanswered
 from .request import Target, header_lines, preview
 from .tls import client_context
@@ -73,9 +74,15 @@ class HttpxSink(AsyncSink):
             ) as response:
                 limit = self._judge.body_limit(response.status_code)
                 body = bytearray()
+                came = 0
                 async for part in response.aiter_raw():
                     if len(body) <= limit:
                         body += part
+                    came += len(part)
+                    if came > MAX_ANSWER_BYTES:  # the status says all that is needed
+                        # HTTP/2 would keep the connection, with a window that nobody opens again
+                        await response.extensions["network_stream"].aclose()
+                        break
         except httpx.HTTPError as e:
             if is_shortage(e):
                 return short(e)

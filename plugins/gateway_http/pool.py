@@ -23,6 +23,7 @@ from .outcome import Judge, unanswered
 SWEEP_S = 0.1
 FINE_S = 2.0
 IDLE_S = 60.0
+FRESH_S = 0.005  # a connection that rested for less is used without a look at its socket
 _KNOWN = 64
 
 
@@ -46,6 +47,7 @@ class Pool:
         self._sweeper: asyncio.TimerHandle | None = None
         self._idler: asyncio.TimerHandle | None = None
         self._stopped = True
+        self._keep_s = IDLE_S
         self._short: Outcome | None = None  # why no further connection could be opened, where this machine is at fault
 
     def start(self, tasks: TaskGroup) -> None:
@@ -71,6 +73,9 @@ class Pool:
     # -- exchanges ------------------------------------------------------------------------------------------------
 
     def send(self, exchange: Exchange) -> None:
+        if self._stopped:
+            self._loop.call_soon(self.end, exchange, unanswered("the gateway stops"))
+            return
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
         if exchange.timeout_s < FINE_S:
@@ -79,19 +84,12 @@ class Pool:
         while idle:
             connection = idle.pop()
             if connection.usable:
-                connection.start(exchange, True)
-                return
-        if self._stopped:
-            self._loop.call_soon(self.end, exchange, unanswered("the gateway stops"))
-            return
+                rested = exchange.deadline - exchange.timeout_s - connection.idle_since
+                if rested < FRESH_S or (rested < self._keep_s and not connection.stale()):
+                    connection.start(exchange, True)
+                    return
+                connection.abort()
         self._waiting.append(exchange)
-        self._open()
-
-    def resend(self, exchange: Exchange) -> None:
-        """For a request that went out on an idle connection just when the server closed it: once more, on a new one
-        where possible. It is sent at least once anyway."""
-        exchange.again = True
-        self._waiting.appendleft(exchange)
         self._open()
 
     def settled(self, connection: ClientConnection, exchange: Exchange, outcome: Outcome) -> None:
@@ -111,6 +109,10 @@ class Pool:
         if len(self.known) >= _KNOWN:
             self.known.clear()
         self.known[data] = outcome
+
+    def keep_idle(self, seconds: int) -> None:
+        """The server closes connections that are idle for so long: they are not used again shortly before."""
+        self._keep_s = min(IDLE_S, seconds * 0.8)
 
     # -- connections ----------------------------------------------------------------------------------------------
 

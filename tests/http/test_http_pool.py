@@ -11,9 +11,12 @@ from typing import Any
 import anyio
 import pytest
 
+from gateway_core.clock import SystemClock
+from gateway_core.config.model import DeliveryConfig
+from gateway_core.delivery import Subscription
 from gateway_core.event import Event
 from gateway_core.interfaces import Outcome
-from gateway_core.testing import Subscriber
+from gateway_core.testing import MemoryFeed, ScriptedSink, Subscriber
 
 pytestmark = pytest.mark.anyio
 
@@ -206,16 +209,74 @@ async def test_bytes_on_an_idle_connection_end_it(kit: Any) -> None:
         assert (await kit.send(sink, EVENT)).delivered
 
 
-async def test_a_kept_connection_that_was_closed_is_tried_once_more(kit: Any) -> None:
+@pytest.mark.spec("SAFE-B02")
+async def test_a_kept_connection_that_is_closed_under_a_request_is_one_attempt(kit: Any) -> None:
+    """Nothing is sent again unannounced: each request that the server sees has an outcome of its own."""
+    seen: list[int] = []
+
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, n: int) -> None:
         await one_request(reader)
+        seen.append(n)
         writer.write(OK)
-        if n == 1:
-            await one_request(reader)  # taken, and not a byte of an answer
+        await one_request(reader)  # taken, and not a byte of an answer
+        seen.append(n)
 
     async with serving(script) as url, kit.sink(url) as sink:
-        assert (await kit.send(sink, EVENT)).delivered
-        assert (await kit.send(sink, EVENT)).delivered
+        outcomes = [await kit.send(sink, EVENT) for _ in range(8)]
+        assert [o.delivered for o in outcomes] == [True, False] * 4
+        assert all(o.retry and not o.local for o in outcomes if not o.delivered)
+        assert seen == [1, 1, 2, 2, 3, 3, 4, 4]
+
+
+@pytest.mark.spec("SAFE-B02")
+async def test_the_rate_holds_where_kept_connections_are_closed(kit: Any) -> None:
+    seen: list[float] = []
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, n: int) -> None:
+        for answer in (OK, b""):
+            await one_request(reader)
+            seen.append(time.monotonic())
+            writer.write(answer)
+
+    async with serving(script) as url, kit.sink(url) as sink:
+        policy = DeliveryConfig(rate_per_s=20, backoff_delay_s=0, retry=100, max_in_flight=1)
+        subscription = Subscription("t", sink, policy, SystemClock(), dead_letter=ScriptedSink())
+        subscription.feed = feed = MemoryFeed()
+        for n in range(6):
+            subscription.offer(Event({"id": str(n)}, b"{}", position=n))
+        await kit.until(lambda: len(feed.acked) == 6)
+    assert len(seen) == subscription.attempts
+    assert seen[-1] - seen[0] >= (len(seen) - 3) / 20
+
+
+@pytest.mark.spec("SAFE-B02")
+@pytest.mark.parametrize("hint", [b"", b"Keep-Alive: timeout=1\r\n"], ids=["end", "told before"])
+async def test_a_connection_that_ended_while_it_was_idle_costs_no_attempt(kit: Any, hint: bytes) -> None:
+    seen: list[int] = []
+    closed = asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, n: int) -> None:
+        await one_request(reader)
+        seen.append(n)
+        writer.write(OK.replace(b"\r\n\r\n", b"\r\n" + hint + b"\r\n"))
+        if not hint:
+            await asyncio.sleep(0.02)
+            writer.close()
+            closed.set()
+            return
+        await reader.read()
+
+    async with serving(script) as url, kit.sink(url) as sink:
+        for turn in range(3):
+            assert (await kit.send(sink, EVENT)).delivered
+            if hint:
+                await anyio.sleep(0.85)
+            else:
+                await closed.wait()
+                closed.clear()
+                if turn:  # the loop has not read the end when the next event comes
+                    time.sleep(0.05)  # noqa: ASYNC251
+    assert seen == [1, 2, 3]
 
 
 async def test_a_new_connection_that_closes_is_not_tried_again(kit: Any) -> None:
