@@ -16,9 +16,9 @@ from .interpolate import Path as Keys
 from .manifest_part import Notes, Part, copy_of
 from .manifest_spec import LISTEN, Meaning, Subject, broker, ingress_path, section_name, trigger
 from .model import GatewayConfig, Manifest, Name
+from .restrictions import GROUP, check_policies, restricts
 from .yaml import Node
 
-GROUP = "eventing.knative.dev"
 VERSION = f"{GROUP}/v1"
 _SECTIONS = {"Broker": "brokers", "Trigger": "triggers"}
 _READ = {"Broker": broker, "Trigger": trigger}
@@ -65,6 +65,8 @@ class Manifests:
                 )
         version, kind = part.text("apiVersion"), part.text("kind")
         if version is None or kind is None:
+            return
+        if restricts(part, version, kind):
             return
         if (version, kind) in _LISTS:
             yield from self._items(part)
@@ -121,6 +123,8 @@ class Manifests:
 
     def _entry(self, kind: str, part: Part, objects: Objects) -> _Entry | None:
         part.only(_TOP)
+        if kind == "Broker":
+            check_policies(part)
         metadata, (namespace, name) = part.part("metadata"), called(part)
         meaning = _READ[kind](Subject(part, namespace, name or "?", objects))
         if not part.has("metadata") or (metadata and not metadata.has("name")):

@@ -79,3 +79,11 @@ def test_colors_change_nothing_but_the_look() -> None:
 def test_the_report_is_sorted_and_says_a_thing_once() -> None:
     a, b = Fault("one", "", "a.yaml", 10), Fault("two", "", "a.yaml", 9)
     assert render([a, b, a]) == "a.yaml:9: two\na.yaml:10: one\n2 faults\n"
+
+
+@pytest.mark.spec("SAFE-G02")
+def test_no_manifest_that_restricts_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FAULTS / "manifest_restrictions")
+    faults, _ = _report("manifest_restrictions")
+    assert len(faults) == 8
+    assert all(fault.file and fault.line and fault.remedy for fault in faults)

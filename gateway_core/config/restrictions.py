@@ -1,0 +1,50 @@
+"""Manifests that restrict who may do what. The gateway enforces none of them: to skip one would leave open what its
+author meant to close, so each is a fault."""
+
+from __future__ import annotations
+
+from .manifest_part import Part
+
+GROUP = "eventing.knative.dev"
+_KINDS = {
+    "EventPolicy": GROUP,
+    "AuthorizationPolicy": "security.istio.io",
+    "PeerAuthentication": "security.istio.io",
+    "RequestAuthentication": "security.istio.io",
+    "NetworkPolicy": "networking.k8s.io",
+}
+_CLOSED = {
+    "authentication-oidc": ("disabled",),
+    "default-authorization-mode": ("allow-all",),
+    "transport-encryption": ("disabled", "permissive"),
+}
+"""Keys of Knative's ConfigMap `config-features` that restrict senders, and the values that restrict nobody."""
+_REMEDY = "enforce it in front of the gateway (a proxy, the network; TLS client certificates at the listener)"
+
+
+def restricts(part: Part, version: str, kind: str) -> bool:
+    """Whether a document restricts who may do what; then it has a fault now."""
+    group = _KINDS.get(kind.removesuffix("List"))
+    if group is not None and version.startswith(f"{group}/"):
+        text = f"`{kind}` of `{version}` restricts who may do what, and would not be enforced here"
+        part.fault("kind", text, f"{_REMEDY}, then take it out of the config")
+        return True
+    if kind == "ConfigMap" and (data := part.part("data")) is not None:
+        return any([_features(data, key) for key in _CLOSED if data.has(key)])
+    return False
+
+
+def check_policies(broker: Part) -> None:
+    """A Broker as a cluster printed it says in `status` which policies were in force there."""
+    status = broker.part("status")
+    if status is not None and status.has("policies") and status.node.value["policies"].value:
+        text = "policies restrict who may send to this broker, and would not be enforced here"
+        status.fault("policies", text, f"{_REMEDY}, then take `policies` out")
+
+
+def _features(data: Part, key: str) -> bool:
+    value = data.node.value[key].value
+    if str(value).lower() in _CLOSED[key]:
+        return False
+    data.fault(key, f"`{key}: {value}` restricts senders, and would not be enforced here", f"{_REMEDY}, then remove it")
+    return True
