@@ -197,6 +197,11 @@ class Control:
             with suppress(OSError):
                 await to_thread.run_sync(self._applied.write, before)
             raise _not_written(e) from e
+        except Exception:
+            self._gateway.pause(paused_before)
+            with suppress(OSError):
+                await to_thread.run_sync(self._applied.write, before)
+            raise
         mine = [failed[f"triggers.{name}"] for name in contents if f"triggers.{name}" in failed]
         if mine:
             await self._written(lambda: self._applied.write(before))

@@ -152,17 +152,19 @@ class Reload:
     # -- doing it ---------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Does it. What can't be started (a port is taken) is told in `failed`; all else runs."""
+        """Does it. What can't be started is told in `failed`; the rest runs, whatever a part raises."""
         changes, built = self.changes, self._built
         for name in changes.bridges["removed"]:
-            await self._parts.retire_bridge(built.bridges.pop(name), with_source=True)
+            if name in built.bridges:
+                await quietly(partial(self._parts.retire_bridge, built.bridges.pop(name), with_source=True))
         for name in (*changes.triggers["removed"], *changes.triggers["changed"]):
             if name in built.triggers:
-                await self._parts.retire(built.triggers.pop(name))
+                await quietly(partial(self._parts.retire, built.triggers.pop(name)))
         for name in changes.brokers["removed"]:
-            await self._parts.retire_broker(built.brokers.pop(name))
+            if name in built.brokers:
+                await quietly(partial(self._parts.retire_broker, built.brokers.pop(name)))
         for name in changes.brokers["changed"]:
-            await self._alter(name)
+            await self._tried(f"brokers.{name}", self._alter, name)
         for name, broker in self._fresh.brokers.items():
             if not await self._tried(f"brokers.{name}", self._open_broker, broker):
                 await self._abandon(broker)
@@ -193,6 +195,9 @@ class Reload:
         except StartError as e:
             self.failed[owner] = str(e)
             log.error("%s", e)
+        except Exception as e:
+            self.failed[owner] = f"{owner}: {type(e).__name__}: {e}"
+            log.exception("%s could not be started", owner)
         return owner not in self.failed
 
     async def _open_broker(self, broker: Broker) -> None:
@@ -209,9 +214,9 @@ class Reload:
 
     async def _abandon(self, broker: Broker) -> None:
         for trigger in [t for t in self._built.triggers.values() if t.broker is broker]:
-            await self._parts.retire(self._built.triggers.pop(trigger.name))
+            await quietly(partial(self._parts.retire, self._built.triggers.pop(trigger.name)))
         self._built.brokers.pop(broker.name, None)
-        await self._parts.retire_broker(broker)
+        await quietly(partial(self._parts.retire_broker, broker))
 
     async def _alter(self, name: str) -> None:
         """Other ways in, another dead letter."""

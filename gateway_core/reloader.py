@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import anyio
@@ -27,9 +28,15 @@ Signature = tuple[tuple[str, int, int, int], ...]
 
 
 def all_paths(paths: Sequence[Path], settings: Settings) -> list[Path]:
-    """The config's files and folders, with what was applied at run time."""
+    """The config's files and folders, with what was applied at run time. Raises `StartError`."""
     applied = applied_dir(settings)
-    return [*paths, *([applied] if any(applied.glob("*.yaml")) else [])]
+    try:
+        names = os.listdir(applied)  # `glob` takes a folder that can't be read for an empty one
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    except OSError as e:
+        raise StartError(f"{applied} can't be read: {e.strerror}: nobody knows which triggers were applied") from e
+    return [*paths, *([applied] if any(name.endswith(".yaml") for name in names) else [])]
 
 
 class Reloader:
@@ -77,6 +84,9 @@ class Reloader:
         except StartError as e:
             faults = [Fault(str(e))]
             log.error("the config can't be used, and the one before stays in force: %s", e)
+        except Exception as e:  # of a plugin, a disk, or our own: none is worth a gateway that runs
+            faults = [Fault(f"the reload failed: {described(e)}")]
+            log.exception("the reload failed, and what runs goes on")
         else:
             return self.took(loaded, changes, failed, began_ns)
         self._gateway.config_error = "\n".join(map(str, faults))
@@ -95,38 +105,61 @@ class Reloader:
 
     async def load(self, documents: Sequence[Node] = (), without: Collection[Path] = ()) -> Loaded:
         """Reads the files, with documents on top and some files left out (`load_all`). Raises `ConfigError`."""
-        paths = all_paths(self._paths, self._settings)
+        try:
+            paths = all_paths(self._paths, self._settings)
+        except StartError as e:
+            raise ConfigError([Fault(str(e))]) from e
         return await to_thread.run_sync(load_all, paths, self._registry, None, documents, without)
 
     async def watch(self) -> None:
         """Looks at the files again and again. A change counts once they have been still for one look: an editor may
-        write in several steps."""
-        known = seen = _signature(self._places())
-        if any(changed_ns >= self._since_ns for _, changed_ns, _, _ in known):  # while it was read, or since
-            known = ()
+        write in several steps. Looks are taken in a thread: a file system that hangs must not hold up events."""
+        known = seen = await to_thread.run_sync(self._look)
+        for path, changed_ns, size, number in known:
+            if changed_ns >= self._since_ns or size < 0 or (path in self._files and not number):
+                known = ()  # it changed while it was read, or since
+                break
         while True:
             await anyio.sleep(LOOK_EVERY_S)
-            now = _signature(self._places())
+            now = await to_thread.run_sync(self._look)
             if now != known and now == seen:
                 known = now
                 await self.reload()
-                known = seen = _signature(self._places())
+                known = seen = await to_thread.run_sync(self._look)
             seen = now
 
-    def _places(self) -> list[Path]:
-        """Every file that was read, and what stands in the folders that were named."""
-        named = [*self._paths, applied_dir(self._settings)]
-        inside = [f for p in named if p.is_dir() for f in p.iterdir() if f.suffix in (".yaml", ".yml")]
-        return sorted({*map(Path, self._files), *named, *inside})
+    def _look(self) -> Signature:
+        """What every file looks like that was read, and what stands in the folders that were named. What can't be
+        looked at looks like its error: a reload then says what is wrong."""
+        named = {str(path) for path in (*self._paths, applied_dir(self._settings))}
+        found = {}
+        for path in named:
+            if stat.S_ISDIR(_facts(path)[4]):
+                try:
+                    names = os.listdir(path)
+                except OSError as e:
+                    found[path] = (path, 0, -1, e.errno or 0)
+                else:
+                    inside = [os.path.join(path, name) for name in names if name.endswith((".yaml", ".yml"))]
+                    found.update({file: _facts(file)[:4] for file in inside})
+        for path in {*self._files, *named} - found.keys():
+            found[path] = _facts(path)[:4]
+        return tuple(found[path] for path in sorted(found))
 
 
-def _signature(files: Iterable[Path]) -> Signature:
-    found = []
-    for file in files:
-        try:
-            facts = os.stat(file)
-        except OSError:
-            continue
-        size = 0 if file.is_dir() else facts.st_size
-        found.append((str(file), 0 if file.is_dir() else facts.st_mtime_ns, size, facts.st_ino))
-    return tuple(found)
+def _facts(path: str) -> tuple[str, int, int, int, int]:
+    """Path, time of change, size and number of a file, and its mode. A folder has neither time nor size, one that is
+    gone has no number, and one that can't be looked at has its error instead."""
+    try:
+        facts = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return (path, 0, 0, 0, 0)
+    except (OSError, ValueError) as e:
+        return (path, 0, -1, getattr(e, "errno", 0) or 0, 0)
+    folder = stat.S_ISDIR(facts.st_mode)
+    return (path, 0 if folder else facts.st_mtime_ns, 0 if folder else facts.st_size, facts.st_ino, facts.st_mode)
+
+
+def described(error: Exception) -> str:
+    """An error nobody expected, in a line."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -192,7 +192,10 @@ class Gateway:
             self.generations.reach(config, self._config)
             self.conditions.observe()
             if self._worker == 0:
-                self._announce()
+                try:
+                    self._announce()
+                except StartError as e:  # commands may not find the new addresses; events do
+                    log.error("%s", e)
             return str(step.changes), step.failed
 
     def pause(self, names: Collection[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -126,6 +127,14 @@ class Sources:
         if not glob.has_magic(pattern):
             self.add(file.parent / pattern, at, chain)
             return
+        folder = _fixed(file.parent, pattern)
+        try:
+            os.scandir(folder).close()  # `glob` takes a folder that can't be read for an empty one
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as e:
+            self._fault(f"{folder} can't be read: {e.strerror}", at)
+            return
         found = [Path(p) for p in sorted(glob.glob(str(Path(glob.escape(str(file.parent))) / pattern), recursive=True))]
         own = chain[-1]
         for path in found:
@@ -164,6 +173,15 @@ def _yaml_files(directory: Path) -> list[Path]:
 def is_scenario(file: Path) -> bool:
     """Whether a file is called `*.scenario.yaml`: it tests a config and is no part of it."""
     return file.suffix in SUFFIXES and file.stem.endswith(".scenario")
+
+
+def _fixed(folder: Path, pattern: str) -> Path:
+    """The folder in which a pattern begins to choose."""
+    for part in Path(pattern).parts:
+        if glob.has_magic(part):
+            break
+        folder /= part
+    return folder
 
 
 def _form(section: str) -> type | None:

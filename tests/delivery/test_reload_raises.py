@@ -1,0 +1,78 @@
+"""Parts that raise what nobody expects, in the middle of a reload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway_core.config.model import GatewayConfig
+from gateway_core.errors import StorageError
+from gateway_core.event import Event
+from gateway_core.outcome import Outcome
+from gateway_core.testing import ScriptedSink
+from tests.delivery.gateway_rig import Parts, Pull, running, until
+
+pytestmark = pytest.mark.anyio
+
+OLD = {
+    "brokers": {"b": {"ingress": ["tap"], "dead_letter": "far"}},
+    "triggers": {"t": {"broker": "b", "subscriber": "far"}},
+}
+WITH_BRIDGE = {**OLD, "bridges": {"across": {"source": "pull", "sink": "letters"}}}
+
+
+class Bad(Pull, ScriptedSink):
+    """A source and a sink that raise at their start or at their stop."""
+
+    address = "bad:"
+
+    def __init__(self, error: Exception, at: str) -> None:
+        ScriptedSink.__init__(self, address="bad:")
+        self.at, self.error_raised = at, error
+
+    async def start(self, *args: Any) -> None:
+        if self.at == "start":
+            raise self.error_raised
+
+    async def stop(self) -> None:
+        if self.at == "stop":
+            raise self.error_raised
+
+    def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
+        ScriptedSink.send(self, event, timeout_s, done)
+
+
+def an_event(id: str) -> Event:
+    return Event({"specversion": "1.0", "id": id, "source": "/s", "type": "t"}, None)
+
+
+@pytest.mark.spec("SAFE-G03")
+@pytest.mark.parametrize("error", [StorageError("the disk is gone"), OSError(5, "Input/output error"), ValueError("x")])
+@pytest.mark.parametrize("where", ["pull", "letters"])
+async def test_what_a_part_raises_is_a_failed_part_and_no_more(tmp_path: Path, error: Exception, where: str) -> None:
+    parts = Parts()
+    setattr(parts, where, Bad(error, "start"))
+    async with running(parts, OLD, tmp_path) as gateway:
+        _, failed = await gateway.reload(GatewayConfig.model_validate(WITH_BRIDGE))
+        assert "bridges.across" in failed
+        assert str(error) in failed["bridges.across"]
+        parts.tap.put(an_event("1"))
+        await until(lambda: len(parts.far.sent) == 1)
+        getattr(parts, where).at = ""
+        again, failed = await gateway.reload(GatewayConfig.model_validate(WITH_BRIDGE))
+        assert (again, failed) == ("added bridges across", {})
+
+
+@pytest.mark.spec("SAFE-G03")
+@pytest.mark.parametrize("where", ["pull", "letters"])
+async def test_what_a_part_raises_at_its_end_ends_only_the_part(tmp_path: Path, where: str) -> None:
+    parts = Parts()
+    setattr(parts, where, Bad(OSError(5, "Input/output error"), "stop"))
+    async with running(parts, WITH_BRIDGE, tmp_path) as gateway:
+        _, failed = await gateway.reload(GatewayConfig.model_validate(OLD))
+        assert failed == {}
+        parts.tap.put(an_event("1"))
+        await until(lambda: len(parts.far.sent) == 1)
