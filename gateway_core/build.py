@@ -23,6 +23,7 @@ from .meter import Meter
 from .registry import Registry
 from .settings import Settings
 from .spans import Tracing
+from .status import Earlier
 
 
 @dataclass(slots=True)
@@ -46,6 +47,7 @@ class Built:
     orphans: dict[str, TriggerConfig] = field(default_factory=dict)  # triggers whose broker does not exist
     bridges: dict[str, Bridged] = field(default_factory=dict)
     observers: tuple[GuardedObserver, ...] = ()
+    earlier: Earlier = field(default_factory=Earlier)
 
 
 class Builder:

@@ -21,6 +21,7 @@ from .errors import ConfigError, Fault, StartError
 from .intake import Inlet
 from .interfaces import Sink
 from .parts import Parts, quietly
+from .status import bridge_status
 
 log = logging.getLogger("tidegate.reload")
 
@@ -159,7 +160,9 @@ class Reload:
                 await quietly(partial(self._parts.retire_bridge, built.bridges.pop(name), with_source=True))
         for name in (*changes.triggers["removed"], *changes.triggers["changed"]):
             if name in built.triggers:
-                await quietly(partial(self._parts.retire, built.triggers.pop(name)))
+                trigger = built.triggers.pop(name)
+                await quietly(partial(self._parts.retire, trigger))
+                built.earlier.keep("triggers", trigger.status())
         for name in changes.brokers["removed"]:
             if name in built.brokers:
                 await quietly(partial(self._parts.retire_broker, built.brokers.pop(name)))
@@ -173,6 +176,8 @@ class Reload:
                 await self._tried(f"triggers.{name}", self._start_trigger, trigger)
         for name, bridged in self._fresh.bridges.items():
             await self._tried(f"bridges.{name}", self._start_bridge, bridged)
+        new = self._new
+        built.earlier.forget(lambda section, name: name in getattr(new, section))
         built.orphans = {n: t for n, t in self._new.triggers.items() if n not in built.triggers}
 
     def reached(self) -> GatewayConfig:
@@ -224,7 +229,9 @@ class Reload:
         if name in self._fresh.letters:
             gone, (sink, letters) = broker.dead_letter, self._fresh.letters[name]
             if await self._tried(f"brokers.{name}.dead_letter", self._parts.start_sinks, [sink]):
+                ended = {"name": name, "dead_lettered": broker.letters.buried, "letters": dict(broker.letters.stages)}
                 broker.bury_in(sink, letters)
+                self._built.earlier.keep("brokers", ended)
                 await self._parts.stop_sinks([gone])
         before, broker.inlets = broker.inlets, self._fresh.inlets[name]
         gone_inlets = [inlet for inlet in before if inlet not in broker.inlets]
@@ -261,7 +268,9 @@ class Reload:
                 await quietly(inlet.source.stop)
         self._built.bridges[bridged.name] = bridged
         if before is not None:
+            ended = self._built.earlier.follow("bridges", partial(bridge_status, before, False))
             await self._parts.retire_bridge(before, with_source=False)
+            ended()
 
 
 def _fetches(inlet: Inlet) -> bool:

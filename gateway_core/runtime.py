@@ -236,7 +236,7 @@ class Gateway:
 
     def status(self) -> dict[str, Any]:
         """What `tidegate status` shows; numbers are those of all workers."""
-        built = self.built
+        built, earlier = self.built, self.built.earlier
         mine = {
             "version": __version__,
             "pid": os.getpid(),
@@ -249,12 +249,12 @@ class Gateway:
                 "error": self.config_error,
                 "read_ns": self.config_read_ns,
             },
-            "brokers": [broker_status(b) for b in built.brokers.values()],
+            "brokers": [earlier.add_to("brokers", broker_status(b)) for b in built.brokers.values()],
             "triggers": [
-                *(t.status() for t in built.triggers.values()),
+                *(earlier.add_to("triggers", t.status()) for t in built.triggers.values()),
                 *(orphan_status(name, t) for name, t in built.orphans.items() if name not in built.triggers),
             ],
-            "bridges": [bridge_status(b, self._ready) for b in built.bridges.values()],
+            "bridges": [earlier.add_to("bridges", bridge_status(b, self._ready)) for b in built.bridges.values()],
             "observers": [observer.status() for observer in built.observers],
             "processes": [process_status(self._worker)] if self._settings.metrics else [],
         }

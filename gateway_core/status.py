@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .abilities import Watched
@@ -124,6 +125,52 @@ _COUNTS = {
     *("letters", "accept", "attempt", "delivery", "filter_errors"),
 }
 """What only grows."""
+
+
+_READER_COUNTS = {"rows", "quarantined", "restarts"}
+
+
+class Earlier:
+    """The counts of triggers, bridges and dead letters that a reload has replaced by others of the same name: those of
+    the successors go on from there."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], dict[str, Any]] = {}
+        self._ending: list[tuple[str, Callable[[], dict[str, Any]]]] = []
+
+    def keep(self, section: str, entry: Mapping[str, Any]) -> None:
+        """Adds what this entry of a status document has counted."""
+        counts = {name: value for name, value in entry.items() if name in _COUNTS}
+        if reader := entry.get("reader"):
+            counts["reader"] = {name: reader[name] for name in _READER_COUNTS if name in reader}
+        kept = self._counts.setdefault((section, entry["name"]), {})
+        _add(kept, copy.deepcopy(counts))
+
+    def follow(self, section: str, read: Callable[[], dict[str, Any]]) -> Callable[[], None]:
+        """The same for a part that still finishes what it has under way; call the result when it has."""
+        ending = (section, read)
+        self._ending.append(ending)
+
+        def ended() -> None:
+            self._ending.remove(ending)
+            self.keep(section, read())
+
+        return ended
+
+    def add_to(self, section: str, entry: dict[str, Any]) -> dict[str, Any]:
+        """An entry of a status document, with what its predecessors counted."""
+        added = Earlier()
+        added._counts = {k: copy.deepcopy(v) for k, v in self._counts.items() if k == (section, entry["name"])}
+        for of, read in self._ending:
+            if of == section and (other := read())["name"] == entry["name"]:
+                added.keep(of, other)
+        for counts in added._counts.values():
+            _add(entry, counts)
+        return entry
+
+    def forget(self, wanted: Callable[[str, str], bool]) -> None:
+        """Drops the counts of entries that no longer exist."""
+        self._counts = {key: counts for key, counts in self._counts.items() if wanted(*key)}
 
 
 def counts_of(status: dict[str, Any]) -> dict[str, Any]:
