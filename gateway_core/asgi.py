@@ -1,30 +1,21 @@
-"""What every server on Hypercorn shares: sockets of our own (so that port 0 works), bounded bodies, start and stop."""
+"""What the applications of our servers share: addresses, bounded bodies, whole answers and streams."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, cast
 
 import anyio
-from anyio.abc import TaskGroup
 
-if TYPE_CHECKING:
-    from hypercorn.config import Config
-
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from .serving.server import App as App
+from .serving.server import AsgiServer as AsgiServer
+from .serving.server import Left as Left
+from .serving.server import Receive as Receive
+from .serving.server import Scope as Scope
+from .serving.server import Send as Send
 
 BACKLOG = 1024
-
-
-class Left(Exception):
-    """The client left before its request was complete."""
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -59,63 +50,6 @@ def listening(address: str, *, shared: bool = False) -> socket.socket:
         sock.close()
         raise
     return sock
-
-
-class AsgiServer:
-    """Hypercorn in the running loop. `app` gets requests only: lifespan events are answered and WebSockets refused
-    here, and a `Left` that it raises is dropped."""
-
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self._stopping = asyncio.Event()
-        self._stopped = asyncio.Event()
-        self._stopped.set()
-
-    def start(
-        self,
-        sockets: Sequence[socket.socket],
-        tasks: TaskGroup,
-        *,
-        graceful_s: float,
-        configure: Callable[[Config], None] = lambda config: None,
-    ) -> None:
-        """Serves on these sockets, which are its own from now on. `graceful_s` bounds how long `stop` waits for
-        answers; `configure` sets what differs from the defaults."""
-        from hypercorn.config import Config
-
-        config = Config()
-        config.bind = [f"fd://{sock.detach()}" for sock in sockets]
-        config.accesslog = None
-        config.errorlog = logging.getLogger("hypercorn.error")
-        config.include_server_header = False
-        config.graceful_timeout = graceful_s
-        configure(config)
-        self._stopped.clear()
-        tasks.start_soon(self._serve, config)
-
-    async def stop(self) -> None:
-        """Answers what is being asked, and frees the addresses."""
-        self._stopping.set()
-        await self._stopped.wait()
-
-    async def _serve(self, config: Config) -> None:
-        from hypercorn.asyncio import serve
-
-        try:
-            await serve(cast("Any", self), config, shutdown_trigger=self._stopping.wait, mode="asgi")
-        finally:
-            self._stopped.set()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
-        elif scope["type"] == "http":
-            try:
-                await self._app(scope, receive, send)
-            except Left:
-                return
-        else:
-            await send({"type": "websocket.close", "code": 1000})  # before it was accepted: answered with 403
 
 
 async def read_body(receive: Receive, limit: int) -> bytes | None:
@@ -164,11 +98,3 @@ async def stream(
                 await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
         tasks.cancel_scope.cancel()
-
-
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        kind = (await receive())["type"]
-        await send({"type": f"{kind}.complete"})
-        if kind == "lifespan.shutdown":
-            return

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from gateway_core.asgi import checked_path, split_address
 from gateway_core.component import Config, SinkRef
+from gateway_core.serving.limits import ListenerLimits, Seconds
 
 
 def _listen(text: str) -> str:
@@ -21,9 +22,6 @@ def _public_url(text: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError("write http://HOST[:PORT][/PATH] or https://…, without query")
     return text.rstrip("/")
-
-
-Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
 
 
 class FnSourceConfig(Config):
@@ -47,6 +45,8 @@ class FnSourceConfig(Config):
     """The longest request body, in bytes (413)."""
     max_in_flight: Annotated[int, Field(ge=1, le=10_000)] = 256
     """How many calls may be under way at once, per worker (503)."""
+    limits: ListenerLimits = ListenerLimits()
+    """How much one client may ask for, and all of them together."""
 
 
 class FnSinkConfig(Config):

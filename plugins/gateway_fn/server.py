@@ -1,32 +1,31 @@
-"""The HTTP server of a source: Hypercorn on a socket of our own. Any method, HTTP/1.1 and HTTP/2 without TLS."""
+"""The HTTP server of a source: any method, HTTP/1.1, on a socket of our own."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
 
-import anyio
 from anyio.abc import TaskGroup
 
 from gateway_core.asgi import AsgiServer, Receive, Scope, Send, listening, read_body, respond
 from gateway_core.errors import StartError
+from gateway_core.serving.limits import ListenerLimits
 
 from .request import Request
 from .response import Response, problem
 
 log = logging.getLogger(__name__)
 
-BODY_TIMEOUT_S = 30.0
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Server:
     """Reads whole requests, hands each to `handler` and writes what it returns."""
 
-    def __init__(self, handler: Handler, max_body_bytes: int) -> None:
+    def __init__(self, handler: Handler, limits: ListenerLimits, max_body_bytes: int) -> None:
         self._handler = handler
         self._max_body_bytes = max_body_bytes
-        self._server = AsgiServer(self._app)
+        self._server = AsgiServer(self._app, limits, max_body_bytes)
 
     async def start(self, listen: str, shared: bool, owner: str, tasks: TaskGroup) -> str:
         """Listens; returns the base URL. `shared` where other workers listen there too. Raises `StartError`."""
@@ -49,11 +48,7 @@ class Server:
         await respond(send, response.status, response.headers, response.body, head=scope["method"] == "HEAD")
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
-        try:
-            with anyio.fail_after(BODY_TIMEOUT_S):
-                body = await read_body(receive, self._max_body_bytes)
-        except TimeoutError:
-            return problem(408, "the request took too long to come")
+        body = await read_body(receive, self._max_body_bytes)
         if body is None:
             return problem(413, f"the body is longer than {self._max_body_bytes} bytes")
         try:

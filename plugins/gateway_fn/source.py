@@ -40,7 +40,7 @@ class FnSource:
         self._clock = context.clock
         self._function = build_function(options.function, context)
         self._codec: Codec = context.build(CodecRef("fn"))
-        self._server = Server(self._handle, options.max_body_bytes)
+        self._server = Server(self._handle, options.limits, options.max_body_bytes)
         self._base = options.public_url or ""
         self._prefix = options.path.endswith("/")
         self._in_flight = 0

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field
 
 from gateway_core.asgi import checked_path
 from gateway_core.component import CodecRef, Config
+from gateway_core.serving.limits import Bytes, ListenerLimits, Seconds
 
 _LISTEN = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/\s]*)):(?P<port>\d{1,5})")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -50,8 +51,6 @@ def _headers(headers: dict[str, str]) -> dict[str, str]:
     return headers
 
 
-Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
-Bytes = Annotated[int, Field(ge=1024, le=1 << 30)]
 Listen = Annotated[str, AfterValidator(_listen)]
 UrlPath = Annotated[str, AfterValidator(checked_path)]
 Url = Annotated[str, AfterValidator(_url)]
@@ -69,23 +68,12 @@ class ServerTlsConfig(Config):
     """Certificate authorities (PEM) of which a client must show a certificate; without it clients need none."""
 
 
-class LimitsConfig(Config):
-    """How much one client may ask for. What goes beyond is answered and the connection closed."""
+class LimitsConfig(ListenerLimits):
+    """How much one client may ask for, and all of them together. What goes beyond is answered and the connection
+    closed."""
 
-    max_header_bytes: Bytes = 64 * 1024
-    """The longest request head, in bytes (431)."""
-    max_headers: Annotated[int, Field(ge=8, le=10_000)] = 256
-    """The most header fields in a request (431)."""
     max_body_bytes: Bytes = 1024 * 1024
     """The longest body, in bytes (413)."""
-    header_timeout_s: Seconds = 10.0
-    """How long a request's head may take to come, in seconds (408)."""
-    body_timeout_s: Seconds = 30.0
-    """How long a request's body may take to come, in seconds (408)."""
-    idle_timeout_s: Seconds = 75.0
-    """How long a connection may be silent between requests, in seconds (closed)."""
-    max_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
-    """The most connections at once, per worker and address (503)."""
 
 
 class HttpSourceConfig(Config):
@@ -98,7 +86,8 @@ class HttpSourceConfig(Config):
     codec: CodecRef = CodecRef("cloudevents")
     """How requests become events."""
     server: Literal["native", "hypercorn"] = "native"
-    """The HTTP engine: `native` is the fast one (HTTP/1.1); `hypercorn` also speaks HTTP/2."""
+    """The HTTP engine: `native` is the fast one (HTTP/1.1); `hypercorn` hands connections that begin with HTTP/2 to
+    Hypercorn, and is the native one for all others."""
     tls: ServerTlsConfig | None = None
     """Serves HTTPS."""
     limits: LimitsConfig = LimitsConfig()

@@ -52,14 +52,19 @@ class Pending:
 class Connection(RequestReader):
     """One client. See the module's text for what holds."""
 
-    __slots__ = ("_busy", "_done", "_endpoint", "_eof", "_lingers", "_paused", "_queue", "_write_blocked")
+    __slots__ = (
+        "_busy", "_done", "_endpoint", "_eof", "_head_bytes", "_held_back", "_lingers", "_paused", "_queue",
+        "_write_blocked", "held",
+    )  # fmt: skip
 
     def __init__(self, listener: NativeListener) -> None:
         super().__init__(listener)
         self._done = self._answered
         self._endpoint: Endpoint | None = None
         self._queue: deque[Pending] = deque()
-        self._busy = self._paused = self._write_blocked = self._lingers = self._eof = False
+        self._busy = self._paused = self._write_blocked = self._lingers = self._eof = self._held_back = False
+        self.held = 0  # bytes in the listener's budget
+        self._head_bytes = 0
 
     # -- transport ------------------------------------------------------------------------------------------------
 
@@ -71,7 +76,7 @@ class Connection(RequestReader):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._deaf = True
-        self._listener.connections.discard(self)
+        self._listener.lost(self)
 
     def eof_received(self) -> bool:
         # a client may close its side and still read; what it is owed is written first
@@ -92,7 +97,7 @@ class Connection(RequestReader):
 
     def _steer_reading(self) -> None:
         transport = self._transport
-        pause = self._write_blocked or len(self._queue) >= MAX_PENDING
+        pause = self._write_blocked or self._held_back or len(self._queue) >= MAX_PENDING
         if transport is None or transport.is_closing() or pause == self._paused:
             return
         self._paused = pause
@@ -104,6 +109,8 @@ class Connection(RequestReader):
     # -- answers --------------------------------------------------------------------------------------------------
 
     def _take(self, endpoint: Endpoint, message: Message, coded: bool) -> None:
+        if self.held:
+            self._release()
         take = endpoint.take_coded if coded else endpoint.take
         if self._busy or self._queue:
             pending = Pending(self, endpoint)
@@ -132,6 +139,8 @@ class Connection(RequestReader):
             self._fail(e)
 
     def _reply(self, response: Response, head: bool = False) -> None:
+        if self.held:
+            self._release()
         if self._busy or self._queue:
             pending = Pending(self, None, response)
             pending.head = head
@@ -198,7 +207,44 @@ class Connection(RequestReader):
         else:
             transport.close()
 
+    # -- the budget -------------------------------------------------------------------------------------------------
+
+    def _incomplete(self) -> None:
+        super()._incomplete()
+        if self._deaf:
+            return
+        if not self._head_done:
+            size = max(self._fed, self._chunk)
+        else:
+            if not self._head_bytes:
+                self._head_bytes = len(self._target) + sum([len(n) + len(v) + 64 for n, v in self._headers])
+            size = self._head_bytes + len(self._body)
+        self._listener.budget.hold(self, size)
+
+    def _release(self) -> None:
+        self._head_bytes = 0
+        self._listener.budget.release(self)
+
+    def begun(self) -> float:
+        return self._since
+
+    def hold_back(self, paused: bool) -> None:
+        self._held_back = paused
+        self._steer_reading()
+
+    def evict(self) -> None:
+        headers = ((b"retry-after", b"1"),)
+        self._refuse(responses.problem(503, "Too much is coming in, and this request took longest.", headers=headers))
+        self._body, self._headers = b"", []  # it is free before the connection has ended
+
     # -- the listener's side --------------------------------------------------------------------------------------
+
+    def idle_since(self) -> tuple[int, float] | None:
+        """0 and since when nothing has been under way, 1 and since when a request has been coming in or an answer is
+        not read; None while a request is answered."""
+        if self._busy or self._queue:
+            return (1, self._since) if self._write_blocked else None
+        return (0 if self._between or self._deaf else 1), self._since
 
     def serves(self, endpoint: Endpoint | None) -> bool:
         """Whether a request (of this endpoint; None: any) is still unanswered."""

@@ -6,12 +6,15 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from typing import Protocol, cast
 from weakref import WeakKeyDictionary
 
 import anyio
 from anyio.abc import TaskGroup
 
 from gateway_core.errors import StartError
+from gateway_core.serving.acceptor import Accepted, Acceptor
+from gateway_core.serving.budget import Budget, Unfinished
 
 from . import responses
 from .config import HttpSourceConfig, split_listen
@@ -47,14 +50,29 @@ class Listener:
         raise NotImplementedError
 
 
+class ServerConnection(Accepted, Unfinished, Protocol):
+    """A connection, as its listener sees it."""
+
+    def serves(self, endpoint: Endpoint | None) -> bool:
+        """Whether a request (of this endpoint; None: any) is still unanswered."""
+
+    def drain(self) -> None:
+        """Takes no more; closes once what was taken is answered."""
+
+    def check(self, now: float) -> None:
+        """Called every half second: ends what takes too long."""
+
+
 class NativeListener(Listener):
     """The native engine. `now`, `date` and `accepted` are kept by a sweep twice a second for all connections."""
 
     def __init__(self, options: HttpSourceConfig, tls: ssl.SSLContext | None, owner: str) -> None:
         super().__init__(options, tls, owner)
-        self.connections: set[Connection] = set()
+        self.budget = Budget(
+            self.limits.max_unfinished_bytes, self.limits.max_header_bytes + self.limits.max_body_bytes
+        )
         self.stopping = False
-        self._servers: list[asyncio.Server] = []
+        self._acceptor: Acceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tick()
 
@@ -64,43 +82,56 @@ class NativeListener(Listener):
         self.accepted = responses.wire(responses.ACCEPTED, self.date)
 
     async def start(self, sockets: list[socket.socket], tasks: TaskGroup) -> None:
-        loop = asyncio.get_running_loop()
-        for sock in sockets:
-            server = await loop.create_server(lambda: Connection(self), sock=sock, ssl=self.tls, backlog=_BACKLOG)
-            self._servers.append(server)
+        self._acceptor = Acceptor(sockets, self._connection, self.limits, self.tls)
+        self._acceptor.start()
         self._sweep()
+
+    def _connection(self) -> asyncio.Protocol:
+        """The protocol of a new connection."""
+        return Connection(self)
+
+    @property
+    def connections(self) -> tuple[ServerConnection, ...]:
+        """Those that are open now."""
+        found = self._acceptor.connections if self._acceptor is not None else ()
+        return cast("tuple[ServerConnection, ...]", tuple(found))
 
     def _sweep(self) -> None:
         self._tick()
         self._timer = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
-        for connection in tuple(self.connections):
+        for connection in self.connections:
             try:
                 connection.check(self.now)
             except Exception as e:  # the others' time limits go on
                 responses.log_once(e)
                 connection.abort()
+        self.budget.sweep(self.now)
 
-    def admit(self, connection: Connection) -> bool:
+    def admit(self, connection: ServerConnection) -> bool:
         """Whether there is room for one more connection."""
-        room = len(self.connections) < self.limits.max_connections
-        self.connections.add(connection)
-        return room and not self.stopping
+        return self._acceptor is not None and self._acceptor.made(connection)
+
+    def lost(self, connection: ServerConnection) -> None:
+        """A connection has ended, or another protocol takes it over."""
+        self.budget.release(connection)
+        if self._acceptor is not None:
+            self._acceptor.lost(connection)
 
     async def drain(self, endpoint: Endpoint) -> None:
         await _until(lambda: not any(c.serves(endpoint) for c in self.connections))
 
     async def stop(self) -> None:
         self.stopping = True
-        for server in self._servers:
-            server.close()
-        for connection in tuple(self.connections):
+        if self._acceptor is not None:
+            self._acceptor.close()
+        for connection in self.connections:
             connection.drain()
         try:
             await _until(lambda: not any(c.serves(None) for c in self.connections))
             with anyio.move_on_after(1):  # for the answers to leave
                 await _until(lambda: not self.connections)
         finally:
-            for connection in tuple(self.connections):
+            for connection in self.connections:
                 connection.abort()
             if self._timer is not None:
                 self._timer.cancel()

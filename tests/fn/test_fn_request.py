@@ -153,9 +153,9 @@ def test_the_source_is_the_url_in_every_form_of_a_request(rig: Rig, head: bytes,
     assert rig.called()["source"] == (source or rig.fn + "x")
 
 
-def test_a_websocket_is_refused(rig: Rig) -> None:
+def test_a_websocket_is_a_plain_request(rig: Rig) -> None:
     head = b"GET /t/ HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-    assert raw(rig.fn, head + b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n").startswith(b"HTTP/1.1 403")
+    assert raw(rig.fn, head + b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n").startswith(b"HTTP/1.1 204")
 
 
 @pytest.mark.spec("FN-12")

@@ -1,0 +1,96 @@
+"""The memory of a listener for requests that have not come in completely."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Protocol
+
+log = logging.getLogger(__name__)
+
+_PATIENCE_S = 0.5
+_LOG_EVERY_S = 10.0
+
+
+class Unfinished(Protocol):
+    """A connection with a request that has not come in completely. `held` is kept by the budget."""
+
+    held: int
+
+    def begun(self) -> float:
+        """When the request began, in the loop's time."""
+
+    def hold_back(self, paused: bool) -> None:
+        """Reads no more of it, or goes on."""
+
+    def evict(self) -> None:
+        """Refuses the request (503) and frees what it holds; calls `Budget.release`."""
+
+
+class Budget:
+    """At most `limit` bytes, but never less than two requests of `largest` bytes.
+
+    From three quarters on, connections that go on sending are held back. Where that lasts, or the limit is reached, the
+    requests that began first are refused until half of it is free: whoever sends slowly makes way for the others.
+    """
+
+    def __init__(self, limit: int, largest: int) -> None:
+        self.limit = max(limit, 2 * largest)
+        self.held = 0
+        self.evicted = 0
+        self._holders: set[Unfinished] = set()
+        self._waiting: set[Unfinished] = set()
+        self._pressed_since: float | None = None
+        self._said = -_LOG_EVERY_S
+        self._unsaid = 0
+
+    def hold(self, holder: Unfinished, size: int) -> None:
+        """A request has grown to `size` bytes."""
+        self.held += size - holder.held
+        holder.held = size
+        self._holders.add(holder)
+        if self.held > self.limit:
+            self._evict()
+        elif self.held > self.limit * 3 // 4 and holder not in self._waiting:
+            self._waiting.add(holder)
+            holder.hold_back(True)
+
+    def release(self, holder: Unfinished) -> None:
+        """It holds nothing any more: the request is complete, refused or gone."""
+        self._holders.discard(holder)
+        self.held -= holder.held
+        holder.held = 0
+        if holder in self._waiting:
+            self._waiting.discard(holder)
+            holder.hold_back(False)
+        if self._waiting and self.held <= self.limit // 2:
+            waiting, self._waiting = self._waiting, set()
+            for other in waiting:
+                other.hold_back(False)
+
+    def sweep(self, now: float) -> None:
+        """Called every half second, with the loop's time."""
+        if not self._waiting:
+            self._pressed_since = None
+        elif self._pressed_since is None:
+            self._pressed_since = now
+        elif now - self._pressed_since >= _PATIENCE_S:
+            self._pressed_since = None
+            self._evict()
+
+    def _evict(self) -> None:
+        held = self.held
+        for holder in sorted(self._holders, key=lambda h: h.begun()):
+            if self.held <= self.limit // 2:
+                break
+            holder.evict()
+            self.evicted += 1
+            self._unsaid += 1
+        now = time.monotonic()
+        if now - self._said >= _LOG_EVERY_S:
+            self._said = now
+            log.warning(
+                "unfinished requests held %d bytes of %d (max_unfinished_bytes): the %d slowest were refused",
+                *(held, self.limit, self._unsaid),
+            )
+            self._unsaid = 0

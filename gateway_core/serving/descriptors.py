@@ -1,0 +1,140 @@
+"""File descriptors of this process: as many as the system grants, with a reserve that connections to us can't take.
+
+The reserve is for deliveries and storage. A new connection's descriptor tells how many are in use, because the system
+gives out the lowest one that is free: no counting is needed, and what other parts of the process hold is included.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+from weakref import WeakSet
+
+log = logging.getLogger("tidegate.descriptors")
+
+try:
+    import resource
+except ImportError:  # Windows has no such limit
+    resource = None  # type: ignore[assignment]
+
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""What a system call says when this machine is short of something."""
+_MOST = 1 << 20
+_LARGEST_RESERVE = 4096
+_ALWAYS = 8  # connections that are taken however small the limit is
+_CLOSE = 8  # idle connections closed at once: looking for the oldest takes time
+_LOG_EVERY_S = 10.0
+
+
+class Candidate(NamedTuple):
+    """A connection that may be closed for another. `rank` 0 is idle, 1 is in the middle of a request; `since` is the
+    loop's time of its last sign of life."""
+
+    rank: int
+    since: float
+    close: Callable[[], None]
+
+
+class Holder(Protocol):
+    """A listener, as it is seen here."""
+
+    def candidates(self) -> Iterable[Candidate]:
+        """All of its connections that may be closed."""
+
+    def count(self) -> int:
+        """How many connections it has."""
+
+
+_holders: WeakSet[Holder] = WeakSet()
+
+
+def raise_limit() -> int:
+    """Raises the soft limit of open descriptors to the hard one; returns what holds then."""
+    if resource is None:
+        return _MOST
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return _limit()
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (ValueError, OSError) as e:  # macOS grants less than it says
+        log.warning("the limit of open files stays at %d: %s", soft, e)
+    return _limit()
+
+
+def _limit() -> int:
+    if resource is None:
+        return _MOST
+    soft: int = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _MOST if soft == resource.RLIM_INFINITY else soft
+
+
+def ceiling() -> int:
+    """The descriptor from which on connections to us are too many: the limit less the reserve."""
+    limit = _limit()
+    return limit - min(limit // 2, max(limit // 4, 64), _LARGEST_RESERVE)
+
+
+def enlist(holder: Holder) -> None:
+    """Lets a listener's connections count, and be closed when descriptors are short."""
+    _holders.add(holder)
+
+
+def has_room(number: int) -> bool:
+    """Whether a connection that got this descriptor may stay. If not at first, the oldest idle ones make way."""
+    if number < ceiling() or sum(holder.count() for holder in _holders) < _ALWAYS:
+        return True
+    if relieve():
+        return True
+    _shortage.refused += 1
+    _shortage.say("")
+    return False
+
+
+def exhausted(error: OSError, doing: str) -> None:
+    """Tells that a system call failed for want of descriptors (or buffers): logs it at a bounded rate, and closes the
+    oldest idle connections."""
+    _shortage.failed += 1
+    _shortage.say(f"{doing} failed: {error.strerror or error}")
+    relieve()
+
+
+def relieve() -> int:
+    """Closes the oldest idle connections to us, or else those that have been in the middle of a request for longest.
+    Returns how many."""
+    oldest = heapq.nsmallest(_CLOSE, (c for holder in _holders for c in holder.candidates()), key=lambda c: c[:2])
+    chosen = [c for c in oldest if c.rank == oldest[0].rank]
+    for candidate in chosen:
+        candidate.close()
+    _shortage.closed += len(chosen)
+    if chosen:
+        _shortage.say("")
+    return len(chosen)
+
+
+class _Shortage:
+    """Counts what happens, and logs it every ten seconds at most."""
+
+    def __init__(self) -> None:
+        self.closed = self.refused = self.failed = 0
+        self._said = -_LOG_EVERY_S
+
+    def say(self, what: str) -> None:
+        now = time.monotonic()
+        if now - self._said < _LOG_EVERY_S:
+            return
+        self._said = now
+        log.warning(
+            "file descriptors are short (limit %d, connections may use %d)%s: %d silent connections closed, %d new ones"
+            " refused, %d calls failed since this was last said; raise the limit (LimitNOFILE=, ulimit -n)",
+            *(_limit(), ceiling(), f"; {what}" if what else "", self.closed, self.refused, self.failed),
+        )
+        self.closed = self.refused = self.failed = 0
+
+
+_shortage = _Shortage()

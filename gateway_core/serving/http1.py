@@ -1,0 +1,414 @@
+"""One HTTP/1.1 connection of a server that hands requests to an ASGI application, parsed by h11.
+
+What holds:
+
+* One request at a time: what a client pipelines stays unread until the answer is written.
+* After `_deaf` is set, no byte of the connection is interpreted. A request that is not plain HTTP/1.1 ends it: whoever
+  reads it in another way than we do (RFC 9112 section 11.2) gets no second request out of it.
+* Limits of time are checked by the server's sweep, `check`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, cast
+
+import h11
+
+if TYPE_CHECKING:
+    from .limits import ListenerLimits
+    from .server import AsgiServer
+
+MOST_UNREAD = 64 * 1024
+"""Bytes of a body that the application has not asked for before the connection is no longer read."""
+LINGER_S = 2.0
+_ALLOW = ((b"allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),)
+
+
+class Left(Exception):
+    """The client left before its request was complete, or the server answered in the application's place."""
+
+
+class Bad(Exception):
+    """A request that is refused before the application sees it. The connection ends."""
+
+    def __init__(self, status: int, detail: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = headers
+
+
+class Exchange:
+    """A request and the answer to it."""
+
+    __slots__ = ("answered", "complete", "gone", "parts", "scope", "size", "started", "taken", "unread", "wake")
+
+    def __init__(self, scope: dict[str, Any]) -> None:
+        self.scope = scope
+        self.parts: deque[bytes] = deque()
+        self.size = self.unread = 0
+        self.complete = False  # the whole request is there
+        self.taken = False  # the application has the whole request
+        self.started = False  # of the answer
+        self.answered = False
+        self.gone = False  # nobody waits for the answer
+        self.wake = asyncio.Event()
+
+
+class Http1Connection(asyncio.Protocol):
+    """See the module's text."""
+
+    def __init__(self, server: AsgiServer) -> None:
+        self._server = server
+        self._limits = server.limits
+        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.max_header_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._exchange: Exchange | None = None
+        self._since = server.now  # when the connection became idle, or the head or body began
+        self._head_bytes = 0
+        self._deaf = self._eof = self._lingers = self._paused = self._held_back = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self.held = 0
+
+    # -- transport ----------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        if not self._server.made(self):
+            self._refuse(Bad(503, "Too many connections.", ((b"retry-after", b"1"),)))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._deaf = True
+        self._server.lost(self)
+        self._writable.set()
+        if self._exchange is not None:
+            self._exchange.gone = True
+            self._exchange.wake.set()
+
+    def eof_received(self) -> bool:
+        self._eof = True
+        exchange = self._exchange
+        if self._deaf or exchange is None or not exchange.complete:
+            return False
+        if exchange.started:
+            exchange.gone = True
+            exchange.wake.set()
+        return not self._server.encrypted  # the client may still read what it is owed
+
+    def pause_writing(self) -> None:
+        self._since = self._server.now
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._since = self._server.now
+        self._writable.set()
+
+    def _steer_reading(self) -> None:
+        exchange, transport = self._exchange, self._transport
+        # while a request is answered, reading tells when the client leaves; but nothing is gathered then
+        pause = self._held_back
+        if exchange is not None:
+            pause = pause or exchange.unread > MOST_UNREAD or (exchange.complete and self._head_bytes > 0)
+        if transport is None or transport.is_closing() or pause == self._paused or self._deaf:
+            return
+        self._paused = pause
+        if pause:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
+        if self._idle():
+            self._since = self._server.now
+        try:
+            self._h11.receive_data(data)
+            self._head_bytes += len(data)
+            self._read()
+        except Bad as e:
+            self._refuse(e)
+        except h11.RemoteProtocolError as e:
+            self._refuse(Bad(e.error_status_hint, f"Not HTTP/1.1: {e}."))
+
+    def _idle(self) -> bool:
+        return self._exchange is None and not self._head_bytes
+
+    def _read(self) -> None:
+        while not self._deaf:
+            event = self._h11.next_event()
+            exchange = self._exchange
+            if isinstance(event, h11.Request):
+                self._head_bytes = 0
+                self._begin(event)
+            elif exchange is None or event in (h11.NEED_DATA, h11.PAUSED) or isinstance(event, h11.ConnectionClosed):
+                break
+            elif isinstance(event, h11.Data):
+                self._head_bytes = 0
+                part = bytes(event.data)
+                exchange.parts.append(part)
+                exchange.size += len(part)
+                exchange.unread += len(part)
+                exchange.wake.set()
+            elif isinstance(event, h11.EndOfMessage):
+                self._head_bytes = 0
+                exchange.complete = True
+                exchange.wake.set()
+        self._count()
+        self._steer_reading()
+
+    def _count(self) -> None:
+        """What is not a whole request yet is in the budget: heads, bodies, and what was pipelined behind."""
+        if self._deaf:
+            return
+        exchange = self._exchange
+        size = self._head_bytes + (exchange.size if exchange is not None and not exchange.taken else 0)
+        if size:
+            self._server.budget.hold(self, size)
+        else:
+            self._server.budget.release(self)
+
+    def _begin(self, request: h11.Request) -> None:
+        _check_head(request, self._limits)
+        path, _, query = request.target.partition(b"?")
+        peer, own = self._name("peername"), self._name("sockname")
+        headers = [(name, value) for name, value in request.headers if name not in (b"upgrade", b"http2-settings")]
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.1"},
+            "http_version": request.http_version.decode(),
+            "method": request.method.decode(),
+            "scheme": "https" if self._server.encrypted else "http",
+            "path": path.decode("latin-1"),
+            "raw_path": path,
+            "query_string": query,
+            "headers": headers,
+            "client": peer,
+            "server": own,
+        }
+        self._since = self._server.now
+        self._exchange = Exchange(scope)
+        self._server.run(self, self._exchange)
+
+    def _name(self, which: str) -> tuple[str, int] | None:
+        name = self._transport.get_extra_info(which) if self._transport is not None else None
+        return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None
+
+    # -- the application's side ---------------------------------------------------------------------------------------
+
+    async def receive(self, exchange: Exchange) -> dict[str, Any]:
+        """ASGI's `receive`. Raises `Left` where the rest of the request won't come."""
+        if not exchange.taken and not exchange.parts and self._h11.they_are_waiting_for_100_continue:
+            self._send(h11.InformationalResponse(status_code=100, headers=[]))
+        while not (exchange.parts or exchange.gone or (exchange.complete and not exchange.taken)):
+            exchange.wake.clear()
+            await exchange.wake.wait()
+        if exchange.gone:
+            if not exchange.taken:
+                raise Left
+            return {"type": "http.disconnect"}
+        parts = b"".join(exchange.parts)
+        exchange.parts.clear()
+        exchange.unread = 0
+        exchange.taken = exchange.complete
+        self._count()
+        self._steer_reading()
+        return {"type": "http.request", "body": parts, "more_body": not exchange.complete}
+
+    async def send(self, exchange: Exchange, message: dict[str, Any]) -> None:
+        """ASGI's `send`. What is sent after the client left is dropped."""
+        if exchange.answered or self._exchange is not exchange:
+            return
+        if message["type"] == "http.response.start":
+            exchange.started = True
+            headers = [*message["headers"], (b"date", formatdate(usegmt=True).encode())]
+            if self._server.stopping:
+                headers = [h for h in headers if h[0] != b"connection"] + [(b"connection", b"close")]
+            status = message["status"]
+            self._send(h11.Response(status_code=status, headers=headers, reason=_reason(status)))
+            if self._eof:
+                exchange.gone = True
+            return
+        if body := message.get("body", b""):
+            self._send(h11.Data(data=body))
+        if not message.get("more_body", False):
+            exchange.answered = True
+            self._send(h11.EndOfMessage())
+        await self._writable.wait()
+
+    def _send(self, event: Any) -> None:
+        data = self._h11.send(event)
+        if data and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def ended(self, exchange: Exchange) -> None:
+        """The application is done with this request."""
+        if self._exchange is not exchange:
+            return
+        self._exchange = None
+        if self._transport is None:
+            return
+        if not exchange.answered:
+            self._transport.abort()  # the answer broke off
+        elif self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE or self._eof:
+            self._end()
+        elif self._server.stopping:
+            self._transport.close()
+        else:
+            self._next()
+
+    def _next(self) -> None:
+        self._h11.start_next_cycle()
+        self._since = self._server.now
+        self._steer_reading()
+        try:
+            self._read()
+        except Bad as e:
+            self._refuse(e)
+        except h11.RemoteProtocolError as e:
+            self._refuse(Bad(e.error_status_hint, f"Not HTTP/1.1: {e}."))
+
+    # -- ends ---------------------------------------------------------------------------------------------------------
+
+    def _refuse(self, bad: Bad) -> None:
+        """Answers in the application's place, where it has not begun to, and interprets nothing more."""
+        exchange, self._exchange = self._exchange, None
+        started = exchange is not None and exchange.started
+        if exchange is not None:
+            exchange.gone = True
+            exchange.parts.clear()
+            exchange.wake.set()
+        self._deaf = True
+        self._server.budget.release(self)
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if started:
+            transport.abort()
+            return
+        transport.write(_problem(bad))
+        self._end()
+
+    def _end(self) -> None:
+        # closing at once would reset the connection when more data is on its way, and the answer would be lost
+        transport = self._transport
+        self._deaf = True
+        self._server.budget.release(self)
+        if transport is None:
+            return
+        self._since = self._server.now
+        if self._eof or self._server.stopping or not transport.can_write_eof():
+            transport.close()
+            return
+        self._lingers = True
+        if self._paused:
+            self._paused = False
+            transport.resume_reading()
+        try:
+            transport.write_eof()
+        except (OSError, RuntimeError):  # the client has left
+            transport.abort()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def drain(self) -> None:
+        """Takes no new request; closes at once where none is under way."""
+        exchange = self._exchange
+        if exchange is None or not exchange.complete:
+            self.abort()
+
+    # -- the listener's side ------------------------------------------------------------------------------------------
+
+    def check(self, now: float) -> None:
+        """Called every half second: ends what takes too long."""
+        waited, limits, exchange = now - self._since, self._limits, self._exchange
+        if self._transport is None:
+            return
+        if self._lingers:
+            if waited > LINGER_S:
+                self._transport.abort()
+        elif not self._writable.is_set() or self._idle():
+            if waited > limits.idle_timeout_s:
+                self._transport.abort()
+        elif exchange is None:
+            if waited > limits.header_timeout_s:
+                self._refuse(Bad(408, "The request took too long to come."))
+        elif not exchange.complete and waited > limits.body_timeout_s:
+            self._refuse(Bad(408, "The request took too long to come."))
+
+    def idle_since(self) -> tuple[int, float] | None:
+        if self._lingers or self._idle():
+            return 0, self._since
+        if self._exchange is None or not self._exchange.complete or not self._writable.is_set():
+            return 1, self._since
+        return None
+
+    def begun(self) -> float:
+        return self._since
+
+    def hold_back(self, paused: bool) -> None:
+        self._held_back = paused
+        self._steer_reading()
+
+    def evict(self) -> None:
+        if self._exchange is not None and self._exchange.complete:  # only what it pipelined is unfinished
+            self._server.budget.release(self)
+        else:
+            self._refuse(Bad(503, "Too much is coming in, and this request took longest.", ((b"retry-after", b"1"),)))
+
+
+def _check_head(request: h11.Request, limits: ListenerLimits) -> None:
+    """What h11 lets through and this server doesn't. Raises `Bad`."""
+    headers = request.headers
+    names = [name for name, _ in headers]
+    if len(names) > limits.max_headers:
+        raise Bad(431, f"More than {limits.max_headers} header fields.")
+    if len(request.target) + sum(len(name) + len(value) + 4 for name, value in headers) > limits.max_header_bytes:
+        raise Bad(431, f"The head is longer than {limits.max_header_bytes} bytes.")  # h11 counts what is incomplete
+    if request.http_version not in (b"1.1", b"1.0"):
+        raise Bad(400, "HTTP/1.1 is spoken here.")
+    if b"transfer-encoding" in names and (b"content-length" in names or request.http_version == b"1.0"):
+        raise Bad(400, "Content-Length and Transfer-Encoding exclude each other (RFC 9112 section 6.1).")
+    if request.method == b"CONNECT":
+        raise Bad(405, "CONNECT is not offered here.", _ALLOW)
+    for name, value in headers:
+        if name == b"expect" and value.lower() != b"100-continue":
+            raise Bad(417, "Only 100-continue can be expected.")
+
+
+def _reason(status: int) -> bytes:
+    try:
+        return HTTPStatus(status).phrase.encode()
+    except ValueError:
+        return b""
+
+
+def _problem(bad: Bad) -> bytes:
+    """A whole answer with a problem description (RFC 9457)."""
+    fields = {
+        "type": "about:blank",
+        "title": HTTPStatus(bad.status).phrase,
+        "status": bad.status,
+        "detail": bad.detail,
+    }
+    body = json.dumps(fields).encode()
+    lines = [
+        b"HTTP/1.1 %d %s" % (bad.status, _reason(bad.status)),
+        b"date: " + formatdate(usegmt=True).encode(),
+        b"content-type: application/problem+json",
+        *(b"%s: %s" % header for header in bad.headers),
+        b"content-length: %d" % len(body),
+        b"connection: close",
+    ]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body

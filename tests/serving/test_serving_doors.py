@@ -1,0 +1,140 @@
+"""The same limits at every door: the admin API, the `fn` source, and both engines of the `http` source."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from gateway_core.testing import GatewayProcess, Subscriber
+
+DOORS = ["admin", "fn", "native", "hypercorn"]
+LIMITS = "limits: {header_timeout_s: 0.6, idle_timeout_s: 30, max_connections: 20}"
+SMUGGLED = (
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
+)
+
+
+class Doors:
+    """A gateway with one listener of each kind."""
+
+    def __init__(self, folder: Path) -> None:
+        self.certificate = folder / "cert.pem"
+        self.key = folder / "key.pem"
+        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+        command += ["-keyout", str(self.key), "-out", str(self.certificate), "-days", "2", "-subj", "/CN=localhost"]
+        subprocess.run(command, check=True, capture_output=True)
+        self.subscriber = Subscriber()
+        tls = f"tls: {{cert_file: {self.certificate}, key_file: {self.key}}}"
+        http = 'http: {listen: "127.0.0.1:0", codec: cloudevents'
+        self.gateway = GatewayProcess(
+            f"""
+brokers:
+  default:
+    ingress:
+      - fn: {{listen: "127.0.0.1:0", function: "{self.subscriber.url}", {LIMITS}}}
+      - {http}, {LIMITS}}}
+      - {http}, server: hypercorn, {LIMITS}}}
+      - {http}, {LIMITS}, {tls}}}
+      - {http}, server: hypercorn, {LIMITS}, {tls}}}
+triggers:
+  all: {{subscriber: "{self.subscriber.url}"}}
+""",
+            folder,
+        )
+
+    def address(self, door: str) -> tuple[str, int]:
+        urls = self.gateway.status()["brokers"][0]["ingress"]
+        names = ["fn", "native", "hypercorn", "native with TLS", "hypercorn with TLS"]
+        url = str(self.gateway.admin("/status").url) if door == "admin" else urls[names.index(door)]
+        parts = urlsplit(url)
+        return str(parts.hostname), int(parts.port or 0)
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+    doors = Doors(tmp_path_factory.mktemp("doors"))
+    with doors.subscriber, doors.gateway:
+        yield doors
+
+
+def read_all(sock: socket.socket) -> bytes:
+    sock.settimeout(10)
+    parts = []
+    try:
+        while part := sock.recv(65536):
+            parts.append(part)
+    except ConnectionResetError:
+        pass
+    return b"".join(parts)
+
+
+@pytest.mark.spec("SAFE-J01")
+@pytest.mark.parametrize("door", DOORS)
+def test_two_lengths_are_refused_and_the_connection_closed(doors: Doors, door: str) -> None:
+    with socket.create_connection(doors.address(door)) as sock:
+        sock.sendall(SMUGGLED)
+        answer = read_all(sock)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert len(re.findall(rb"HTTP/1\.1 \d\d\d ", answer)) == 1
+    assert b"connection: close" in answer.lower()
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SAFE-J02")
+@pytest.mark.parametrize("door", ["fn", "native", "hypercorn"])
+def test_half_sent_heads_are_cut_off(doors: Doors, door: str) -> None:
+    with ExitStack() as stack:
+        half = [stack.enter_context(socket.create_connection(doors.address(door))) for _ in range(15)]
+        for sock in half:
+            sock.sendall(b"POST / HTTP/1.1\r\nHost: x\r\n")
+        began = time.monotonic()
+        assert [read_all(sock)[:13] for sock in half] == [b"HTTP/1.1 408 "] * 15
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SAFE-J02")
+@pytest.mark.parametrize("door", ["fn", "native", "hypercorn"])
+def test_connections_are_limited(doors: Doors, door: str) -> None:
+    with ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(socket.create_connection(doors.address(door)))
+        time.sleep(0.3)  # they are accepted in order, but not at once
+        with socket.create_connection(doors.address(door)) as sock:
+            assert read_all(sock).startswith(b"HTTP/1.1 503 ")
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SAFE-J02")
+@pytest.mark.parametrize("door", ["native with TLS", "hypercorn with TLS"])
+def test_tls_handshakes_are_counted_and_timed(doors: Doors, door: str) -> None:
+    address = doors.address(door)
+    context = ssl.create_default_context(cafile=str(doors.certificate))
+    context.check_hostname = False
+
+    def ask() -> bytes:
+        with context.wrap_socket(socket.create_connection(address), server_hostname="localhost") as sock:
+            sock.sendall(b"OPTIONS / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            return read_all(sock)
+
+    assert ask().startswith(b"HTTP/1.1 200 ")
+    with ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(address)) for _ in range(20)]
+        silent[0].sendall(b"\x16\x03\x01")
+        time.sleep(0.2)
+        assert ask().startswith(b"HTTP/1.1 503 ")
+        began = time.monotonic()
+        for sock in silent:
+            read_all(sock)
+        assert time.monotonic() - began < 5
+    assert ask().startswith(b"HTTP/1.1 200 ")
