@@ -11,10 +11,10 @@ from aiokafka.errors import for_code
 from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest, ListGroupsRequest
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
-from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import TopicPartition
 
+from .aio.metadata import look_up
 from .asking import Asking
 from .client import KafkaFault, Partition
 from .config import OffsetStart, Start, TimestampStart
@@ -67,8 +67,9 @@ class Admin(Asking):
 
     async def _topics(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         """The leader of each partition of those topics that exist."""
-        answer = await self._send(None, MetadataRequest(list(topics), allow_auto_topic_creation=False))
-        self._client.cluster.update_metadata(answer)
+        answer = await look_up(self.client, list(topics))
+        self.client.cluster.update_metadata(answer)
+        self.ids |= answer.ids
         found: dict[str, dict[int, int]] = {}
         for code, name, _, parts in answer.topics:
             error = for_code(code)
@@ -79,7 +80,7 @@ class Admin(Asking):
         return found
 
     async def _create(self, name: str, partitions: int, replication: int | None) -> None:
-        controller = self._client.cluster.controller
+        controller = self.client.cluster.controller
         request = CreateTopicsRequest(
             create_topic_requests=[(name, partitions, replication or -1, [], [])],
             timeout=round(self._config.request_timeout_s * 1000),
@@ -132,7 +133,7 @@ class Admin(Asking):
         return await self._try(ask, "offsets") if partitions else {}
 
     async def _by_leader(self, partitions: Collection[Partition]) -> dict[int, list[Partition]]:
-        cluster = self._client.cluster
+        cluster = self.client.cluster
         leaders = {partition: cluster.leader_for_partition(TopicPartition(*partition)) for partition in partitions}
         if not all(leader is not None and leader >= 0 for leader in leaders.values()):
             known = await self._topics({name for name, _ in partitions})
@@ -152,7 +153,7 @@ class Admin(Asking):
         async def ask() -> list[str]:
             found: set[str] = set()
             await self._topics([])
-            for broker in self._client.cluster.brokers():
+            for broker in self.client.cluster.brokers():
                 answer = await self._send(broker.nodeId, ListGroupsRequest())
                 _check(answer.error_code)
                 found.update(name for name, kind in answer.groups if kind in ("", "consumer"))

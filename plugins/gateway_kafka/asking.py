@@ -11,6 +11,7 @@ from aiokafka import errors
 from aiokafka.client import AIOKafkaClient
 
 from .aio.faults import check_token, fault_of, probe, quieten
+from .aio.metadata import only_reading
 from .aio.options import client_options
 from .client import KafkaFault
 from .config import KafkaConfig
@@ -25,12 +26,16 @@ class Asking:
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
         self._where = f"Kafka at {','.join(config.bootstrap)}"
-        self._client: Any = None
+        self.client: Any = None
+        """The `AIOKafkaClient`, while it is open."""
+        self.ids: dict[str, str] = {}
+        """The ids of the topics that were asked about; "" where the cluster tells none."""
 
     async def __aenter__(self) -> Self:
         quieten()
         await check_token(self._config)
         client = AIOKafkaClient(**client_options(self._config))
+        only_reading(client)
         try:
             with anyio.fail_after(self._config.request_timeout_s):
                 await client.bootstrap()
@@ -41,17 +46,17 @@ class Asking:
                 raise
             await probe(self._config)
             raise fault_of(error, self._where) from error
-        self._client = client
+        self.client = client
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with anyio.CancelScope(shield=True):
-            await self._client.close()
+            await self.client.close()
 
     async def _send(self, node: Any, request: Any) -> Any:
-        client = self._client
+        client = self.client
         return await client.send(client.get_random_node() if node is None else node, request)
 
     async def _try(self, ask: Callable[[], Awaitable[_T]], about: str) -> _T:
@@ -67,7 +72,7 @@ class Asking:
                             raise fault_of(error, about) from error
                         last = error
                     if last.invalid_metadata or isinstance(last, errors.NodeNotReadyError):
-                        self._client.force_metadata_update()
+                        self.client.force_metadata_update()
                     await anyio.sleep(_RETRY_S)
         except TimeoutError as error:
             raise fault_of(last or error, about) from error

@@ -117,6 +117,34 @@ class Consumer(Protocol):
         not committed, and that is no error."""
 
 
+_TAG = "topic-id="
+
+
+def tag(id: str) -> str:
+    """What is committed with an offset: the id of the topic that it belongs to. "" where that is not known."""
+    return _TAG + id if id else ""
+
+
+def id_of(metadata: str | None) -> str:
+    """The id in what was committed with an offset; "" where there is none."""
+    return metadata.removeprefix(_TAG) if metadata and metadata.startswith(_TAG) else ""
+
+
+def is_of_another(metadata: str | None, id: str) -> bool:
+    """Whether an offset that was committed with this metadata belongs to a deleted topic of the same name, and not to
+    the one with this id."""
+    return bool(id) and id_of(metadata) not in ("", id)
+
+
+def made_anew(name: Partition, offset: int, beginning: int) -> str:
+    """What to tell of an offset of a deleted topic, in one line."""
+    topic, number = name
+    return (
+        f"topic {topic}, partition {number}: the committed offset, {offset}, is that of a deleted topic of this name;"
+        f" reads the new one from its beginning, {beginning}"
+    )
+
+
 def gap(name: Partition, offset: int, beginning: int, end: int) -> str:
     """What is missing of a partition whose next record to read was `offset`, in one line."""
     topic, number = name

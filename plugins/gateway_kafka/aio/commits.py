@@ -9,7 +9,7 @@ import anyio
 from aiokafka import errors
 from aiokafka.structs import TopicPartition
 
-from ..client import Partition
+from ..client import Partition, tag
 from .faults import fault_of
 
 _NOT_OURS = (  # the partitions have gone to someone else, who reads from what was committed before
@@ -21,13 +21,18 @@ _NOT_OURS = (  # the partitions have gone to someone else, who reads from what w
 )
 
 
-async def commit(consumer: Any, offsets: Mapping[Partition, int], group: str, limit_s: float) -> None:
-    """Raises `KafkaFault`, within `limit_s`; that the partitions are no longer ours is none."""
+async def commit(
+    consumer: Any, offsets: Mapping[Partition, int], ids: Mapping[str, str], group: str, limit_s: float
+) -> None:
+    """Raises `KafkaFault`, within `limit_s`; that the partitions are no longer ours is none. `ids` are those of the
+    topics that the offsets belong to."""
     if not offsets:
         return
     try:
         with anyio.fail_after(limit_s):
-            await consumer.commit({TopicPartition(*name): offset for name, offset in offsets.items()})
+            await consumer.commit(
+                {TopicPartition(*n): (offset, tag(ids.get(n[0], ""))) for n, offset in offsets.items()}
+            )
     except _NOT_OURS:
         pass
     except (errors.KafkaError, OSError) as error:  # TimeoutError is an OSError

@@ -25,9 +25,10 @@ from ..config import KafkaConfig
 from ..health import Health
 from .commits import commit
 from .faults import fault_of, quieten
+from .metadata import TopicIds, look_up
 from .places import Starts, first_offsets, moved
 from .session import close, connected
-from .watch import CHECK_S, Watch
+from .watch import CHECK_S, LOOK_S, Watch
 
 _log = logging.getLogger("tidegate.kafka")
 _START_S = 5.0  # how long a start waits for the cluster
@@ -64,6 +65,8 @@ class AioConsumer:
         self._consumer: Any = None
         self._fresh: set[TopicPartition] | None = None  # assigned by the cluster, not yet told to the member
         self._ours: set[Partition] = set()
+        self._ids: dict[str, str] = {}  # of the topics of those
+        self._known = TopicIds()
         self._paused: set[Partition] = set()
         self._held: dict[Partition, tuple[list[Record], int]] = {}  # fetched while their partition was being paused
         self._letting_go = anyio.Lock()
@@ -80,7 +83,7 @@ class AioConsumer:
 
     @property
     def fault(self) -> KafkaFault | None:
-        return self._health.fault
+        return self._health.fault or self._health.absent
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -113,6 +116,7 @@ class AioConsumer:
         with self._scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watching)
+                tasks.start_soon(self._watching_topics)
                 while True:
                     try:
                         await self._join()
@@ -129,7 +133,7 @@ class AioConsumer:
         self._ended.set()
 
     async def _join(self) -> None:
-        self._consumer = await connected(self._config, self._group, self._session_s)
+        self._consumer, self._known = await connected(self._config, self._group, self._session_s)
         self._consumer.subscribe(self._topics, listener=_Listener(self, self._consumer))
         self._heard = self._clock.monotonic()
         self._health.good()
@@ -172,7 +176,7 @@ class AioConsumer:
                 return
             offsets = await self._member.revoked(ours)
             try:
-                await commit(consumer, offsets, self._group, self._config.request_timeout_s)
+                await commit(consumer, offsets, self._ids, self._group, self._config.request_timeout_s)
             except KafkaFault as fault:
                 _log.warning("consumer group %s: the last offsets can't be committed: %s", self._group, fault)
 
@@ -190,6 +194,7 @@ class AioConsumer:
         for text in starts.gaps:
             _log.error("consumer group %s: %s", self._group, text)
         self._ours = {(p.topic, p.partition) for p in fresh}
+        self._ids = starts.ids
         self._health.good()
         self._member.assigned({(p.topic, p.partition): offset for p, offset in starts.offsets.items()})
 
@@ -269,7 +274,7 @@ class AioConsumer:
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
         mine = {name: offset for name, offset in offsets.items() if name in self._ours}
         if mine:
-            await commit(self._consumer, mine, self._group, self._config.request_timeout_s)
+            await commit(self._consumer, mine, self._ids, self._group, self._config.request_timeout_s)
 
     async def _watching(self) -> None:
         watch = Watch(self._config, self._health)
@@ -282,6 +287,33 @@ class AioConsumer:
                 watch = Watch(self._config, self._health)
                 self._lost = KafkaFault("no broker answers at the address that was known; connects anew")
                 self._interrupt()
+
+    async def _watching_topics(self) -> None:
+        """A topic that is deleted and made anew has the same name, and often offsets that can be read: who goes on at
+        the old offset loses what is before it."""
+        while True:
+            await anyio.sleep(LOOK_S)
+            consumer = self._consumer
+            if consumer is None:
+                continue
+            try:
+                with anyio.fail_after(CHECK_S):
+                    heard = await look_up(consumer._client, self._topics)
+            except (errors.KafkaError, OSError):  # TimeoutError is an OSError
+                continue  # the other watch finds out why
+            if consumer is not self._consumer:
+                continue
+            self._known.update(heard)
+            self._health.missing(sorted(heard.missing))
+            cluster = consumer._client.cluster
+            if any(len(parts) != len(cluster.partitions_for_topic(t) or ()) for _, t, _, parts in heard.topics):
+                consumer._client.force_metadata_update()
+            if renewed := [topic for topic in heard.ids if self._known.is_gone(topic, self._ids.get(topic, ""))]:
+                await self._let_go(consumer)
+                if consumer is self._consumer:
+                    self._lost = KafkaFault(f"the topic {', '.join(renewed)} was deleted and made anew; reads it anew")
+                    self._interrupt()
+                self._ids = {}
 
 
 def _record(found: Any) -> Record:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from aiokafka.errors import CommitFailedError, KafkaError
+from aiokafka.errors import CommitFailedError, KafkaError, UnknownTopicOrPartitionError
 
+from ..client import id_of
 from ..config import KafkaConfig
 from .faults import check_token, fault_of, probe
+from .metadata import TopicIds, only_reading
 from .options import client_options
 
 _CLOSE_S = 5.0
@@ -20,8 +23,8 @@ _METADATA_S = 60.0  # how soon new partitions are seen
 _FOR_EVER_MS = 2**31 - 1
 
 
-async def connected(config: KafkaConfig, group: str, session_s: float) -> Any:
-    """A consumer that knows the cluster, without topics yet. Raises `KafkaFault`."""
+async def connected(config: KafkaConfig, group: str, session_s: float) -> tuple[Any, TopicIds]:
+    """A consumer that knows the cluster, without topics yet, and what it hears of topics. Raises `KafkaFault`."""
     await check_token(config)
     consumer = AIOKafkaConsumer(
         **client_options(config),
@@ -37,6 +40,7 @@ async def connected(config: KafkaConfig, group: str, session_s: float) -> Any:
         metadata_max_age_ms=round(_METADATA_S * 1000),
         fetch_max_wait_ms=_FETCH_WAIT_MS,
     )
+    known = only_reading(consumer._client)
     try:
         with anyio.fail_after(config.request_timeout_s):
             await consumer.start()
@@ -46,19 +50,25 @@ async def connected(config: KafkaConfig, group: str, session_s: float) -> Any:
             raise
         await probe(config)
         raise fault_of(error, f"Kafka at {','.join(config.bootstrap)}") from error
-    _only_as_member(consumer._coordinator)
-    return consumer
+    _guard_commits(consumer._coordinator, consumer._client, known)
+    return consumer, known
 
 
-def _only_as_member(coordinator: Any) -> None:
+def _guard_commits(coordinator: Any, client: Any, known: TopicIds) -> None:
     """aiokafka commits without a generation once the group has put its consumer out, and Kafka takes that for a group
-    that has no members at the moment: what others had done meanwhile would be done again."""
+    that has no members at the moment: what others had done meanwhile would be done again. And it repeats a commit for a
+    topic that is deleted until there is one of this name again."""
     write = coordinator._do_commit_offsets
 
-    async def guarded(*args: Any) -> None:
+    async def guarded(assignment: Any, offsets: Mapping[Any, Any]) -> None:
         if coordinator.generation < 0:
             raise CommitFailedError
-        await write(*args)
+        there = {p: o for p, o in offsets.items() if not known.is_gone(p.topic, id_of(o.metadata))}
+        try:
+            await write(assignment, there)
+        except UnknownTopicOrPartitionError:
+            client.force_metadata_update()
+            raise
 
     coordinator._do_commit_offsets = guarded
 

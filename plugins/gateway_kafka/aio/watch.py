@@ -15,6 +15,8 @@ from ..health import Health
 from .faults import probe
 
 CHECK_S = 2.0
+LOOK_S = 1.0
+"""How often a consumer looks whether its topics are still the same."""
 _STUCK = 5  # failed checks of a cluster that can be reached, before another client is made
 _IDLE = 3  # checks of which one is made by a client without partitions
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from ..client import KafkaFault, Partition
+from ..client import KafkaFault, Partition, tag
 from ..health import Health
 from .faults import fault_of, text_of
 
@@ -42,10 +42,14 @@ class Commits:
         """From the loop: commits what is ours of it; `done` is called on the loop."""
         self._wanted.append((offsets, done))
 
-    def go_on(self, client: Any, ours: Collection[Partition]) -> None:
-        """Begins to commit all that is wanted, unless a commit is under way."""
-        if not self._wanted or self._under_way is not None:
-            return
+    @property
+    def waits(self) -> bool:
+        """Whether `go_on` has something to do."""
+        return bool(self._wanted) and self._under_way is None
+
+    def go_on(self, client: Any, ours: Mapping[Partition, str]) -> None:
+        """Begins to commit all that is wanted. `ours` has the partitions that may be committed, with the ids of their
+        topics."""
         merged: dict[Partition, int] = {}
         waiting: list[Done] = []
         while self._wanted:
@@ -57,7 +61,7 @@ class Commits:
             return
         self._under_way = (merged, waiting)
         try:
-            client.commit(offsets=_listed(merged), asynchronous=True)
+            client.commit(offsets=_listed(merged, ours), asynchronous=True)
         except KafkaException as error:
             self.told(error.args[0], [])
 
@@ -80,13 +84,13 @@ class Commits:
         else:
             self._answer(waiting, None)
 
-    def last(self, client: Any, offsets: Offsets) -> None:
+    def last(self, client: Any, offsets: Offsets, ids: Mapping[Partition, str]) -> None:
         """Commits what is about to go, and waits for it."""
         if self._health.fault is not None:
             self._lost(str(self._health.fault))
             return
         try:
-            _check(client.commit(offsets=_listed(offsets), asynchronous=False))
+            _check(client.commit(offsets=_listed(offsets, ids), asynchronous=False))
         except KafkaException as error:
             if error.args[0].code() not in _NOT_OURS:
                 self._lost(text_of(error.args[0]))
@@ -116,5 +120,5 @@ def _check(partitions: Sequence[Any]) -> None:
             raise KafkaException(partition.error)
 
 
-def _listed(offsets: Offsets) -> list[Any]:
-    return [TopicPartition(*name, offset) for name, offset in offsets.items()]
+def _listed(offsets: Offsets, ids: Mapping[Partition, str]) -> list[Any]:
+    return [TopicPartition(*name, offset, tag(ids.get(name, ""))) for name, offset in offsets.items()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Mapping, Sequence
 
 import anyio
@@ -15,12 +16,14 @@ from gateway_core.clock import Clock
 from ..client import KafkaFault, Member, Partition, Record
 from ..config import KafkaConfig
 from ..health import Health
+from ..topics import Ids, watch_topics
 from .places import Place
 from .reader import Reader
 
 _log = logging.getLogger("tidegate.kafka")
 _START_S = 5.0  # how long a start waits for the cluster
 _CLOSE_S = 10.0
+_STANDS_S = 90.0  # of a thread that waits for librdkafka: much longer than any answer may take
 
 
 class ConfluentConsumer:
@@ -53,17 +56,19 @@ class ConfluentConsumer:
         self._tried = anyio.Event()
         self._closing = anyio.CancelScope(shield=True)
         self._asked = 0  # times that the member is busy with letting go
+        self._watched = anyio.CancelScope()
 
     @property
     def fault(self) -> KafkaFault | None:
         """What is wrong at the moment."""
-        return self._health.fault
+        return self._health.fault or self._health.absent
 
     async def start(self, tasks: TaskGroup) -> None:
         self._loop = asyncio.get_running_loop()
         reader = self._reader = Reader(
             self._config, self._group, self._topics, self._most, self._session_s, self._health, self
         )
+        tasks.start_soon(self._watching)
         with anyio.move_on_after(_START_S):
             await self._tried.wait()
         if reader.refusal is not None:
@@ -75,6 +80,7 @@ class ConfluentConsumer:
         if reader is None:
             return
         reader.close()
+        self._watched.cancel()
         with self._closing:
             self._count()
             await anyio.to_thread.run_sync(reader.join, abandon_on_cancel=True)
@@ -84,6 +90,23 @@ class ConfluentConsumer:
     def _count(self) -> None:
         """The member's own time does not count."""
         self._closing.deadline = math.inf if self._asked else anyio.current_time() + _CLOSE_S
+
+    async def _watching(self) -> None:
+        with self._watched:
+            await watch_topics(self._config, self._topics, self._heard)
+
+    def _heard(self, ids: Ids | None) -> None:
+        """Tells the reader of topics that were made anew, and the outside of those that are not there, and of a reader
+        that stands."""
+        reader = self._reader
+        if reader is None:
+            return
+        if ids is not None:
+            reader.heard(ids)
+            self._health.missing([topic for topic, id in ids.items() if id is None])
+        silent = time.monotonic() - reader.turned
+        if silent > _STANDS_S and not self._asked:
+            self._health.bad(KafkaFault(f"librdkafka has not answered for {silent:.0f} s; restart the gateway"))
 
     # -- from the member -------------------------------------------------------------------------------------------
 

@@ -63,6 +63,7 @@ def consumer_options(config: KafkaConfig, group: str, session_timeout_s: float) 
         "partition.assignment.strategy": "cooperative-sticky",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
+        "allow.auto.create.topics": False,  # what is only read is never made
         "auto.offset.reset": "error",  # we choose the offset ourselves, and tell what is gone
         "isolation.level": "read_committed",
         # a broker answers at once when it has a record; a partition that was just assigned or resumed waits for so long

@@ -1,0 +1,204 @@
+"""Metadata requests that create no topics and tell topics' ids, which aiokafka's own do not.
+
+A topic that is deleted and created again keeps its name, and gets another id (KIP-516). Brokers before 2.8 tell no ids.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
+
+from aiokafka import errors
+from aiokafka.errors import for_code
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.metadata import MetadataRequest_v4, MetadataRequest_v5
+from aiokafka.protocol.types import (
+    Boolean,
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Int64,
+    Schema,
+    TaggedFields,
+)
+
+_BOOTSTRAP = "bootstrap"
+
+
+class _MetadataResponse_v10(Response):  # type: ignore[misc]
+    API_KEY = 3
+    API_VERSION = 10
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "brokers",
+            CompactArray(
+                ("node_id", Int32),
+                ("host", CompactString("utf-8")),
+                ("port", Int32),
+                ("rack", CompactString("utf-8")),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("cluster_id", CompactString("utf-8")),
+        ("controller_id", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("error_code", Int16),
+                ("topic", CompactString("utf-8")),
+                ("id_high", Int64),
+                ("id_low", Int64),
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", CompactArray(Int32)),
+                        ("isr", CompactArray(Int32)),
+                        ("offline_replicas", CompactArray(Int32)),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("authorized_operations", Int32),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("authorized_operations", Int32),
+        ("tags", TaggedFields),
+    )
+
+
+class _MetadataRequest_v10(RequestStruct):  # type: ignore[misc]
+    FLEXIBLE_VERSION = True
+    API_KEY = 3
+    API_VERSION = 10
+    RESPONSE_TYPE = _MetadataResponse_v10
+    SCHEMA = Schema(
+        (
+            "topics",
+            CompactArray(
+                ("id_high", Int64),
+                ("id_low", Int64),
+                ("topic", CompactString("utf-8")),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_cluster_authorized_operations", Boolean),
+        ("include_topic_authorized_operations", Boolean),
+        ("tags", TaggedFields),
+    )
+
+
+class TopicsRequest(Request[MetadataRequest_v4 | MetadataRequest_v5 | _MetadataRequest_v10]):  # type: ignore[misc]
+    """Asks about these topics, all where None, and creates none."""
+
+    API_KEY = 3
+
+    def __init__(self, topics: Collection[str] | None) -> None:
+        self._topics = topics
+
+    def build(self, request_struct_class: type[Any]) -> Any:
+        names = None if self._topics is None else list(self._topics)
+        if request_struct_class is _MetadataRequest_v10:
+            listed: list[Any] | None = None if names is None else [(0, 0, name, {}) for name in names]
+            return _MetadataRequest_v10(listed, False, False, False, {})
+        return request_struct_class(names, False)
+
+
+class Topics(NamedTuple):
+    """A broker's answer, as `ClusterMetadata.update_metadata` takes it."""
+
+    API_VERSION: int
+    brokers: list[tuple[Any, ...]]
+    controller_id: int
+    topics: list[tuple[Any, ...]]
+    ids: dict[str, str]
+    """The id of each topic that is there, in hexadecimal; "" where the broker tells none."""
+    missing: frozenset[str]
+    """Those that were asked about and are not there."""
+
+
+def read(answer: Any) -> Topics:
+    """Makes one form of the answers of all versions."""
+    brokers, topics = list(answer.brokers), list(answer.topics)
+    ids: dict[str, str] = {}
+    if answer.API_VERSION == _MetadataResponse_v10.API_VERSION:
+        brokers = [broker[:4] for broker in brokers]
+        for code, name, high, low, *_ in topics:
+            if code == 0 and (high or low):
+                ids[name] = f"{high & _WORD:016x}{low & _WORD:016x}"
+        topics = [
+            (code, name, internal, [(e, n, leader, replicas, isr) for e, n, leader, _, replicas, isr, *_ in parts])
+            for code, name, _, _, internal, parts, *_ in topics
+        ]
+    missing = []
+    for code, name, *_ in topics:
+        if code == 0:
+            ids.setdefault(name, "")
+        elif for_code(code) is errors.UnknownTopicOrPartitionError:
+            missing.append(name)
+    return Topics(5, brokers, answer.controller_id, topics, ids, frozenset(missing))
+
+
+_WORD = (1 << 64) - 1
+
+
+class TopicIds:
+    """What a client has last heard of the topics that it reads."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, str] = {}
+        self.missing: frozenset[str] = frozenset()
+
+    def update(self, heard: Topics) -> None:
+        """Takes over an answer."""
+        self.ids |= heard.ids
+        self.missing = (self.missing - heard.ids.keys()) | heard.missing
+
+    def is_gone(self, topic: str, id: str) -> bool:
+        """Whether the topic with this id is deleted, as far as known. "" is an id that is not known."""
+        return topic in self.missing or bool(id and self.ids.get(topic, id) not in ("", id))
+
+
+def only_reading(client: Any) -> TopicIds:
+    """Makes an `AIOKafkaClient` look for topics without creating them: asked about a deleted one, aiokafka would have
+    the cluster make it anew with default settings, and whoever then creates it is told that it exists."""
+    known = TopicIds()
+
+    async def update(cluster: Any, topics: Iterable[str] | None) -> bool:
+        nodes = [broker.nodeId for broker in cluster.brokers()]
+        if any(node == _BOOTSTRAP for node, _ in client._conns):
+            nodes.append(_BOOTSTRAP)
+        random.shuffle(nodes)
+        for node in nodes:
+            connection = await client._get_conn(node)
+            if connection is None:
+                continue
+            try:
+                heard = read(await connection.send(TopicsRequest(list(topics) if topics else None)))
+            except (errors.KafkaError, TimeoutError):
+                continue
+            if not heard.brokers:
+                return False
+            known.update(heard)
+            cluster.update_metadata(heard)
+            for key in [key for key in client._conns if key[0] == _BOOTSTRAP]:
+                client._conns.pop(key).close()
+            return True
+        cluster.failed_update(None)
+        return False
+
+    client._metadata_update = update
+    return known
+
+
+async def look_up(client: Any, topics: Collection[str]) -> Topics:
+    """Asks any broker about these topics. Raises aiokafka's errors."""
+    return read(await client.send(client.get_random_node(), TopicsRequest(topics)))
