@@ -33,8 +33,9 @@ def no_room(error: BaseException | None) -> bool:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Writes a file (0600) whole or not at all, durable when this returns. Raises `OSError`."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Writes a file (0600) whole or not at all, durable when this returns. Raises `OSError`. A file has one writer at a
+    time: what a crash left half-written is overwritten by the next."""
+    temporary = path.with_name(f".{path.name}.tmp")
     try:
         write_private(temporary, content)
         temporary.replace(path)
