@@ -19,6 +19,7 @@ mode. Each gateway worker writes one shard. What a file holds (format 2, `PRAGMA
       next    a lower bound of the next sequence, kept when rows are deleted: numbers are never used again
       checked the first sequence that has a checksum; format 1 had none
       routed  the sequence before which all events have been offered to the subscriptions
+    epochs (start INTEGER PRIMARY KEY, id TEXT)  -- the runs that appended, see `epochs.py`
 
 An event's position is `shard << 48 | sequence`.
 """
@@ -37,6 +38,8 @@ import msgspec
 
 from gateway_core.event import Event
 
+from . import epochs
+from .epochs import Epoch
 from .rows import Row as Row
 from .rows import Rows, Unreadable, is_damage, scan
 
@@ -117,6 +120,11 @@ class LogReader:
         equal where it has none."""
         connection = self._connection(shard)
         return (1, 1) if connection is None else bounds_of(connection)
+
+    def epochs(self, shard: int) -> list[Epoch]:
+        """The shard's epochs, oldest first: see `epochs.py`."""
+        connection = self._connection(shard)
+        return [] if connection is None else epochs.load(connection)
 
     def read(self, shard: int, start: int, end: int | None = None, limit: int = -1) -> Iterator[Row]:
         """The shard's rows with `start <= sequence < end`, in order, at most `limit` of them, read in parts."""

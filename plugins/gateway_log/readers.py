@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
+import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,10 @@ from gateway_core.abilities import Standing
 from gateway_core.errors import StartError
 from gateway_core.files import private_folder, replace_file, sync_directory, write_private
 
-from .reader import place_of
+from . import epochs
+from .reader import LogReader, place_of
+
+log = logging.getLogger("tidegate.log")
 
 Places = dict[str, int]
 
@@ -29,12 +34,14 @@ class LogReaderFeed:
         self.location = str(folder.absolute())
         self.options: Mapping[str, Any] = {"kind": "log"}
         self.start: Mapping[str, int] = start
+        self._folder = folder
         self._path = _file(folder, name)
         self._ends = ends
 
     def advance(self, offsets: Mapping[str, int]) -> None:
         """All before these sequences is dealt with. Raises `OSError`."""
-        _write(self._path, {**_read(self._path), **offsets})
+        places = {**_read(self._path), **offsets}
+        _write(self._path, _with_epochs(self._folder, places))
 
     def standing(self, position: int) -> Standing | None:
         """Where an event is for this reader (`gateway_core.abilities.Placed`)."""
@@ -59,10 +66,38 @@ def attach(folder: Path, name: str, new: Callable[[], Places]) -> Places:
             with contextlib.suppress(FileNotFoundError):
                 _detached(path).rename(path)
         if not path.exists():
-            _create(path, new())
-        return _read(path)
-    except (OSError, ValueError) as e:
+            _create(path, _with_epochs(folder, new()))
+        return _valid(folder, path)
+    except (OSError, ValueError, sqlite3.Error) as e:
         raise StartError(f"log: the reader's place {path} can't be used: {e}") from e
+
+
+def _valid(folder: Path, path: Path) -> Places:
+    """The places, moved to where the log parted from the one that was read, if it went back: then nothing is missed."""
+    content = json.loads(path.read_text())
+    known, found = epochs.ids(content), _places(content)
+    with LogReader(folder) as reader:
+        for shard, place in found.items():
+            following = reader.bounds(int(shard))[1]
+            at = epochs.parted(reader.epochs(int(shard)), following, place, known.get(shard, ""))
+            if at is not None:
+                log.warning(
+                    "%s: shard %s was read up to %d, but the log went back to %d: a reader without a checkpoint of its"
+                    " own goes on from there",
+                    *(path, shard, place, at),
+                )
+                found[shard] = at
+    return found
+
+
+def _with_epochs(folder: Path, places: Places) -> dict[str, Any]:
+    """What a place's file holds: the places, and the epochs that say of which log they are."""
+    known = {}
+    with contextlib.suppress(OSError, sqlite3.Error), LogReader(folder) as reader:
+        for shard, place in places.items():
+            if id := epochs.of_place(reader.epochs(int(shard)), place):
+                known[shard] = id
+    return {**places, **({epochs.KEY: known} if known else {})}
 
 
 def detach(folder: Path, name: str) -> None:
@@ -114,14 +149,18 @@ def _detached(path: Path) -> Path:
 
 
 def _read(path: Path) -> Places:
-    return {str(shard): int(sequence) for shard, sequence in json.loads(path.read_text()).items()}
+    return _places(json.loads(path.read_text()))
 
 
-def _write(path: Path, places: Mapping[str, int]) -> None:
+def _places(content: Mapping[str, Any]) -> Places:
+    return {str(shard): int(sequence) for shard, sequence in content.items() if shard != epochs.KEY}
+
+
+def _write(path: Path, places: Mapping[str, Any]) -> None:
     replace_file(path, json.dumps(dict(places)).encode())
 
 
-def _create(path: Path, places: Places) -> None:
+def _create(path: Path, places: Mapping[str, Any]) -> None:
     """Like `_write`, but where two workers come at once the first one's file stays."""
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     write_private(temporary, json.dumps(dict(places)).encode())

@@ -16,7 +16,7 @@ from gateway_core.errors import StartError
 from gateway_core.event import Event
 from gateway_core.files import no_room
 
-from . import meta, places
+from . import epochs, meta, places
 from .checksum import PRIME
 from .meta import ShardMeta
 from .places import Changes, Place
@@ -60,6 +60,7 @@ class Shard:
     def __init__(self, folder: Path, number: int, sync: Literal["full", "normal"], room: Room | None = None) -> None:
         self.number = number
         self.path = shard_file(folder, number)
+        self._begun = False  # whether this run's epoch is noted
         self._lock = lock(folder, number)
         try:
             self._folder = folder
@@ -128,12 +129,14 @@ class Shard:
         """Brings rows (their columns one after another) and places into stable storage, all or none. Raises
         `sqlite3.Error`."""
         count = len(rows) // COLUMNS
-        if changes is None and count in _INSERT:
+        if changes is None and count in _INSERT and self._begun:
             self._connection.execute(_INSERT[count], rows)  # a transaction by itself
             self.next += count
             return
         self._connection.execute("BEGIN IMMEDIATE")
         try:
+            if count and not self._begun:
+                epochs.begin(self._connection, self.first, self.next)
             self._insert(rows, count)
             if changes is not None:
                 places.save(self._connection, changes)
@@ -142,6 +145,7 @@ class Shard:
             self._roll_back()
             raise
         self.next += count
+        self._begun = self._begun or count > 0
 
     def _insert(self, rows: list[Any], count: int) -> None:
         at = 0

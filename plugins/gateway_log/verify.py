@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+from .epochs import KEY
 from .places import load
 from .reader import LogReader, bounds_of, described, open_read_only, position_of, shard_file
 from .rows import Rows, Unreadable
@@ -29,7 +30,8 @@ def faults(folder: Path) -> Iterator[str]:
     for path in sorted((folder / "readers").glob("*.json")):
         try:
             places = json.loads(path.read_text())
-            if not isinstance(places, dict) or not all(type(v) is int and v > 0 for v in places.values()):
+            known = {s: p for s, p in places.items() if s != KEY} if isinstance(places, dict) else None
+            if known is None or not all(type(p) is int and p > 0 for p in known.values()):
                 yield f"readers/{path.name}: is not a mapping of shards to sequences"
         except (OSError, ValueError) as e:
             yield f"readers/{path.name}: {e}"

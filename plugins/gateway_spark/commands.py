@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from .maintenance.command import compact, retain, tables
+from .rejoin import rejoin
 from .submit.command import submit, wheel
 
 app = typer.Typer(help="Look after Spark tables.", no_args_is_help=True, add_completion=False)
@@ -18,5 +19,6 @@ def _group() -> None:
 app.command()(tables)
 app.command()(compact)
 app.command()(retain)
+app.command()(rejoin)
 app.command()(submit)
 app.command()(wheel)

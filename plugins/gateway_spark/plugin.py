@@ -37,4 +37,4 @@ def gateway_transports() -> list[Transport]:
 
 @hookimpl
 def gateway_commands() -> list[Command]:
-    return [Command("spark", "Look after Spark tables: tables, compact, retain.", _commands)]
+    return [Command("spark", "Look after Spark tables: tables, compact, retain, rejoin.", _commands)]

@@ -95,8 +95,10 @@ def offsets(found: Any) -> dict[str, int]:
     value = json.loads(found) if isinstance(found, str) else found
     if not isinstance(value, dict):
         return {}
-    inner = [v for v in value.values() if isinstance(v, dict)]
-    return inner[0] if inner else value
+    if any(isinstance(v, int) for v in value.values()):
+        return {s: p for s, p in value.items() if isinstance(p, int)}  # a log's: beside them are its epochs
+    inner = [v for name, v in value.items() if isinstance(v, dict)]
+    return inner[0] if inner else {}
 
 
 def finish(query: StreamingQuery, wait_s: float) -> None:

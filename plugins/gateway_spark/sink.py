@@ -51,6 +51,7 @@ class SparkSink:
         self._checkpoint = place_of(config.checkpoint or str(self._home / "checkpoint"))
         self._stopping = anyio.Event()
         self._facts = Facts(context.clock)
+        self._untold = False  # whether the channel does not know how far the table is
         self._said = ""  # what the process gave as the reason of its end; a killed one gives none
         # people read it: the place of the type is shown as the config has it
         self.address = self._table if "://" in self._table else Path(self._table).as_uri().replace(quote(TYPE), TYPE)
@@ -158,13 +159,17 @@ class SparkSink:
     def _follow(self, ends: dict[str, int]) -> bool:
         """Notes how far the table is; gives whether that is news."""
         assert self._feed is not None
-        if not self._facts.follow(ends):
-            return False
-        try:
-            self._feed.advance(ends)
-        except OSError as e:  # the channel keeps more than it needs until it is told again
-            log.warning("%s: the channel can't note how far the table is: %s", self._owner, e)
-        return True
+        news = self._facts.follow(ends)
+        if news or self._untold:
+            try:
+                self._feed.advance(self._facts.committed)
+                self._untold = False
+            except OSError as e:
+                # a full disk, say. The channel keeps more than it needs, and may have no room for events because of
+                # that: it is told again with the next progress, of which there is one without events too
+                log.warning("%s: the channel can't note how far the table is: %s", self._owner, e)
+                self._untold = True
+        return news
 
     def _on_exit(self, status: int, wait_s: float) -> None:
         assert self._supervisor is not None

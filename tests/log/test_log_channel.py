@@ -205,7 +205,7 @@ async def test_a_reader_begins_at_the_ends_and_its_place_is_durable(log: Any) ->
     await log.append(channel, log.events(2))
     assert feed.ends() == {"0": 6}
     feed.advance({"0": 5})
-    assert json.loads((log.folder / "readers" / "table.json").read_text()) == {"0": 5}
+    assert json.loads((log.folder / "readers" / "table.json").read_text())["0"] == 5
     channel.detach("table")
     assert channel.attach_reader("table", match_all()).start == {"0": 5}
 

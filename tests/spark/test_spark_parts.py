@@ -87,11 +87,6 @@ def test_a_limit_is_shared_and_always_gets_on() -> None:
     assert offsets.advance({"0": 1}, {"0": 901}, {"0": 1001}, 10) == {"0": 911}, "what is deleted is no work"
 
 
-def test_a_log_that_was_replaced_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"shard 1 \(read up to 9, ends at 3\)"):
-        offsets.advance({"0": 5, "1": 9}, {"0": 1, "1": 1}, {"0": 5, "1": 3}, None)
-
-
 @pytest.mark.parametrize("text", ["{", "[]", '{"0": -1}', '{"a": 1}', '{"0": "1"}', '{"0": true}'])
 def test_offsets_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="startingOffsets"):

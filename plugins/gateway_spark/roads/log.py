@@ -20,7 +20,7 @@ def events(job: Job, spark: SparkSession) -> DataFrame:
     from ..source.compatible import LIMITS
 
     register(spark)
-    more = {} if LIMITS else resume(job, spark)
+    more = {"checkpoint": job.checkpoint, **({} if LIMITS else resume(job, spark))}
     read = spark.readStream.format("tidegate").options(**job.options, **more).load()
     return read.withColumn(FAULT, f.lit(None).cast("string"))
 

@@ -1,9 +1,14 @@
-"""Arithmetic on offsets: {"shard": the next position to read}."""
+"""Arithmetic on offsets: {"shard": the next position to read}.
+
+What Spark keeps also has the log's epochs (`gateway_log.epochs`) beside the positions, {"0": 17, "epochs": {"0": "…"}}:
+they tell a log that went back from the one that was read.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 Offsets = Mapping[str, int]
 Wanted = str | Offsets
@@ -16,6 +21,8 @@ def parse(text: str, option: str) -> Wanted:
         return text
     try:
         value = json.loads(text)
+        if isinstance(value, dict):
+            value.pop("epochs", None)
         if isinstance(value, dict) and all(s.isdigit() and type(p) is int and p >= 0 for s, p in value.items()):
             return {str(int(s)): p for s, p in value.items()}
     except ValueError:
@@ -35,12 +42,8 @@ def clamp(wanted: Wanted, absent: Offsets, end: Offsets) -> dict[str, int]:
 
 def advance(start: Offsets, first: Offsets, end: Offsets, most: int | None) -> dict[str, int]:
     """Where the next micro-batch ends: at `end`, or after `most` positions, shared by shards by what each has waiting.
-    It keeps shards that are gone. Raises `ValueError` where a shard ends before `start`: its numbers are never used
-    again, so this is another log than the one that was read before, and its events would be taken for read ones."""
+    It keeps shards that are gone."""
     at = {s: start.get(s, 0) for s in {*start, *end}}
-    if replaced := [s for s, e in end.items() if e < at[s]]:
-        shards = ", ".join(f"{s} (read up to {at[s]}, ends at {end[s]})" for s in replaced)
-        raise ValueError(f"the log is not the one that was read before: shard {shards}")
     # what retention has deleted is no work
     waiting = {s: max(0, end.get(s, 0) - max(at[s], first.get(s, 0))) for s in at}
     total = sum(waiting.values())
@@ -53,6 +56,11 @@ def advance(start: Offsets, first: Offsets, end: Offsets, most: int | None) -> d
         new[shard] = max(at[shard], first.get(shard, 0)) + share
         left -= share
     return new if left < most else at
+
+
+def positions(offset: Mapping[str, Any]) -> dict[str, int]:
+    """The positions of what Spark keeps."""
+    return {s: p for s, p in offset.items() if s != "epochs"}
 
 
 def ranges(start: Offsets, end: Offsets, size: int) -> list[tuple[int, int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -11,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.types import StructType
 
 from .compatible import LIMITS, ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow, arrow_schema
-from .offsets import Offsets, advance, clamp, parse, ranges
+from .offsets import Offsets, advance, clamp, parse, positions, ranges
 from .options import required, whole
 from .schema import Batches, Row, decode
 
@@ -30,6 +31,35 @@ def open_log(location: str) -> LogReader:
     from gateway_log.reader import LogReader
 
     return LogReader(location)
+
+
+def with_epochs(location: str, offset: Mapping[str, Any]) -> dict[str, Any]:
+    """What Spark is to keep: the positions, and the epochs that say of which log they are."""
+    from gateway_log import epochs
+
+    known, places = {}, positions(offset)
+    with open_log(location) as log:
+        for shard, position in places.items():
+            if id := epochs.of_place(log.epochs(int(shard)), position):
+                known[shard] = id
+    return {**places, **({epochs.KEY: known} if known else {})}
+
+
+def moved(location: str, offset: Mapping[str, Any]) -> dict[str, int]:
+    """The shards that went back since this offset was kept, with the position from which on they hold other events."""
+    from gateway_log import epochs
+
+    known = epochs.ids(offset)
+    found = {}
+    with open_log(location) as log:
+        there = log.shards()
+        for shard, position in positions(offset).items():
+            if int(shard) in there:
+                following = log.bounds(int(shard))[1]
+                at = epochs.parted(log.epochs(int(shard)), following, position, known.get(shard, ""))
+                if at is not None:
+                    found[shard] = at
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +84,26 @@ class Reading:
         self.filters = options.get("filters", "")
         self.attributes = options.get("attributes", "")
         self.resume = options.get("resumeOffsets", "")
+        self.checkpoint = options.get("checkpoint", "CHECKPOINT")
 
     def bounds(self) -> tuple[Offsets, Offsets]:
         """The first position that each shard still has, and the one its next event will get."""
         with open_log(self.location) as log:
             bounds = {str(shard): log.bounds(shard) for shard in log.shards()}
         return {s: first for s, (first, _) in bounds.items()}, {s: end for s, (_, end) in bounds.items()}
+
+    def check(self, offset: Mapping[str, Any]) -> None:
+        """Raises `ValueError` if the log went back since this offset was kept: its new events would be taken for read
+        ones."""
+        places = moved(self.location, offset)
+        if places:
+            shards = ", ".join(f"{s} (read up to {offset[s]}, the same only before {at})" for s, at in places.items())
+            raise ValueError(
+                f"the log is not the one that was read before: shard {shards}. It was restored or replaced, or lost its"
+                " last events with the machine's power. Bring the log back that was read, or go on from where they part"
+                f" with `tidegate spark rejoin {self.checkpoint} --location {self.location}`: the table keeps what it"
+                " has read from there on, and gets what is there now"
+            )
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
         return [Range(*r) for r in ranges(start, end, self.size)]
@@ -112,7 +156,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         first, end = self._reading.bounds()
-        return dict(clamp(self._reading.start, first, end))
+        return with_epochs(self._reading.location, clamp(self._reading.start, first, end))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._reading.limit) if self._reading.limit else ReadAllAvailable()
@@ -120,17 +164,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         first, end = self._reading.bounds()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return dict(advance(start, first, self._target or end, most))
+        self._reading.check(start)
+        return with_epochs(self._reading.location, advance(positions(start), first, self._target or end, most))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return dict(self._reading.bounds()[1])
+        return with_epochs(self._reading.location, self._reading.bounds()[1])
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._reading.bounds()[1]
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._reading.check(start)
+        self._reading.check(end)  # a batch that was planned before a restart
         # a shard without a start was not there when the batch before it was planned
-        return self._reading.partitions({s: start.get(s, 0) for s in end}, end)
+        return self._reading.partitions({s: start.get(s, 0) for s in positions(end)}, positions(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
@@ -144,8 +191,7 @@ class UnaskedStreamReader(StreamReader):
 
     def __init__(self, reading: Reading) -> None:
         super().__init__(reading)
-        resume = parse(reading.resume or "{}", "resumeOffsets")
-        self._at: Offsets = resume if isinstance(resume, dict) else {}
+        self._at: Mapping[str, Any] = json.loads(reading.resume or "{}")
 
     def initialOffset(self) -> dict[str, Any]:
         self._at = super().initialOffset()
@@ -155,10 +201,6 @@ class UnaskedStreamReader(StreamReader):
         limit = self.getDefaultReadLimit() if self._reading.resume else ReadAllAvailable()
         self._at = super().latestOffset(dict(self._at), limit)
         return dict(self._at)
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        advance(start, {}, end, None)  # raises where the log is another one
-        return super().partitions(start, end)
 
 
 def stream_reader(reading: Reading) -> StreamReader:
