@@ -210,6 +210,7 @@ class Builder:
             observers=self._built.observers,
             lane_of=self._lane_of(policy, owner, broker=name),
             send=self._tracing.send(_timed(sink.send, meter), sink, name, name),
+            what="bridge",
             filter=guard,
         )
         bridge.subscription.feed = bridge

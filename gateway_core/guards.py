@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 from .errors import Refused
 from .event import Event
 from .interfaces import Clause, Filter, Observer, Outcome
+from .oneline import one_line
 from .tracing import Errand, Origin, Tracer
 
 log = logging.getLogger("tidegate.plugins")
@@ -33,7 +34,7 @@ MOST_UNDECIDED = 1024
 def text_of_error(error: BaseException) -> str:
     """What a plugin raised, in one line."""
     try:
-        said = " ".join(str(error).split())[:300]
+        said = one_line(error)
     except Exception:
         said = ""  # its `__str__` raises as well
     return f"{type(error).__name__}: {said}" if said else type(error).__name__

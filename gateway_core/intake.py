@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic
 
 from .component import SourceRef
 from .errors import Refused
 from .event import Event
 from .interfaces import Intake, Observer, Outcome, Source
+from .oneline import one_line
 from .tracing import Accept, Origin, Tracer, traced_intake, traced_refusal
+
+log = logging.getLogger("tidegate.intake")
+
+TELL_S = 60.0
+"""Refusals are logged at most this often, for each broker and bridge, with their number; in seconds."""
 
 
 class Door:
@@ -51,6 +59,8 @@ class Counted:
     def __init__(self, name: str, observers: tuple[Observer, ...]) -> None:
         self.name = name
         self.refused = self.failed = 0
+        self._told = 0
+        self._tell_at = 0.0
         self._observers = observers
 
     def observe(self, observers: tuple[Observer, ...]) -> None:
@@ -60,6 +70,11 @@ class Counted:
     def refuse(self, error: Refused) -> None:
         """See `Intake.refuse`."""
         self.refused += 1
+        now = monotonic()
+        if now >= self._tell_at:
+            self._tell_at = now + TELL_S
+            count, self._told = self.refused - self._told, self.refused
+            log.warning("%s refused inputs: %d; the last: %s", self.name, count, one_line(error))
         for observer in self._observers:
             observer.refused(self.name, error)
 

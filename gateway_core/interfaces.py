@@ -78,7 +78,9 @@ class Source(Protocol):
 class Sink(Protocol):
     """A way out. `address` is shown in status and named in dead letters. A sink that gathers many events in one request
     may have `in_flight`, the `max_in_flight` that serves it best; it holds where the config sets none. One whose far
-    side may answer with events has `replies`, True where they are wanted."""
+    side may answer with events has `replies`, True where they are wanted. One whose client has a time limit of its own
+    has `longest_s`, that limit in seconds. An attempt of which a sink says nothing for 30 s beyond its limit, and up to
+    twice that, is ended as failed."""
 
     address: str
 

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 import msgspec
 
+from .oneline import harmless, one_line
 from .settings import Settings
 
 # what these say below a warning is of use to their own developers
@@ -85,7 +86,10 @@ def _with_note(record: logging.LogRecord, note: str) -> logging.LogRecord:
 
 
 class TextFormatter(logging.Formatter):
-    """`12:00:00.123 WARNING tidegate.delivery: text  key=value`, level and place coloured on a terminal."""
+    """`12:00:00.123 WARNING tidegate.delivery: text  key=value`, level and place coloured on a terminal.
+
+    What a message quotes of others can't look like a line of its own, nor steer a terminal (`gateway_core.oneline`).
+    """
 
     def __init__(self, colours: bool) -> None:
         super().__init__()
@@ -95,8 +99,8 @@ class TextFormatter(logging.Formatter):
         head = f"{datetime.fromtimestamp(record.created):%H:%M:%S}.{int(record.msecs):03d} {record.levelname:<7}"
         if self._colours and (code := _COLOURS.get(record.levelname)):
             head = f"\x1b[{code}m{head}\x1b[0m"
-        extra = "".join(f"  {name}={value}" for name, value in _extra(record).items())
-        line = f"{head} {record.name}: {record.getMessage()}{extra}"
+        extra = "".join(f"  {name}={one_line(value)}" for name, value in _extra(record).items())
+        line = f"{head} {record.name}: {harmless(record.getMessage())}{extra}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -109,7 +113,7 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": harmless(record.getMessage()),
         }
         if record.exc_info:
             members["error"] = self.formatException(record.exc_info)

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from ..clock import Clock, Timer
 from ..config.model import DeliveryConfig
 from ..event import Event
-from ..guards import checked
+from ..guards import checked, text_of_error
 from ..interfaces import Accepted, Observer, Outcome, Sink
+from ..oneline import one_line
 from . import backoff
 from .attempt import Delivery
 from .deadletter import STAGES, with_facts
 from .lanes import of_partition
+from .watch import GRACE_S
 
 log = logging.getLogger("tidegate.delivery")
 
@@ -25,7 +27,9 @@ WAITS = DeliveryConfig(backoff_delay_s=0.5, backoff_max_s=30.0)
 class Burial:
     """One letter on its way to the dead letter: tried again, with growing waits, until it is there or `cancel`."""
 
-    __slots__ = ("_awaited", "_clock", "_draw", "_sink", "_stuck", "_then", "_timer", "letter", "tries")
+    __slots__ = (
+        "_awaited", "_cancelled", "_clock", "_draw", "_guard", "_sink", "_stuck", "_then", "_timer", "letter", "tries",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -44,8 +48,9 @@ class Burial:
         self._draw = draw
         self._stuck = stuck
         self._then = then
-        self._awaited = False
+        self._awaited = self._cancelled = False
         self._timer: Timer | None = None
+        self._guard: Timer | None = None
 
     def begin(self) -> None:
         """The next try."""
@@ -54,30 +59,45 @@ class Burial:
         self.tries += 1
         try:
             self._sink.send(self.letter, TIMEOUT_S, self._done)
-        except Exception as e:
-            self._done(Outcome(False, retry=True, reason=f"{type(e).__name__}: {e}"))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as e:
+            self._done(Outcome(False, retry=True, reason=text_of_error(e)))
+        if self._awaited and not self._cancelled:
+            self._guard = self._clock.call_later(TIMEOUT_S + GRACE_S, self._unanswered)
+
+    def _unanswered(self) -> None:
+        self._guard = None
+        self._done(Outcome(False, retry=True, reason="it said nothing of the letter"))
 
     def _done(self, outcome: Outcome) -> None:
         if not self._awaited:
             log.warning("dead letter %s gave a second outcome for one attempt, which is ignored", self._sink.address)
             return
         self._awaited = False
+        if self._guard is not None:
+            self._guard.cancel()
+            self._guard = None
         outcome = checked(outcome)
         if outcome.delivered:
             self._then(self)
             return
         if self.tries == 1:
             self._stuck(f"dead letter {self._sink.address} failed: {outcome.reason}")
-        self._timer = self._clock.call_later(backoff.wait_s(WAITS, self.tries, self._draw()), self.begin)
+        if not self._cancelled:
+            self._timer = self._clock.call_later(backoff.wait_s(WAITS, self.tries, self._draw()), self.begin)
 
     @property
     def sending(self) -> bool:
         """True while a try is under way, False while it waits for the next."""
-        return self._timer is None
+        return self._awaited
 
     def cancel(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        """No more tries. One that is under way may succeed yet."""
+        self._cancelled = True
+        for timer in (self._timer, self._guard):
+            if timer is not None:
+                timer.cancel()
 
 
 class Burials:
@@ -128,17 +148,20 @@ class Burials:
     def _stuck(self, reason: str) -> None:
         self.stuck += 1
         self._told(reason)
-        log.error("trigger %s is paused: %s", self._name, reason)
+        log.error("trigger %s is paused: %s", self._name, one_line(reason))
 
     def _buried(self, burial: Burial) -> None:
         delivery = self._under_way.pop(burial)
         if burial.tries > 1:
             self.stuck -= 1
+            if not self.stuck:
+                log.info("trigger %s goes on: its dead letter takes events again", self._name)
         facts = burial.letter.attributes
         self.stages[facts["tidegatestage"]] += 1
         log.warning(
             "trigger %s: event %s from %s is in the dead letter (attempts: %d): %s",
-            *(self._name, facts.get("id"), facts.get("source"), delivery.attempts, facts["tidegatereason"]),
+            *(self._name, one_line(facts.get("id")), one_line(facts.get("source"))),
+            *(delivery.attempts, facts["tidegatereason"]),
         )
         for observer in self._observers:
             observer.dead_lettered(self._name, burial.letter)
@@ -152,6 +175,11 @@ class Burials:
             del self._under_way[burial]
         self.stuck -= len(found)
         return [delivery for _, delivery in found]
+
+    @property
+    def count(self) -> int:
+        """Letters that are on their way."""
+        return len(self._under_way)
 
     def deliveries(self) -> list[Delivery]:
         """Those whose letter is on its way."""
@@ -199,4 +227,4 @@ class Letters:
         Burial(self._sink, letter, self._clock, random.random, self._stuck, buried).begin()
 
     def _stuck(self, reason: str) -> None:
-        log.error("%s: %s", self._owner, reason)
+        log.error("%s: %s", self._owner, one_line(reason))

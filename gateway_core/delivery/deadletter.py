@@ -12,6 +12,7 @@ from typing import Any
 
 from ..event import Event
 from ..interfaces import Outcome
+from ..oneline import one_line
 
 FACTS = (
     "knativeerrordest",
@@ -49,7 +50,7 @@ def with_facts(
         "tidegatefirst": rfc3339(first_ns),
         "tidegatelast": rfc3339(last_ns),
         "tidegatestage": stage,
-        "tidegatereason": _one_line(outcome.reason) or "no reason given",
+        "tidegatereason": one_line(outcome.reason, 500) or "no reason given",
     }
     if outcome.code is not None:
         facts["knativeerrorcode"] = str(outcome.code)
@@ -62,7 +63,3 @@ def without_facts(event: Event) -> Event:
     """The event as it was before it became a dead letter (what a replay sends)."""
     attributes = {k: v for k, v in event.attributes.items() if k not in FACTS}
     return Event(attributes, event.data, event.json_data, event.key, event.received_ns, event.position, event.trace)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:500]

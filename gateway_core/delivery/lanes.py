@@ -31,13 +31,16 @@ def of_key(event: Event) -> Hashable:
 
 class Line:
     """Deliveries that stand before an attempt. `due` may begin now, `waiting` wait for their retry's time (the owner
-    fills both again), the others stand behind one of their lane."""
+    fills both again), `spent` have had `most` attempts and can only be given up, the others stand behind one of their
+    lane."""
 
-    __slots__ = ("_behind", "_lane_of", "due", "waiting")
+    __slots__ = ("_behind", "_lane_of", "_most", "due", "spent", "waiting")
 
-    def __init__(self, lane_of: LaneOf | None) -> None:
+    def __init__(self, lane_of: LaneOf | None, most: float) -> None:
         self.due: deque[Delivery] = deque()
+        self.spent: deque[Delivery] = deque()
         self.waiting: set[Delivery] = set()
+        self._most = most
         self._lane_of = lane_of
         self._behind: dict[Hashable, deque[Delivery] | None] = {}  # None: nobody stands behind the one that has begun
 
@@ -65,24 +68,51 @@ class Line:
             return
         behind = self._behind[lane]
         if behind:
-            self.due.append(behind.popleft())
+            following = behind.popleft()
+            (self.due if following.attempts < self._most else self.spent).append(following)
         else:
             del self._behind[lane]
 
+    def standing(self) -> Iterator[Delivery]:
+        """Those that nothing but an attempt, or the end of one before them, is missing for."""
+        yield from self.due
+        for behind in self._behind.values():
+            yield from behind or ()
+
+    def take_due(self, now_ns: int) -> Delivery | None:
+        """Takes out the first that is due whose own time has come."""
+        for index, delivery in enumerate(self.due):
+            if delivery.due_ns <= now_ns:
+                del self.due[index]
+                return delivery
+        return None
+
+    def next_due_ns(self) -> int:
+        """When the first of `due`, of which there are some, has its own time."""
+        return min(delivery.due_ns for delivery in self.due)
+
+    def sort_out(self) -> None:
+        """Moves those of `due` that have had all their attempts to `spent`."""
+        left = [d for d in self.due if d.attempts < self._most]
+        self.spent.extend(d for d in self.due if d.attempts >= self._most)
+        self.due.clear()
+        self.due.extend(left)
+
     def under_way(self) -> Iterator[tuple[str, Delivery]]:
         """All of them, each with what it waits for: `due`, `waiting` or `behind`."""
-        yield from (("due", d) for d in self.due)
+        yield from (("due", d) for d in (*self.due, *self.spent))
         yield from (("waiting", d) for d in self.waiting)
         yield from (("behind", d) for behind in self._behind.values() for d in behind or ())
 
     def withdraw(self, partition: int) -> list[Delivery]:
         """Takes out the deliveries of a partition for which no attempt is under way."""
         behind = self._behind_of(partition)
-        begun = [d for d in (*self.due, *self.waiting) if of_partition(d.event) == partition]
+        begun = [d for d in (*self.due, *self.spent, *self.waiting) if of_partition(d.event) == partition]
         gone = set(begun)
-        left = [d for d in self.due if d not in gone]
-        self.due.clear()
-        self.due.extend(left)
+        for queue in (self.due, self.spent):
+            left = [d for d in queue if d not in gone]
+            queue.clear()
+            queue.extend(left)
         self.waiting -= gone
         for delivery in begun:
             if delivery.timer is not None:

@@ -70,7 +70,17 @@ class Rate:
 class Limits:
     """All that decides whether the next attempt may start now."""
 
-    __slots__ = ("_clock", "_not_before", "_rate", "_retry_after_max_s", "_short_s", "_window", "short")
+    __slots__ = (
+        "_alone",
+        "_away",
+        "_clock",
+        "_not_before",
+        "_rate",
+        "_retry_after_max_s",
+        "_short_s",
+        "_window",
+        "short",
+    )
 
     def __init__(self, policy: DeliveryConfig, clock: Clock) -> None:
         self._clock = clock
@@ -79,6 +89,7 @@ class Limits:
         self._retry_after_max_s = policy.retry_after_max_s
         self._not_before = 0.0
         self._short_s = 0.0
+        self._away = self._alone = False  # one attempt at a time
         self.short = False
         """This machine is short of something that an attempt needs; one attempt at a time finds out whether it still
         is."""
@@ -86,7 +97,7 @@ class Limits:
     def wait_s(self, in_flight: int) -> float | None:
         """0 where an attempt may start (it is counted as started), the seconds to wait where time alone will allow
         it, None where an attempt must end first."""
-        if in_flight >= (1 if self.short else self._window.size):
+        if in_flight >= (1 if self._alone else self._window.size):
             return None
         if self._not_before:
             wait = self._not_before - self._clock.monotonic()
@@ -103,7 +114,7 @@ class Limits:
         """An attempt could not be made, for this machine is short of something. The next one waits, twice as long each
         time (`SHORT_S`); the attempts that meet the same shortage together count once."""
         now = self._clock.monotonic()
-        self.short = True
+        self.short = self._alone = True
         if now >= self._not_before:
             first, most = SHORT_S
             self._short_s = min(most, self._short_s * 2 or first)
@@ -113,6 +124,17 @@ class Limits:
         """An attempt was made: the shortage is over."""
         self.short = False
         self._short_s = 0.0
+        self._alone = self._away
+
+    def one_at_a_time(self, wait_s: float) -> None:
+        """The subscriber is away: one attempt is under way at once, the next one after this wait."""
+        self._away = self._alone = True
+        self._not_before = max(self._not_before, self._clock.monotonic() + wait_s)
+
+    def all_at_once(self) -> None:
+        """The subscriber gives answers again."""
+        self._away = False
+        self._alone = self.short
 
     def failed(self, retry_after_s: float | None) -> float:
         """An attempt failed in a retriable way. Returns how long the subscriber asked to be left alone, within what is

@@ -8,6 +8,7 @@ callbacks: there is no task per event.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping
@@ -26,8 +27,11 @@ from .burials import Burials
 from .lanes import LaneOf, Line
 from .limits import Budget, Limits
 from .memory import Memory
+from .outage import Outage
 from .reply import TTL, as_published
+from .report import Report
 from .state import MOST_HELD, State
+from .watch import Watch, longest_s
 
 log = logging.getLogger("tidegate.delivery")
 
@@ -39,7 +43,8 @@ class Subscription(State):
     tried until it is delivered. `lane_of` says which events must wait for each other, None where none must.
     `publish` takes a reply event to the broker's channel; None where replies aren't wanted. `draw` gives the random
     numbers in [0, 1) that waits are drawn with; it may be set at any time. `send` stands before the sink's own.
-    `filter` is the guard of the filter, which knows the events on which that raised.
+    `filter` is the guard of the filter, which knows the events on which that raised. `what` is the kind of owner, for
+    the log.
     """
 
     def __init__(
@@ -58,6 +63,7 @@ class Subscription(State):
         lane_of: LaneOf | None = None,
         send: Send | None = None,
         filter: FilterGuard | None = None,
+        what: str = "trigger",
     ) -> None:
         self.name = name
         self.sink = sink
@@ -84,13 +90,17 @@ class Subscription(State):
         self.lane_of = lane_of
         self._limits = Limits(policy, clock)
 
-        self._line = Line(lane_of)
+        self._line = Line(lane_of, float("inf") if self._endless else policy.retry + 1)
+        self._outage = Outage(policy, clock, self._limits, self._line, lambda: self.draw())
+        self._report = Report(what, name, sink, clock)
+        self._watch = Watch(clock, longest_s(sink, policy.timeout_s))
         self._held = 0
         self._full = False
         self._pumping = False
         self._stopping = False
         self.suspended = False
         self._wake: Timer | None = None
+        self._wake_at = 0.0
 
         self.in_flight = 0
         self.attempts = self.delivered = self.retried = self.dead_lettered = 0
@@ -153,9 +163,7 @@ class Subscription(State):
         # without a dead letter, and with a source that can wait: the event is decided on again
         self.failures_in_a_row += 1
         wait = backoff.wait_s(self.policy, self.failures_in_a_row, self.draw())
-        delivery.due_ns = self._clock.now_ns() + int(wait * 1e9)
-        self._line.waiting.add(delivery)
-        delivery.timer = self._clock.call_later(wait, self._decide, delivery)
+        self._later(delivery, self._clock.now_ns(), wait, self._decide)
 
     def _decide(self, delivery: Delivery) -> None:
         """Asks the filter and the key mapper again."""
@@ -201,20 +209,38 @@ class Subscription(State):
             return
         self._pumping = True
         try:
-            due = self._line.due
-            while due and not self.suspended and not self.paused and not self._stopping:
+            line = self._line
+            due = line.due
+            while (due or line.spent) and not self.suspended and not self.paused and not self._stopping:
+                if line.spent and self._may_give_up():
+                    self._give_up(line.spent.popleft(), "delivery")
+                    continue
+                if not due:
+                    break
                 wait = self._limits.wait_s(self.in_flight)
                 if wait != 0:
                     if wait is not None:
                         self._wake_in(wait)
                     break
-                self._attempt(due.popleft())
+                if not self._outage.away:
+                    self._attempt(due.popleft())
+                    continue
+                found = self._outage.take()
+                if isinstance(found, float):
+                    self._wake_in(found)
+                    break
+                self._attempt(found)
         finally:
             self._pumping = False
 
     def _wake_in(self, wait: float) -> None:
-        if self._wake is None:
-            self._wake = self._clock.call_later(wait, self._woken)
+        at = self._clock.monotonic() + wait
+        if self._wake is not None:
+            if at >= self._wake_at:
+                return
+            self._wake.cancel()
+        self._wake_at = at
+        self._wake = self._clock.call_later(wait, self._woken)
 
     def _woken(self) -> None:
         self._wake = None
@@ -236,6 +262,10 @@ class Subscription(State):
                 delivery(short(e))
             else:  # the event can't be written for this sink (its codec refuses it); no later attempt can help
                 delivery(Outcome(False, reason=f"encode: {e}"))
+        except (asyncio.CancelledError, SystemExit) as e:  # nobody cancels a callback: it is the sink's own
+            delivery(Outcome(False, retry=True, reason=f"the sink raised {type(e).__name__}"))
+        if delivery.awaited:
+            self._watch.begin(delivery)
 
     def unasked(self, delivery: Delivery, outcome: Outcome) -> None:
         """An attempt has an outcome already: the sink called `done` twice. The first one holds."""
@@ -244,6 +274,7 @@ class Subscription(State):
     def attempted(self, delivery: Delivery, outcome: Outcome) -> None:
         """Takes the outcome of an attempt (called by the delivery)."""
         self.in_flight -= 1
+        self._watch.under_way.discard(delivery)
         if outcome.__class__ is not Outcome or not outcome.delivered:
             outcome = checked(outcome)
         if outcome.local:
@@ -251,7 +282,7 @@ class Subscription(State):
             return
         if self._limits.short:
             self._limits.plenty()
-            log.warning("%s: this machine has what attempts need again", self.name)
+            self._report.plenty()
         if self._observers:
             # an attempt that began before anybody was told has no beginning
             seconds = self._clock.monotonic() - delivery.started if delivery.started >= 0 else 0.0
@@ -266,8 +297,7 @@ class Subscription(State):
 
     def _held_up(self, delivery: Delivery, outcome: Outcome) -> None:
         """Takes an attempt back that this machine was too short for: it is not counted, and nothing was sent."""
-        if not self._limits.short:
-            log.error("%s makes no attempts for now: %s", self.name, outcome.reason)
+        self._report.short(outcome.reason)
         self._limits.held_up()
         self.last_error = outcome.reason
         self.attempts -= 1
@@ -277,7 +307,10 @@ class Subscription(State):
         self._pump()
 
     def _succeeded(self, delivery: Delivery, outcome: Outcome) -> None:
-        self.failures_in_a_row = 0
+        if self.failures_in_a_row or self._outage.count:
+            self._report.recovered(self.failures_in_a_row)
+            self.failures_in_a_row = 0
+            self._outage.answered()
         self._limits.succeeded()
         if outcome.reply is not None and self._publish is not None:
             self._reply(delivery, outcome.reply)
@@ -291,7 +324,7 @@ class Subscription(State):
                 self.delivered += 1
                 self._settle(delivery)
             else:  # Knative Broker specification, Delivery: the first event SHOULD be delivered again
-                self._failed(delivery, Outcome(False, retry=True, reason=f"reply not accepted: {error}"))
+                self._failed(delivery, Outcome(False, retry=True, reason=f"reply not accepted: {error}"), True)
             self._pump()
 
         assert self._publish is not None
@@ -305,12 +338,17 @@ class Subscription(State):
         else:
             self._publish([reply], published)
 
-    def _failed(self, delivery: Delivery, outcome: Outcome) -> None:
+    def _failed(self, delivery: Delivery, outcome: Outcome, answered: bool = False) -> None:
         self.failures_in_a_row += 1
         self.last_error = outcome.reason
         delivery.outcome = outcome
         now_ns = self._clock.now_ns()
         self.memory.failed(now_ns, delivery.event, delivery.attempts, outcome)
+        self._report.failed(self.failures_in_a_row, not self.failing, outcome.reason, self._held)
+        if answered or outcome.code is not None:
+            self._outage.answered()
+        elif outcome.retry:
+            self._outage.unanswered(delivery, outcome, now_ns)
         asked = self._limits.failed(outcome.retry_after_s) if outcome.retry else 0.0
         if (not outcome.retry or delivery.attempts > self.policy.retry) and not self._endless:
             self._give_up(delivery, "encode" if outcome.reason.startswith("encode: ") else "delivery")
@@ -319,9 +357,13 @@ class Subscription(State):
             log.error("%s waits for its sink, it has no dead letter: %s", self.name, outcome.reason)
         self.retried += 1
         wait = max(asked, backoff.wait_s(self.policy, delivery.attempts, self.draw()))
+        self._later(delivery, now_ns, wait, self._due)
+
+    def _later(self, delivery: Delivery, now_ns: int, wait: float, then: Callable[[Delivery], None]) -> None:
         delivery.due_ns = now_ns + int(wait * 1e9)
         self._line.waiting.add(delivery)
-        delivery.timer = self._clock.call_later(wait, self._due, delivery)
+        if not self._stopping:
+            delivery.timer = self._clock.call_later(wait, then, delivery)
 
     def _due(self, delivery: Delivery) -> None:
         self._line.waiting.discard(delivery)
@@ -329,6 +371,10 @@ class Subscription(State):
         self._pump()
 
     # -- the dead letter --------------------------------------------------------------------------------------------
+
+    def _may_give_up(self) -> bool:
+        """Whether one more letter may be on its way: events that are given up together don't come all at once."""
+        return self._burials is None or self._burials.count < self.policy.max_in_flight
 
     def _give_up(self, delivery: Delivery, stage: str) -> None:
         assert delivery.outcome is not None
@@ -384,3 +430,4 @@ class Subscription(State):
             self._burials.cancel()
         if self._wake is not None:
             self._wake.cancel()
+        self._watch.stop()

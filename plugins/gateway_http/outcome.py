@@ -16,6 +16,7 @@ from gateway_core.content_coding import decoded
 from gateway_core.errors import Refused
 from gateway_core.event import Message
 from gateway_core.interfaces import Codec, Outcome
+from gateway_core.oneline import one_line
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +91,9 @@ class Judge:
         if not self._wants_reply:
             if not self._told:
                 self._told = True
-                log.debug("%s answers with events that nobody asked for: %r", self._address, body[:1024])
+                log.debug(
+                    "%s answers with events that nobody asked for: %s", self._address, one_line(repr(body[:1024]))
+                )
             return _DELIVERED[200]
         try:
             if truncated:

@@ -33,6 +33,7 @@ class KafkaSink:
         self._topic = options.topic
         self._topic_of = topic_of(options.topic)
         self._producer: Producer | None = None
+        self.longest_s = options.delivery_timeout_s
         self.address = f"kafka://{options.bootstrap[0]}/{options.topic}"
 
     async def start(self, tasks: TaskGroup) -> None:

@@ -1,0 +1,262 @@
+"""A subscriber that gives no answers: one attempt at a time decides for all, within each event's own policy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway_core.config.model import DeliveryConfig
+from gateway_core.delivery import Subscription
+from gateway_core.delivery.backoff import ceiling_s
+from gateway_core.delivery.lanes import LaneOf, of_key, of_partition
+from gateway_core.event import PARTITION_BITS, Event
+from gateway_core.interfaces import DELIVERED, Outcome
+from gateway_core.testing import FakeClock, MemoryFeed
+
+SILENT = Outcome(False, retry=True, reason="no answer within 30 s")
+REFUSED = Outcome(False, retry=True, reason="connection refused")
+BUSY = Outcome(False, retry=True, code=503, reason="503")
+BAD = Outcome(False, code=400, reason="400")
+
+
+def event(n: int, partition: int = 0, key: bytes | None = None) -> Event:
+    position = partition << PARTITION_BITS | n
+    return Event({"specversion": "1.0", "id": str(n), "source": "/t", "type": "t"}, b"x", key=key, position=position)
+
+
+class Far:
+    """A sink: `answer(event)` is the outcome of each attempt, which takes `takes_s` seconds."""
+
+    address = "http://far.example/"
+
+    def __init__(self, clock: FakeClock, answer: Callable[[Event], Outcome], takes_s: float = 0.0) -> None:
+        self.clock, self.answer, self.takes_s = clock, answer, takes_s
+        self.sent: list[tuple[float, str]] = []
+        self.under_way = self.most = 0
+
+    async def start(self, tasks: object) -> None: ...
+    async def stop(self) -> None: ...
+
+    def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
+        self.sent.append((self.clock.monotonic(), event.attributes["id"]))
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        self.clock.call_later(self.takes_s, self._end, event, done)
+
+    def _end(self, event: Event, done: Callable[[Outcome], None]) -> None:
+        self.under_way -= 1
+        done(self.answer(event))
+
+
+class Letters:
+    address = "letters:"
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.got: list[tuple[float, Event]] = []
+
+    async def start(self, tasks: object) -> None: ...
+    async def stop(self) -> None: ...
+
+    def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
+        self.got.append((self.clock.monotonic(), event))
+        self.clock.call_later(0.001, done, DELIVERED)
+
+    def ids(self) -> list[str]:
+        return [e.attributes["id"] for _, e in self.got]
+
+
+class Rig:
+    def __init__(
+        self, answer: Callable[[Event], Outcome], takes_s: float = 0.0, lane_of: LaneOf | None = None, **policy: object
+    ) -> None:
+        self.clock = FakeClock()
+        self.far = Far(self.clock, answer, takes_s)
+        self.letters = Letters(self.clock)
+        self.feed = MemoryFeed()
+        self.subscription = Subscription(
+            *("t", self.far, DeliveryConfig(**policy), self.clock),  # type: ignore[arg-type]
+            dead_letter=self.letters,
+            lane_of=lane_of,
+            draw=lambda: 0.5,
+        )
+        self.subscription.feed = self.feed
+
+    def offer(self, *events: Event) -> None:
+        for e in events:
+            assert self.subscription.offer(e)
+
+    def settle(self, most_s: float = 100_000) -> float:
+        """Runs until nothing is held; returns when that was."""
+        began = self.clock.monotonic()
+        while self.subscription.held and self.clock.monotonic() - began < most_s:
+            wait = self.clock.next_timer()
+            assert wait is not None, "events are held, and nobody will come for them"
+            self.clock.advance(wait)
+        return self.clock.monotonic() - began
+
+
+@pytest.mark.spec("SAFE-B04")
+def test_events_before_a_silent_subscriber_are_given_up_together() -> None:
+    rig = Rig(lambda e: SILENT, 30.0)
+    rig.offer(*(event(n) for n in range(1, 2001)))
+    took = rig.settle()
+    assert took < 12 * 60, "not so long for each of them"
+    assert sorted(rig.letters.ids(), key=int) == [str(n) for n in range(1, 2001)]
+    assert {e.attributes["tidegateattempts"] for _, e in rig.letters.got} == {11}
+    assert len(rig.far.sent) < 100
+    times = [at for at, _ in rig.far.sent]
+    assert len([at for at in times if at > 31]) == len({at for at in times if at > 31}), "one at a time"
+
+
+@pytest.mark.spec("SAFE-B04")
+def test_no_event_is_given_up_sooner_than_its_policy_says() -> None:
+    rig = Rig(lambda e: REFUSED, retry=8)
+    policy = rig.subscription.policy
+    least = sum(ceiling_s(policy, n) / 2 for n in range(1, 9))
+    rig.offer(*(event(n) for n in range(1, 51)))
+    rig.clock.advance(7)
+    rig.offer(*(event(n) for n in range(51, 101)))
+    rig.settle()
+    assert sorted(rig.letters.ids(), key=int) == [str(n) for n in range(1, 101)]
+    for at, letter in rig.letters.got:
+        offered = 0 if int(letter.attributes["id"]) <= 50 else 7
+        assert least <= at - offered < least * 3
+        assert letter.attributes["tidegateattempts"] == 9
+        assert letter.attributes["tidegatereason"] == "connection refused"
+    assert rig.letters.got[0][1].attributes["tidegatefirst"]
+
+
+@pytest.mark.spec("SAFE-B04")
+def test_a_dead_subscriber_costs_a_few_attempts_whatever_waits() -> None:
+    rig = Rig(lambda e: REFUSED, retry=1000)
+    rig.offer(*(event(n) for n in range(1, 5001)))
+    rig.clock.advance(60)
+    before = len(rig.far.sent)
+    rig.clock.advance(600)
+    assert 10 <= len(rig.far.sent) - before <= 600, "no more than one in a second, whatever waits"
+    assert rig.subscription.attempts == len(rig.far.sent)
+
+
+@pytest.mark.spec("SAFE-B04")
+@pytest.mark.parametrize("lane_of", [None, of_partition, of_key], ids=["unordered", "partition", "key"])
+def test_a_subscriber_that_comes_back_gets_all_within_seconds(lane_of: LaneOf | None) -> None:
+    back = [False]
+    rig = Rig(lambda e: DELIVERED if back[0] else REFUSED, 0.01, lane_of, retry=100)
+    rig.offer(*(event(n, n % 4, b"%d" % (n % 4)) for n in range(1, 101)))
+    rig.clock.advance(120)
+    assert rig.subscription.failing
+    assert rig.feed.acked == rig.letters.got == []
+    back[0] = True
+    rig.clock.advance(31)  # those that were tried by themselves keep their own waits, 30 s at the most
+    assert len(rig.feed.acked) == 100
+    if lane_of is not None:
+        for lane in range(4):
+            ids = [p & ((1 << PARTITION_BITS) - 1) for p in rig.feed.acked]
+            assert [n for n in ids if n % 4 == lane] == sorted(n for n in ids if n % 4 == lane)
+    assert not rig.subscription.failing
+
+
+@pytest.mark.spec("SAFE-B04")
+@pytest.mark.parametrize("lane_of", [None, of_key], ids=["unordered", "key"])
+def test_one_event_that_gets_no_answer_takes_no_other_along(lane_of: LaneOf | None) -> None:
+    rig = Rig(lambda e: SILENT if e.attributes["id"] == "3" else DELIVERED, 0.01, lane_of, retry=6)
+    rig.offer(*(event(n, key=b"%d" % (n % 5)) for n in range(1, 51)))
+    rig.settle()
+    assert rig.letters.ids() == ["3"]
+    assert sum(1 for _, id in rig.far.sent if id == "3") == 7
+    assert len(rig.feed.acked) == 50
+
+
+@pytest.mark.spec("SAFE-B04")
+def test_an_event_that_gets_no_answer_holds_its_lane_and_is_given_up_alone() -> None:
+    rig = Rig(lambda e: SILENT if e.attributes["id"] == "1" else DELIVERED, 1.0, of_partition, retry=10)
+    rig.offer(*(event(n) for n in range(1, 21)))
+    rig.settle()
+    assert rig.letters.ids() == ["1"]
+    assert rig.feed.acked == list(range(1, 21))
+
+
+@pytest.mark.spec("SAFE-B04")
+def test_an_ordered_lane_before_a_silent_subscriber_is_given_up_in_order_and_soon() -> None:
+    rig = Rig(lambda e: SILENT, 30.0, of_partition)
+    rig.offer(*(event(n) for n in range(1, 501)))
+    assert rig.settle() < 20 * 60
+    assert rig.letters.ids() == [str(n) for n in range(1, 501)]
+    assert rig.feed.acked == list(range(1, 501))
+    assert {e.attributes["tidegateattempts"] for _, e in rig.letters.got} == {11}
+
+
+@pytest.mark.spec("SAFE-B04")
+def test_answers_are_never_shared() -> None:
+    rig = Rig(lambda e: BUSY, retry=3)
+    rig.offer(*(event(n) for n in range(1, 31)))
+    rig.settle()
+    assert set(Counter(id for _, id in rig.far.sent).values()) == {4}
+    assert len(rig.letters.got) == 30
+
+
+@pytest.mark.spec("SAFE-B04")
+def test_letters_of_events_that_are_given_up_together_come_a_few_at_once() -> None:
+    rig = Rig(lambda e: REFUSED, retry=0, max_in_flight=4)
+    most = 0
+    rig.offer(*(event(n) for n in range(1, 201)))
+    while rig.subscription.held:
+        most = max(most, sum(1 for state, _ in rig.subscription.under_way() if state == "letter"))
+        rig.clock.advance(rig.clock.next_timer() or 0)
+    assert most <= 8
+    assert len(rig.letters.got) == 200
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["ok", "silent", "silent", "silent", "busy", "bad"]), st.integers(1, 12)), max_size=12
+)
+
+
+@pytest.mark.spec("SAFE-B04")
+@settings(max_examples=80, deadline=None)
+@given(
+    phases=STEPS,
+    lanes=st.sampled_from([None, of_partition]),
+    takes_s=st.sampled_from([0.0, 0.5, 3.0]),
+    retry=st.integers(0, 4),
+    most=st.integers(1, 20),
+    arrivals=st.lists(st.tuples(st.integers(0, 8), st.floats(0, 10)), min_size=1, max_size=6),
+)
+def test_every_event_is_settled_once_in_order_and_within_its_tries(
+    phases: list[tuple[str, int]],
+    lanes: LaneOf | None,
+    takes_s: float,
+    retry: int,
+    most: int,
+    arrivals: list[tuple[int, float]],
+) -> None:
+    script = iter([word for word, times in phases for _ in range(times)])
+    answers = {"ok": DELIVERED, "silent": SILENT, "busy": BUSY, "bad": BAD}
+    rig = Rig(lambda e: answers[next(script, "ok")], takes_s, lanes, retry=retry, max_in_flight=most)
+    n = 0
+    for count, pause in arrivals:
+        for _ in range(count):
+            n += 1
+            rig.offer(event(n, n % 3))
+        rig.clock.advance(pause)
+    rig.settle()
+    assert rig.subscription.held == 0
+    low = (1 << PARTITION_BITS) - 1
+    assert sorted(p & low for p in rig.feed.acked) == list(range(1, n + 1))
+    assert rig.far.most <= most
+    own = Counter(id for _, id in rig.far.sent)
+    for _, letter in rig.letters.got:
+        attempts = letter.attributes["tidegateattempts"]
+        assert own[letter.attributes["id"]] <= attempts <= retry + 1
+    assert all(times <= retry + 1 for times in own.values())
+    if lanes is not None:
+        for lane in range(3):
+            acked = [p & low for p in rig.feed.acked if p >> PARTITION_BITS == lane]
+            assert acked == sorted(acked)
+    rig.subscription.stop()
+    assert rig.clock.next_timer() is None, "no timer goes on after the stop"
