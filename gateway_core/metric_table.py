@@ -200,6 +200,10 @@ METRICS = (
         "Events that could not be stored; who sent them was told (HTTP: by 503).",
     ),
     _gauge(CHANNEL, "tidegate_channel_events", "events", "Events that the log holds."),
+    _gauge(
+        *(CHANNEL, "tidegate_channel_quarantined_events", "quarantined"),
+        "Events that the log can't read any more: `tidegate log quarantine list`.",
+    ),
     _gauge(CHANNEL, "tidegate_channel_size_bytes", "bytes", "Size of the log's files."),
     _gauge(CHANNEL, "tidegate_channel_waiting_bytes", "waiting_bytes", "Size of the events that wait to be written."),
     _gauge(GROUP, "tidegate_group_lag_events", "lag", "Records that the group has not dealt with."),

@@ -34,7 +34,10 @@ def headline(status: dict[str, Any]) -> str:
     workers = f", {status['workers']} workers" if status.get("workers", 1) > 1 else ""
     line = f"tidegate {status['version']}  {ready}  pid {status['pid']}{workers}  up {_span(status['uptime_s'])}"
     fault = status.get("config", {}).get("error")
-    return f"{line}\nthe config has faults, the one before is in force:\n{fault}" if fault else line
+    lines = [line, f"the config has faults, the one before is in force:\n{fault}"] if fault else [line]
+    for broker in status["brokers"]:
+        lines += [f"broker {broker['name']}: {text}" for text in broker["channel"].get("faults", {}).values()]
+    return "\n".join(lines)
 
 
 def tables(status: dict[str, Any]) -> Iterator[Table]:

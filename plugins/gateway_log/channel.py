@@ -29,6 +29,7 @@ from .feed import LogFeed
 from .feeder import Feeder
 from .folder import LogFolder
 from .places import Changes, Place
+from .quarantine import Quarantine
 from .reader import SHARD_BITS, TRACE, position_of
 from .readers import LogReaderFeed
 from .retention import Retention
@@ -82,7 +83,8 @@ class LogChannel:
         self._routed = {s.number: s.routed for s in shards}
         self._shard = shards[0].number << SHARD_BITS
         self._tail = self._tails[0]
-        self._chunks = ChunkReader(self._folder.path, self._loop)
+        self._quarantine = Quarantine(self._folder.path, [s.number for s in shards], lambda shard, found: None)
+        self._chunks = ChunkReader(self._folder.path, self._loop, self._quarantine.report)
         self._feeder = Feeder(self._tails, self._chunks, self._loop)
         self._writer = Writer(shards, room, self._loop, self._committed)
         self._retention = self._make_retention(shards, self._writer)
@@ -328,4 +330,6 @@ class LogChannel:
             "shards": shards,
             "waiting_bytes": self._queued,
             "failed": self.failed,
+            "quarantined": self._quarantine.events,
+            "faults": self._quarantine.faults(),
         }

@@ -13,7 +13,7 @@ from pathlib import Path
 from gateway_core.event import Event
 
 from .reader import LogReader, to_event
-from .rows import CHUNK, MOST_BYTES
+from .rows import CHUNK, MOST_BYTES, Unreadable
 
 log = logging.getLogger("tidegate.log")
 
@@ -25,8 +25,10 @@ Answer = Callable[[list[Event] | None, int], None]
 class ChunkReader:
     """One chunk is in memory at a time, however many subscriptions wait: they are served in turn."""
 
-    def __init__(self, folder: Path, loop: asyncio.AbstractEventLoop) -> None:
-        self._reader = LogReader(folder)
+    def __init__(
+        self, folder: Path, loop: asyncio.AbstractEventLoop, report: Callable[[int, Unreadable], None]
+    ) -> None:
+        self._reader = LogReader(folder, report)
         self._loop = loop
         self._pool = ThreadPoolExecutor(1, "tidegate-log-read")
         self._line: deque[tuple[Callable[[], tuple[list[Event], int]], Answer]] = deque()

@@ -1,0 +1,78 @@
+"""Rows that can't be read are put aside and said; everything else goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from gateway_log.commands import app
+from typer.testing import CliRunner
+
+from gateway_core.testing import GatewayProcess, Subscriber
+from tests.ledger import free_port
+
+CONFIG = """
+brokers:
+  default:
+    ingress:
+      - http: {listen: "127.0.0.1:0"}
+triggers:
+  all:
+    subscriber: URL
+    delivery: {retry: 1000, backoff_delay_s: 0.05, backoff_max_s: 0.1}
+"""
+
+pytestmark = [pytest.mark.slow, pytest.mark.spec("SAFE-D05")]
+
+
+def run(*arguments: str | Path) -> Any:
+    return CliRunner().invoke(app, ["quarantine", *(str(a) for a in arguments)])
+
+
+def send(gateway: GatewayProcess, first: int, count: int) -> None:
+    with httpx.Client() as client:
+        for n in range(first, first + count):
+            headers = {"ce-specversion": "1.0", "ce-id": str(n), "ce-source": "/s", "ce-type": "t"}
+            answer = client.post(gateway.ingress(), headers=headers, content=b"<%05d>" % n)
+            assert answer.status_code == 202
+
+
+def test_a_damaged_row_is_put_aside_and_the_others_are_delivered(tmp_path: Path) -> None:
+    port = free_port()
+    gateway = GatewayProcess(CONFIG.replace("URL", f"http://127.0.0.1:{port}"), tmp_path)
+    with gateway:
+        send(gateway, 1, 30)
+        gateway.stop()
+        file = gateway.data_dir / "log" / "default" / "shard-000.db"
+        content = bytearray(file.read_bytes())
+        content[content.index(b"<00012>") + 3] ^= 4
+        content[content.index(b'"id":"20"') - 1] ^= 0x80
+        file.write_bytes(content)
+        with Subscriber(port=port) as subscriber:
+            for _ in range(2):  # a second start finds the same and says nothing new
+                gateway.start()
+                gateway.wait_until(lambda: gateway.drained("all"))
+                assert gateway.status()["brokers"][0]["channel"]["quarantined"] == 2
+                assert gateway.status()["ready"]
+                gateway.stop()
+            gateway.start()
+            send(gateway, 31, 1)
+            gateway.wait_until(lambda: gateway.drained("all"))
+            ids = {r.headers["ce-id"] for r in subscriber.requests}
+        assert ids == {str(n) for n in range(1, 32)} - {"12", "20"}
+        assert gateway.stderr.read_text().count("event 12 can't be read: its checksum is another one") == 1
+        assert 'tidegate_channel_quarantined_events{broker="default"} 2' in gateway.admin("/metrics").text
+    listed = json.loads(run("list", "--data-dir", gateway.data_dir, "--json").stdout)
+    assert [(e["first"], e["last"], e["page"]) for e in listed] == [(12, 12, False), (20, 20, False)]
+    assert "position=12 shard=0 events=1 row=yes" in run("list", "--data-dir", gateway.data_dir).stdout
+    assert "row.data: <00412>" in run("show", "12", "--data-dir", gateway.data_dir).stdout
+    assert "nothing at position 13" in run("show", "13", "--data-dir", gateway.data_dir).stderr
+    exported = [json.loads(line) for line in run("export", "--data-dir", gateway.data_dir).stdout.splitlines()]
+    assert [e["row"]["sequence"] for e in exported] == [12, 20]
+    out = tmp_path / "events"
+    result = run("export", "--events", "--data-dir", gateway.data_dir, "-o", out)
+    assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["12"]
+    assert "1 of 2 can't be read as events" in result.stderr
