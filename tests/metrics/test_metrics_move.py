@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,14 @@ import httpx
 import pytest
 
 from gateway_core import __version__
+from gateway_core.component import Component, Config
 from gateway_core.event import Event
+from gateway_core.hookspecs import hookimpl
+from gateway_core.interfaces import Filter, Observer
 from gateway_core.metric_table import BUILD, GROUP, METRICS, PROCESS, READER, SOURCE
 from gateway_core.metrics import render
 from gateway_core.testing import GatewayProcess, Received, Subscriber
-from tests.delivery.gateway_rig import Parts, running
+from tests.delivery.gateway_rig import Parts, running, until
 from tests.metrics.scrape import Scrape, parsed, scrape
 
 pytestmark = pytest.mark.slow
@@ -359,6 +362,54 @@ async def test_a_source_that_fetches_its_events(tmp_path: Path) -> None:
         assert parsed(render(gateway.status()))("tidegate_source_failing") == 1
 
 
+OF_PLUGINS = (
+    "tidegate_trigger_filter_errors_total",
+    "tidegate_bridge_filter_errors_total",
+    "tidegate_observer_errors_total",
+)
+
+
+class Raising(Parts):
+    """With a filter and an observer that raise."""
+
+    @hookimpl
+    def gateway_filters(self) -> list[Component]:
+        def matches(event: Event) -> bool:
+            raise ValueError("no such field")
+
+        return [Component("raising", "A test's.", Config, lambda o, c: Filter(matches))]
+
+    @hookimpl
+    def gateway_observers(self) -> list[Component]:
+        class Broken(Observer):
+            def accepted(self, broker: str, events: Sequence[Event]) -> None:
+                raise ValueError("no such field")
+
+        return [Component("raising", "A test's.", Config, lambda o, c: Broken())]
+
+
+@pytest.mark.anyio
+async def test_plugins_that_raise(tmp_path: Path) -> None:
+    raising: dict[str, Any] = {"filters": [{"raising": {}}], "dead_letter": "letters"}
+    config = {
+        "brokers": {"b": {"ingress": ["tap"], "dead_letter": "letters"}},
+        "triggers": {"t": {"broker": "b", "subscriber": "far", **raising}},
+        "bridges": {"x": {"source": "pull", "sink": "far", **raising}},
+        "observers": ["raising"],
+    }
+    parts = Raising()
+    async with running(parts, config, tmp_path) as gateway:
+        event = Event({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}, b"")
+        parts.tap.put(event)
+        parts.pull.put(event)
+
+        def found() -> list[float]:
+            scraped = parsed(render(gateway.status()))
+            return [scraped(name) for name in OF_PLUGINS]
+
+        await until(lambda: found() == [1, 1, 1])
+
+
 OF_WORKERS = ("tidegate_workers",)
 OF_GROUPS = ("tidegate_group_lag_events", "tidegate_group_failing")
 
@@ -367,7 +418,7 @@ def test_every_metric_is_seen_to_move() -> None:
     """Those of Kafka, of Spark and of several workers are in `test_metrics_far.py`."""
     moved = {
         *(*OF_INGRESS, *OF_TRIGGERS, *GAUGES_OF_TRIGGERS, *OF_BRIDGES, *OF_FN, *OF_CONDITIONS, *OF_CONFIG, *OF_PULLING),
-        *(*OF_WORKERS, "tidegate_channel_waiting_bytes"),
+        *(*OF_PLUGINS, *OF_WORKERS, "tidegate_channel_waiting_bytes"),
         "tidegate_channel_quarantined_events",  # see tests/log/test_log_quarantine.py
         *(metric.name for metric in METRICS if metric.part in (BUILD, PROCESS, GROUP, READER)),
     }
