@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from .delivery import Subscription
 from .delivery.burials import Letters
-from .errors import Overloaded, StorageError
+from .errors import NotDelivered, Overloaded, StorageError, TidegateError
 from .event import PARTITION_BITS, Event
 from .intake import Counted
 from .interfaces import Accepted, Filter, Observer, Outcome
+from .oneline import one_line
 
 
 class _Group:
@@ -98,10 +99,16 @@ class Bridge(Counted):
 
     def _settle(self, position: int, failure: Outcome | None) -> None:
         group = self._groups.pop(position)
-        group.outcome = failure or group.outcome
+        if failure is not None and (group.outcome is None or not group.outcome.retry):
+            group.outcome = failure  # one that may succeed later says what to do with all of them
         group.left -= 1
         if group.left == 0:
-            if group.outcome is None:
-                group.done(None)
-            else:
-                group.done(Overloaded(f"not delivered: {group.outcome.reason}", group.outcome.retry_after_s or 1.0))
+            group.done(_error(group.outcome) if group.outcome is not None else None)
+
+
+def _error(outcome: Outcome) -> TidegateError:
+    """What the source is told."""
+    detail = f"not delivered: {one_line(outcome.reason)}"
+    if outcome.retry:
+        return Overloaded(detail, outcome.retry_after_s or 1.0)
+    return NotDelivered(f"{detail}; to send it again will not help", outcome.code)

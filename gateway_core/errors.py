@@ -67,6 +67,17 @@ class Refused(TidegateError):
         self.attribute = attribute
 
 
+class NotDelivered(TidegateError):
+    """A bridge has no dead letter, and its sink refused the event for good, or the event can't be written for it: to
+    send it again won't help. `code` is the sink's status, None where it gave none."""
+
+    status = 422
+
+    def __init__(self, detail: str, code: int | None = None) -> None:
+        super().__init__(detail)
+        self.code = code
+
+
 class Overloaded(TidegateError):
     """The gateway can't take the event now: the sender shall try again (503 with Retry-After)."""
 

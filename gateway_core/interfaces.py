@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from .tracing import Tracer
 
 Accepted = Callable[[BaseException | None], None]
-"""Called with None once the events are safe, else with the error (`Overloaded`, `StorageError`)."""
+"""Called with None once the events are safe, else with the error (`Overloaded`, `StorageError`; `NotDelivered` where it
+won't help to send them again)."""
 
 
 Send = Callable[[Event, float, Callable[[Outcome], None]], None]

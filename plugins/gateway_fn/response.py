@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from gateway_core.content_coding import ACCEPTED, UnknownCoding
-from gateway_core.errors import Overloaded, Refused, StorageError, TidegateError
+from gateway_core.errors import NotDelivered, Overloaded, Refused, StorageError, TidegateError
 from gateway_core.event import Event
 from gateway_core.interfaces import Outcome
 
@@ -124,6 +124,8 @@ def refused(error: Refused) -> Response:
 
 def unpublished(error: BaseException) -> Response:
     """The answer where the returned event could not be kept."""
+    if isinstance(error, NotDelivered):
+        return problem(error.status, f"the function's event was {error}")
     if isinstance(error, Overloaded | StorageError):
         return busy(f"the function's event was not accepted: {error}", error.retry_after_s)
     return busy("the gateway failed; see its log", None)
@@ -137,12 +139,14 @@ def busy(detail: str, retry_after_s: float | None = 1.0) -> Response:
 
 def failed(outcome: Outcome) -> Response:
     """The answer where the function could not be called: 503 where it asked for time, or where this machine could not
-    call it, else 502."""
+    call it; 422 where it refused the call for good, so that nobody tries it again; else 502."""
     detail = f"the function could not be called: {outcome.reason}"
     if outcome.local:
         return busy(detail)
     if outcome.code in (429, 503):
         return busy(detail, outcome.retry_after_s)
+    if not outcome.retry and outcome.code is not None and 400 <= outcome.code < 500:
+        return problem(422, detail)
     return problem(502, detail)
 
 

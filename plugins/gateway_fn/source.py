@@ -13,6 +13,7 @@ from gateway_core.content_coding import decoded
 from gateway_core.errors import Refused
 from gateway_core.event import Event
 from gateway_core.interfaces import Codec, Intake, Outcome
+from gateway_core.oneline import one_line
 from gateway_core.tracing import of_headers
 
 from . import response
@@ -109,7 +110,7 @@ class FnSource:
         answer, fault = _rendered(returned)
         if fault:
             outcome = Outcome(False, code=outcome.code, data=returned.data, reason=fault)
-            log.warning("function %s: %s", self._function.address, fault)
+            log.warning("function %s: %s", self._function.address, one_line(fault))
         self._intake.attempted(event, outcome, seconds)
         error = await self._published(returned)
         return answer if error is None else response.unpublished(error)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from gateway_core import content_coding
 from gateway_core.content_coding import UnknownCoding
-from gateway_core.errors import Overloaded, Refused, StorageError
+from gateway_core.errors import NotDelivered, Overloaded, Refused, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -39,10 +39,21 @@ ACCEPTED = Response(202)
 
 
 def problem(
-    status: int, detail: str, *, title: str = "", attribute: str = "", rule: str = "", headers: Headers = ()
+    status: int,
+    detail: str,
+    *,
+    title: str = "",
+    attribute: str = "",
+    rule: str = "",
+    headers: Headers = (),
+    sink_status: int | None = None,
 ) -> Response:
-    """A problem description (RFC 9457); `attribute` and `rule` are members of our own, for refused events."""
-    fields = {"type": "about:blank", "title": title or HTTPStatus(status).phrase, "status": status, "detail": detail}
+    """A problem description (RFC 9457). `attribute` and `rule` are members of our own, for refused events, and
+    `sinkStatus`, for events that a bridge's sink refused."""
+    fields: dict[str, str | int] = {"type": "about:blank", "title": title or HTTPStatus(status).phrase}
+    fields |= {"status": status, "detail": detail}
+    if sink_status is not None:
+        fields["sinkStatus"] = sink_status
     if attribute:
         fields["attribute"] = attribute
     if rule:
@@ -60,6 +71,8 @@ def for_error(error: BaseException | None) -> Response:
         return problem(
             error.status, error.detail, title=error.title, attribute=error.attribute, rule=error.rule, headers=more
         )
+    if isinstance(error, NotDelivered):  # a 4xx that senders don't try again (RFC 9110 section 15.5.21)
+        return problem(error.status, str(error), title="Not delivered", sink_status=error.code)
     if isinstance(error, Overloaded | StorageError):
         wait = str(max(1, math.ceil(error.retry_after_s))).encode()
         return problem(503, str(error), headers=((b"retry-after", wait),))

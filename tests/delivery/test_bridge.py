@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gateway_core import filters
 from gateway_core.bridge import Bridge
 from gateway_core.config.model import DeliveryConfig
 from gateway_core.delivery import Budget, Subscription
-from gateway_core.errors import Overloaded, Refused
+from gateway_core.errors import NotDelivered, Overloaded, Refused
 from gateway_core.event import Event
 from gateway_core.interfaces import Filter, Outcome
 from gateway_core.testing import FakeClock, ScriptedSink
@@ -54,6 +56,30 @@ def test_the_source_is_told_of_a_failure_and_how_long_to_wait() -> None:
     assert error.retry_after_s == 7
     assert "503" in str(error)
     assert b.failed == 1
+
+
+@pytest.mark.spec("SAFE-B08")
+def test_the_source_is_told_that_a_refusal_is_final() -> None:
+    b, answers = bridge(ScriptedSink(default=Outcome(False, code=400, reason="400 Bad Request"))), []
+    b.accept(events("1"), answers.append)
+    (error,) = answers
+    assert isinstance(error, NotDelivered)
+    assert (error.code, error.status) == (400, 422)
+    assert "400 Bad Request" in str(error)
+
+
+@pytest.mark.spec("SAFE-B08")
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_a_group_one_that_may_succeed_later_decides(first: int) -> None:
+    sink = ScriptedSink(hold=True)
+    b, answers = bridge(sink), []
+    b.accept(events("1", "2", "3"), answers.append)
+    outcomes = [BUSY, Outcome(False, code=400, reason="400")]
+    sink.answer(outcomes[first])
+    sink.answer(outcomes[1 - first])
+    sink.answer()
+    assert isinstance(answers[0], Overloaded)
+    assert answers[0].retry_after_s == 7
 
 
 def test_with_a_dead_letter_the_event_is_safe_and_the_source_is_acknowledged() -> None:

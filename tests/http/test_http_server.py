@@ -11,7 +11,7 @@ import anyio
 import httpx
 import pytest
 
-from gateway_core.errors import Overloaded, StartError, StorageError
+from gateway_core.errors import NotDelivered, Overloaded, StartError, StorageError
 
 pytestmark = pytest.mark.anyio
 
@@ -96,6 +96,18 @@ async def test_overload_and_storage_faults(kit: Any, intake: Any, server: str) -
         assert response.status_code == 503
         assert problem(response)["detail"] == "disk full"
         assert intake.refused == []
+
+
+@pytest.mark.spec("SAFE-B08")
+async def test_a_final_refusal_of_a_bridges_sink_is_no_503(kit: Any, intake: Any, server: str) -> None:
+    async with kit.source(intake, server=server) as source, httpx.AsyncClient() as client:
+        intake.result = NotDelivered("not delivered: 400 Bad Request", 400)
+        response = await client.post(source.address, headers=EVENT)
+        assert response.status_code == 422
+        assert "retry-after" not in response.headers
+        found = problem(response)
+        assert (found["status"], found["sinkStatus"], found["title"]) == (422, 400, "Not delivered")
+        assert "400 Bad Request" in found["detail"]
 
 
 async def test_bugs_are_answered_without_details(
