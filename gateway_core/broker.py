@@ -12,6 +12,7 @@ from .delivery import Subscription
 from .delivery.burials import Letters
 from .event import Event
 from .guards import FilterGuard
+from .infos import lag_of, reader_state, source_errors
 from .intake import Counted, Inlet
 from .interfaces import Accepted, Channel, Filter, Observer, ReaderFeed, ReadingSink, Sink, Source
 from .meter import Accept, Meter
@@ -89,6 +90,18 @@ class Broker(Counted):
         if not info.get("writable", True):
             why = f": {info['error']}" if info.get("error") else ""
             return Condition(False, f"the channel can't be written{why}", "ChannelNotWritable")
+        if fault := self.faults.get("channel"):
+            return Condition(False, fault, "ComponentFailed")
+        errors = source_errors(self.inlets)
+        if errors:
+            first = next(iter(errors.values()))
+            if len(errors) == len(self.inlets):
+                return Condition(False, f"no way in works: {first}", "SourceFails")
+            return Condition(
+                True, f"{len(errors)} of {len(self.inlets)} ways in do not work: {first}", "IngressDegraded"
+            )
+        if fault := self.faults.get("dead_letter") or self.letters.stuck:
+            return Condition(True, fault, "DeadLetterFails")  # events are taken; those that can't be delivered wait
         return Condition(True, "", "IngressOpen")
 
 
@@ -113,6 +126,7 @@ class Trigger:
         self.dead_letter = dead_letter
         self.from_start = from_start
         self.sinks = sinks  # to start and stop with it
+        self.faults: dict[str, str] = {}  # components that do not work any more, by their word in the config
         self.meter = meter
 
     def attach(self) -> None:
@@ -125,6 +139,8 @@ class Trigger:
         s = self.subscription
         if not self.broker.taking:
             return Condition(False, f"broker {self.broker.name!r} is not ready", "BrokerNotReady")
+        if fault := next(iter(self.faults.values()), ""):
+            return Condition(False, fault, "ComponentFailed")
         if s.suspended:
             return Condition(False, "paused by an operator", "Paused")
         if s.paused:
@@ -146,7 +162,7 @@ class Trigger:
             "dead_lettered": s.dead_lettered,
             "in_flight": s.in_flight,
             "waiting": s.held - s.in_flight,
-            "lag": s.feed.lag(),
+            "lag": lag_of(s.feed),
             "paused": s.paused or s.suspended,
             "last_error": s.last_error,
             "reader": None,
@@ -176,6 +192,7 @@ class ReadingTrigger:
         self.from_start = from_start
         self._options = options
         self._guard = guard
+        self.faults: dict[str, str] = {}
         self.feed: ReaderFeed | None = None
 
     def attach(self) -> None:
@@ -189,15 +206,17 @@ class ReadingTrigger:
 
     def condition(self) -> Condition:
         """Ready and, where not, why."""
-        state = self.sink.state()
+        state = reader_state(self.sink)
         if not self.broker.taking:
             return Condition(False, f"broker {self.broker.name!r} is not ready", "BrokerNotReady")
+        if fault := next(iter(self.faults.values()), ""):
+            return Condition(False, fault, "ComponentFailed")
         if state["state"] in ("running", "submitted"):  # submitted: others run it
             return Condition(True, "", "Delivering")
         return Condition(False, state.get("error") or f"the reader is {state['state']}", "ReaderNotRunning")
 
     def status(self) -> dict[str, Any]:
-        state = self.sink.state()
+        state = reader_state(self.sink)
         idle = dict.fromkeys(("delivered", "attempts", "retried", "dead_lettered", "in_flight", "waiting"), 0)
         return {
             **_head(self, self.condition(), self.sink.address),

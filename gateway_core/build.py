@@ -124,8 +124,9 @@ class Builder:
     def inlet(self, broker: Broker, number: int) -> Inlet:
         """One of a broker's ways in."""
         ref = self._config.brokers[broker.name].ingress[number]
-        source = self._make(ref, f"brokers.{broker.name}.ingress[{number}]", broker=broker.name)
-        return Inlet(ref, source, self._tracing.door(broker, broker.name, ref.name, source))
+        owner = f"brokers.{broker.name}.ingress[{number}]"
+        source = self._make(ref, owner, broker=broker.name)
+        return Inlet(ref, source, self._tracing.door(broker, broker.name, ref.name, source), owner)
 
     def _filter(self, config: TriggerConfig | BridgeConfig, owner: str) -> tuple[Filter, FilterGuard | None]:
         """The filter, and the guard around those that plugins bring."""
@@ -216,7 +217,7 @@ class Builder:
         bridge.subscription.feed = bridge
         sinks = [sink] if dead_letter is None else [sink, dead_letter]
         door = self._tracing.door(bridge, name, config.source.name, source)
-        inlet = inlet or Inlet(config.source, source, door)
+        inlet = inlet or Inlet(config.source, source, door, f"{owner}.source")
         return Bridged(name, bridge, inlet, dead_letter, sinks, meter)
 
 

@@ -142,6 +142,7 @@ class GuardedObserver(Observer):
 
     def __init__(self, inner: Observer, name: str, owner: str) -> None:
         self.name = name
+        self.fault = ""  # a task of it has ended
         self.errors = Errors(owner)
         self._inner = inner
         tracer = inner.tracer
@@ -181,7 +182,7 @@ class GuardedObserver(Observer):
 
     def status(self) -> dict[str, Any]:
         """For the status document."""
-        return {"name": self.name, "errors": self.errors.count, "last_error": self.errors.last}
+        return {"name": self.name, "errors": self.errors.count, "last_error": self.fault or self.errors.last}
 
 
 class GuardedTracer:

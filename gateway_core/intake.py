@@ -51,6 +51,8 @@ class Inlet:
     ref: SourceRef
     source: Source
     door: Door
+    owner: str = ""  # its place in the config
+    fault: str = ""  # a task of it has ended
 
 
 class Counted:
@@ -61,6 +63,7 @@ class Counted:
         self.refused = self.failed = 0
         self._told = 0
         self._tell_at = 0.0
+        self.faults: dict[str, str] = {}  # components that do not work any more, by their word in the config
         self._observers = observers
 
     def observe(self, observers: tuple[Observer, ...]) -> None:

@@ -5,8 +5,9 @@ What an event reaches later starts earlier: channels, sinks, triggers, sources. 
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Protocol
 
 import anyio
 from anyio.abc import TaskGroup
@@ -14,12 +15,15 @@ from anyio.abc import TaskGroup
 from .abilities import Joined
 from .broker import Broker, ReadingTrigger, Trigger
 from .build import Bridged, Built
+from .component_tasks import STOP_S, component_tasks, plugin_of, quietly, started
 from .delivery import Subscription
 from .delivery.attempt import NO_FEED
 from .intake import Inlet
 from .interfaces import Sink, Source
 
-log = logging.getLogger("tidegate")
+
+class Stoppable(Protocol):
+    async def stop(self) -> None: ...
 
 
 class Parts:
@@ -41,17 +45,18 @@ class Parts:
         """Starts everything. Raises `StartError`; what had started is then to be stopped."""
         built, tasks = self.built, self.tasks
         for observer in built.observers:
-            await observer.start(tasks)
+            own = component_tasks(tasks, observer.errors.owner, partial(setattr, observer, "fault"))
+            await started(observer.errors.owner, observer.start(own))
         for broker in built.brokers.values():
             await self.start_channel(broker)
         for trigger in built.triggers.values():
             await self.attach(trigger)
         for broker in built.brokers.values():
-            await broker.channel.open()
+            await self.open_channel(broker)
         for trigger in built.triggers.values():
             await self.begin_reading(trigger)
         for bridged in built.bridges.values():
-            await self.start_sinks(bridged.sinks)
+            await self.start_bridge_sinks(bridged)
         # the ingress opens last: what it takes has somewhere to go
         for broker in built.brokers.values():
             await self.open(broker)
@@ -64,14 +69,14 @@ class Parts:
         for broker in built.brokers.values():
             broker.taking = False
         with anyio.move_on_after(self._drain_s):
-            await _together(source.stop for source in self.sources())
+            await self._stop_all(self.sources())
             await _idle(list(self.subscriptions()))
         for subscription in self.subscriptions():
             subscription.stop()
         readers = [t.sink for t in built.triggers.values() if isinstance(t, ReadingTrigger)]
-        await _together(reader.stop for reader in readers)
+        await self._stop_all(readers)
         for broker in built.brokers.values():
-            await quietly(broker.channel.stop)
+            await self._stop_one(broker.channel)
         for trigger in built.triggers.values():
             await self.stop_sinks(trigger.sinks if isinstance(trigger, Trigger) else [])
         for bridged in built.bridges.values():
@@ -79,14 +84,27 @@ class Parts:
         for broker in built.brokers.values():
             await self.stop_sinks([broker.dead_letter])
         for observer in built.observers:
-            await quietly(observer.stop)
+            await quietly(observer.stop, observer.errors.owner, self._stop_s)
 
     # -- one of them ------------------------------------------------------------------------------------------------
 
     async def start_channel(self, broker: Broker) -> None:
         """The first half of a broker's start."""
-        await broker.channel.start(self.tasks)
-        await broker.dead_letter.start(self.tasks)
+        owner = f"brokers.{broker.name}.channel ({broker.channel_name})"
+        await started(owner, broker.channel.start(self._own(owner, broker.faults, "channel")))
+        await self.start_dead_letter(broker, broker.dead_letter)
+
+    async def open_channel(self, broker: Broker) -> None:
+        """Once its triggers are attached."""
+        await started(f"brokers.{broker.name}.channel ({broker.channel_name})", broker.channel.open())
+
+    async def start_dead_letter(self, broker: Broker, sink: Sink) -> None:
+        """The dead letter that the broker has, or will have."""
+        await self.start_sinks([sink], f"brokers.{broker.name}", broker.faults, ("dead_letter",))
+
+    async def start_bridge_sinks(self, bridged: Bridged) -> None:
+        """Raises `StartError`."""
+        await self.start_sinks(bridged.sinks, f"bridges.{bridged.name}", bridged.bridge.faults, ("sink", "dead_letter"))
 
     async def open(self, broker: Broker) -> None:
         """The second half, once its triggers are attached and its channel is open."""
@@ -97,25 +115,28 @@ class Parts:
     async def retire_broker(self, broker: Broker) -> None:
         """Stops a broker whose triggers are gone. What its channel holds stays there."""
         broker.taking = False
-        await _together(source.stop for source in broker.sources)
-        await quietly(broker.channel.stop)
+        await self._stop_all(broker.sources)
+        await self._stop_one(broker.channel)
         await self.stop_sinks([broker.dead_letter])
 
     async def start_source(self, inlet: Inlet, instead: list[Inlet] | None = None) -> None:
         """Starts a source. One of those that end (`instead`, which is taken out of the list) may hand over its address
         to it, so that no sender finds it closed. Raises `StartError`."""
+        owner = f"{inlet.owner} ({inlet.ref.name})"
+        tasks = component_tasks(self.tasks, owner, partial(setattr, inlet, "fault"))
         take_over = getattr(inlet.source, "take_over", None)
         for gone in instead or []:
-            if take_over is not None and await take_over(gone.source, inlet.door, self.tasks):
+            if take_over is not None and await take_over(gone.source, inlet.door, tasks):
                 assert instead is not None
                 instead.remove(gone)
                 return
-        await inlet.source.start(inlet.door, self.tasks)
+        await started(owner, inlet.source.start(inlet.door, tasks))
 
     async def attach(self, trigger: Trigger | ReadingTrigger) -> None:
         """Makes the trigger's sinks ready and takes its place in the channel."""
         if isinstance(trigger, Trigger):
-            await self.start_sinks(trigger.sinks)
+            owner = f"triggers.{trigger.name}"
+            await self.start_sinks(trigger.sinks, owner, trigger.faults, ("subscriber", "dead_letter"))
             if trigger.name in self._paused:
                 trigger.subscription.suspend()
         trigger.attach()
@@ -126,12 +147,13 @@ class Parts:
     async def begin_reading(self, trigger: Trigger | ReadingTrigger) -> None:
         """A sink that reads by itself runs in the first worker only."""
         if isinstance(trigger, ReadingTrigger) and self._first:
-            await trigger.start(self.tasks)
+            owner = f"triggers.{trigger.name}.subscriber ({plugin_of(trigger.sink)})"
+            await started(owner, trigger.start(self._own(owner, trigger.faults, "subscriber")))
 
     async def retire(self, trigger: Trigger | ReadingTrigger) -> None:
         """Finishes what the trigger has under way, and leaves its place to be taken again."""
         if isinstance(trigger, ReadingTrigger):
-            await quietly(trigger.sink.stop)
+            await self._stop_one(trigger.sink)
             trigger.broker.channel.detach(trigger.name)
             return
         with anyio.move_on_after(self._drain_s):
@@ -145,20 +167,40 @@ class Parts:
         """Finishes what the bridge has accepted, and stops it."""
         with anyio.move_on_after(self._drain_s):
             if with_source:
-                await quietly(bridged.inlet.source.stop)
+                await self._stop_one(bridged.inlet.source)
             while bridged.bridge.lag():  # noqa: ASYNC110 once in a reload; no event per attempt
                 await anyio.sleep(0.01)
         bridged.bridge.subscription.stop()
         await self.stop_sinks(bridged.sinks)
 
-    async def start_sinks(self, sinks: Iterable[Sink]) -> None:
-        """Raises `StartError`."""
-        for sink in sinks:
-            await sink.start(self.tasks)
+    async def start_sinks(
+        self, sinks: Iterable[Sink], owner: str, faults: dict[str, str], words: Sequence[str]
+    ) -> None:
+        """Sinks that the config has at `owner` by these `words`. Raises `StartError`."""
+        for sink, word in zip(sinks, words, strict=False):
+            place = f"{owner}.{word} ({plugin_of(sink)})"
+            faults.pop(word, None)
+            await started(place, sink.start(self._own(place, faults, word)))
 
     async def stop_sinks(self, sinks: Iterable[Sink]) -> None:
         for sink in sinks:
-            await quietly(sink.stop)
+            await self._stop_one(sink)
+
+    def _own(self, owner: str, faults: dict[str, str], word: str) -> TaskGroup:
+        """Tasks for one component; `faults` tells by this word when one of them has ended."""
+        return component_tasks(self.tasks, owner, partial(faults.__setitem__, word))
+
+    @property
+    def _stop_s(self) -> float:
+        return self._drain_s + STOP_S
+
+    async def _stop_one(self, part: Stoppable) -> None:
+        await quietly(part.stop, f"a component of {plugin_of(part)}", self._stop_s)
+
+    async def _stop_all(self, parts: Iterable[Stoppable]) -> None:
+        async with anyio.create_task_group() as stopping:
+            for part in parts:
+                stopping.start_soon(self._stop_one, part)
 
     # -- looking in -------------------------------------------------------------------------------------------------
 
@@ -182,17 +224,3 @@ async def _idle(subscriptions: list[Subscription]) -> None:
         subscription.stop()
     while any(s.busy for s in subscriptions):  # noqa: ASYNC110 once in a life; no event per attempt
         await anyio.sleep(0.01)
-
-
-async def _together(stops: Iterable[Callable[[], Awaitable[None]]]) -> None:
-    async with anyio.create_task_group() as stopping:
-        for stop in stops:
-            stopping.start_soon(quietly, stop)
-
-
-async def quietly(stop: Callable[[], Awaitable[None]]) -> None:
-    """One part's failure to stop must not keep the others from stopping."""
-    try:
-        await stop()
-    except Exception:
-        log.exception("a part did not stop well")

@@ -14,13 +14,14 @@ from typing import Any
 
 from .broker import Broker, ReadingTrigger, Trigger
 from .build import Bridged, Builder
+from .component_tasks import quietly
 from .config.check import effective_delivery
 from .config.model import GatewayConfig, TriggerConfig
 from .delivery.burials import Letters
 from .errors import ConfigError, Fault, StartError
 from .intake import Inlet
 from .interfaces import Sink
-from .parts import Parts, quietly
+from .parts import Parts
 from .status import bridge_status
 
 log = logging.getLogger("tidegate.reload")
@@ -212,7 +213,7 @@ class Reload:
         for trigger in mine:
             await self._parts.attach(trigger)
             self._built.triggers[trigger.name] = trigger
-        await broker.channel.open()
+        await self._parts.open_channel(broker)
         for trigger in mine:
             await self._parts.begin_reading(trigger)
         await self._parts.open(broker)
@@ -228,7 +229,7 @@ class Reload:
         broker = self._built.brokers[name]
         if name in self._fresh.letters:
             gone, (sink, letters) = broker.dead_letter, self._fresh.letters[name]
-            if await self._tried(f"brokers.{name}.dead_letter", self._parts.start_sinks, [sink]):
+            if await self._tried(f"brokers.{name}.dead_letter", partial(self._parts.start_dead_letter, broker), sink):
                 ended = {"name": name, "dead_lettered": broker.letters.buried, "letters": dict(broker.letters.stages)}
                 broker.bury_in(sink, letters)
                 self._built.earlier.keep("brokers", ended)
@@ -252,7 +253,7 @@ class Reload:
 
     async def _start_bridge(self, bridged: Bridged) -> None:
         """The new bridge takes over from the one before it, if any, which finishes what it has accepted."""
-        await self._parts.start_sinks(bridged.sinks)
+        await self._parts.start_bridge_sinks(bridged)
         before = self._built.bridges.get(bridged.name)
         if before is None:
             await self._parts.start_source(bridged.inlet)

@@ -22,17 +22,19 @@ from .applied import Applied, applied_dir
 from .broker import Trigger
 from .build import Builder, Built
 from .clock import Clock, SystemClock
+from .component_tasks import quietly
 from .config.model import GatewayConfig
 from .errors import StartError
 from .files import keep_private, no_room
 from .folder import DataFolder, socket_path
 from .generations import Generations
-from .parts import Parts, quietly
+from .infos import channel_info
+from .parts import Parts
 from .process import process_status
 from .registry import Registry
 from .reload import Reload
 from .settings import Settings
-from .status import bridge_status, broker_status, merge, orphan_status
+from .status import bridge_status, broker_status, merge, orphan_status, start_failure, takes_events, with_failure
 from .talk import Alone, Colleagues
 from .tap.taps import Taps
 from .whereabouts import whereabouts
@@ -231,8 +233,16 @@ class Gateway:
 
     @property
     def ready(self) -> bool:
-        """True while every broker's ingress takes events and its channel can be written."""
-        return self._ready and all(b.condition(b.channel.info())[0] for b in self.built.brokers.values())
+        """True while the ingress of every broker and bridge takes events, and every channel can be written."""
+        built = self.built
+        return (
+            self._ready
+            and all(b.condition(channel_info(b.channel)).ready for b in built.brokers.values())
+            and all(takes_events(b, self._ready) for b in built.bridges.values())
+            and not any(
+                place.startswith(("brokers.", "bridges.")) and ".dead_letter" not in place for place in self.failed
+            )
+        )
 
     def status(self) -> dict[str, Any]:
         """What `tidegate status` shows; numbers are those of all workers."""
@@ -249,7 +259,10 @@ class Gateway:
                 "error": self.config_error,
                 "read_ns": self.config_read_ns,
             },
-            "brokers": [earlier.add_to("brokers", broker_status(b)) for b in built.brokers.values()],
+            "brokers": [
+                with_failure(earlier.add_to("brokers", broker_status(b)), start_failure(self.failed, "brokers", b.name))
+                for b in built.brokers.values()
+            ],
             "triggers": [
                 *(earlier.add_to("triggers", t.status()) for t in built.triggers.values()),
                 *(orphan_status(name, t) for name, t in built.orphans.items() if name not in built.triggers),

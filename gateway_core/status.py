@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .abilities import Watched
 from .broker import Broker
 from .condition import Condition
 from .config.model import TriggerConfig
-from .interfaces import Source
+from .infos import channel_info, source_errors, source_infos
 
 if TYPE_CHECKING:
     from .build import Bridged
@@ -20,7 +19,7 @@ _KEPT = {"uptime_s", "workers", "pid"}
 
 def broker_status(broker: Broker) -> dict[str, Any]:
     """One broker: its condition, addresses, channel and counts."""
-    info = broker.channel.info()
+    info = channel_info(broker.channel)
     condition = broker.condition(info)
     return {
         "name": broker.name,
@@ -28,7 +27,7 @@ def broker_status(broker: Broker) -> dict[str, Any]:
         "reason": condition.message,
         "condition": condition.reason,
         "ingress": [s.address for s in broker.sources],
-        "sources": source_infos(broker.sources),
+        "sources": source_infos(broker.inlets),
         "channel": {"name": broker.channel_name, **info},
         "accepted": broker.channel.appended,
         "refused": broker.refused,
@@ -65,28 +64,44 @@ def orphan_condition(config: TriggerConfig) -> Condition:
     return Condition(False, f"broker {config.broker!r} does not exist", "BrokerNotFound")
 
 
-def source_infos(sources: Sequence[Source]) -> list[dict[str, Any]]:
-    """What sources that fetch their events say of themselves."""
-    return [source.info() for source in sources if isinstance(source, Watched)]
-
-
 def bridge_condition(bridged: Bridged, running: bool) -> Condition:
     """Ready and, where not, why: an event that comes now can be carried to its sink."""
     s = bridged.bridge.subscription
+    if fault := next(iter(bridged.bridge.faults.values()), ""):
+        return Condition(False, fault, "ComponentFailed")
     if s.paused or s.failing:
         return Condition(False, s.last_error or "paused", "DeadLetterFails" if s.paused else "SinkFails")
     if s.short:
         return Condition(False, s.last_error or "this machine is short of resources", "OutOfResources")
     if not running:
         return Condition(False, "not started", "NotStarted")
-    error = next((i["error"] for i in source_infos([bridged.inlet.source]) if i["error"]), "")
+    error = source_errors([bridged.inlet]).get(0)
     return Condition(False, error, "SourceFails") if error else Condition(True, "", "Carrying")
+
+
+def takes_events(bridged: Bridged, running: bool) -> bool:
+    """Whether the bridge's way in works; what becomes of its sink is not asked here."""
+    return running and not source_errors([bridged.inlet]) and "sink" not in bridged.bridge.faults
+
+
+def start_failure(failed: Mapping[str, str], section: str, name: str) -> str:
+    """Why a part of this entry could not be started by the last reload (`failed`, by places in the config), "" where
+    all of it runs. A dead letter that could not be exchanged is none of these: the one before is still used."""
+    own = f"{section}.{name}"
+    return next((text for place, text in failed.items() if place == own or place.startswith(f"{own}.ingress[")), "")
+
+
+def with_failure(entry: dict[str, Any], failure: str) -> dict[str, Any]:
+    """An entry of a status document, of which a part could not be started."""
+    if failure:
+        entry.update(ready=False, reason=failure, condition="StartFailed")
+    return entry
 
 
 def bridge_status(bridged: Bridged, running: bool) -> dict[str, Any]:
     """One bridge: its condition, ends and counts."""
     bridge, s = bridged.bridge, bridged.bridge.subscription
-    sources = source_infos([bridged.inlet.source])
+    sources = source_infos([bridged.inlet])
     condition = bridge_condition(bridged, running)
     return {
         "name": bridged.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,10 +15,13 @@ from ..broker import ReadingTrigger
 from ..clock import Clock
 from ..condition import Condition
 from ..generations import SECTIONS, Key
-from ..status import bridge_condition, orphan_condition
+from ..infos import channel_info
+from ..status import bridge_condition, orphan_condition, start_failure
 
 if TYPE_CHECKING:
     from ..runtime import Gateway
+
+log = logging.getLogger("tidegate")
 
 LOOK_EVERY_S = 1.0
 SLICE = 100
@@ -59,10 +63,13 @@ class Conditions:
     async def watch(self) -> None:
         """Looks again and again. Thousands of entries are looked at in slices: events don't wait for them."""
         while True:
-            for number, (key, condition) in enumerate(self._look(), 1):
-                self._note(key, condition)
-                if number % SLICE == 0:
-                    await anyio.lowlevel.checkpoint()
+            try:
+                for number, (key, condition) in enumerate(self._look(), 1):
+                    self._note(key, condition)
+                    if number % SLICE == 0:
+                        await anyio.lowlevel.checkpoint()
+            except Exception:  # a component that fails to say how it is
+                log.exception("the conditions can't be looked at")
             await anyio.sleep(LOOK_EVERY_S)
 
     def observe(self) -> None:
@@ -74,8 +81,20 @@ class Conditions:
         known = self._seen.get(key)
         if known is None or known.condition.ready is not condition.ready:
             self._seen[key] = Seen(condition, self._clock.now_ns())
+            self._tell(key, condition, known)
         elif known.condition != condition:
             self._seen[key] = Seen(condition, known.since_ns)
+
+    def _tell(self, key: Key, condition: Condition, before: Seen | None) -> None:
+        """Logs what became of brokers, bridges and readers; a trigger's deliveries log for themselves."""
+        section, name = key
+        if section == "triggers" and not isinstance(self._gateway.built.triggers.get(name), ReadingTrigger):
+            return
+        what = f"{section.removesuffix('s')} {name}"
+        if condition.ready is False:
+            log.error("%s is not ready: %s (%s)", what, condition.message, condition.reason)
+        elif condition.ready and before is not None and before.condition.ready is False:
+            log.warning("%s is ready again", what)
 
     def of(self, section: str, name: str) -> Seen:
         """As it was seen last."""
@@ -105,11 +124,10 @@ class Conditions:
         gateway, built = self._gateway, self._gateway.built
         if not gateway.started:
             return Condition(None, "the gateway starts", "Starting")
-        failure = next((text for place, text in gateway.failed.items() if _within(place, section, name)), None)
-        if failure is not None:
+        if failure := start_failure(gateway.failed, section, name):
             return Condition(False, failure, "StartFailed")
         if section == "brokers" and name in built.brokers:
-            return built.brokers[name].condition(built.brokers[name].channel.info())
+            return built.brokers[name].condition(channel_info(built.brokers[name].channel))
         if section == "triggers" and name in built.triggers:
             return built.triggers[name].condition()
         if section == "bridges" and name in built.bridges:
@@ -117,10 +135,3 @@ class Conditions:
         if section == "triggers" and name in built.orphans:
             return orphan_condition(built.orphans[name])
         return Condition(None, "it does not run yet: see `config.error` in the status", "NotReconciled")
-
-
-def _within(place: str, section: str, name: str) -> bool:
-    """Whether an entry does not do its work because of what failed there. A dead letter that could not be exchanged is
-    none of these: the one before is still used."""
-    own = f"{section}.{name}"
-    return place == own or place.startswith(f"{own}.ingress[")

@@ -201,7 +201,9 @@ class Letters:
 
     def __init__(self, owner: str, sink: Sink, clock: Clock, observers: tuple[Observer, ...] = ()) -> None:
         self.buried = 0
+        self.stuck = ""  # why the last letter could not be written, while there is one that waits for that
         self.stages = dict.fromkeys(STAGES, 0)
+        self._waiting: set[Burial] = set()
         self._owner = owner
         self._sink = sink
         self._clock = clock
@@ -217,6 +219,9 @@ class Letters:
         def buried(burial: Burial) -> None:
             self.buried += 1
             self.stages[stage] += 1
+            self._waiting.discard(burial)
+            if not self._waiting:
+                self.stuck = ""
             for observer in self._observers:
                 observer.dead_lettered(self._owner, burial.letter)
             done(None)
@@ -224,7 +229,10 @@ class Letters:
         now = self._clock.now_ns()
         times = {"first_ns": event.received_ns or now, "last_ns": now}
         letter = with_facts(event, outcome, trigger=self._owner, dest=dest, attempts=1, stage=stage, **times)
-        Burial(self._sink, letter, self._clock, random.random, self._stuck, buried).begin()
+        burial = Burial(self._sink, letter, self._clock, random.random, self._fails, buried)
+        self._waiting.add(burial)
+        burial.begin()
 
-    def _stuck(self, reason: str) -> None:
+    def _fails(self, reason: str) -> None:
+        self.stuck = reason
         log.error("%s: %s", self._owner, one_line(reason))
