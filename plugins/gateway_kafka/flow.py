@@ -105,6 +105,8 @@ class Flow:
         self._commit_fails = False
         self._turn = 0
         self._closed = self._hurried = False
+        self.slack = 0
+        """Records of a partition that may wait for room before it is paused: for a taker that is soon done."""
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -231,7 +233,7 @@ class Flow:
                     break
         finally:
             p.pumping = False
-        full = bool(p.events or p.queue)
+        full = len(p.events) + len(p.queue) > self.slack
         if full != p.paused and self._partitions.get(p.name) is p:
             p.paused = full
             (self.consumer.pause if full else self.consumer.resume)(p.name)

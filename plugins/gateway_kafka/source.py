@@ -13,7 +13,7 @@ from gateway_core.clock import Timer
 from gateway_core.component import BuildContext
 from gateway_core.errors import Refused
 from gateway_core.event import Event, Message
-from gateway_core.interfaces import Intake, Outcome
+from gateway_core.interfaces import Intake
 
 from . import connect
 from .admin import Admin
@@ -22,19 +22,14 @@ from .config import KafkaSourceConfig
 from .flow import Flow
 from .foreign import wrap
 from .records import reader
+from .storing import Storing
 
 log = logging.getLogger("tidegate.kafka")
 
 CONNECT_S = 5.0
 RETRY_S = 1.0
 FULL_S = 0.02
-LETTER_RETRY_S = 5.0
-CHUNK = 256
-MOST_STORING = 1000
-"""Events that may wait to be stored: what comes by other ways waits behind them."""
-
-Placed = tuple[Event, int]
-"""An event, and its position here."""
+CHUNK = 512
 
 
 class KafkaSource:
@@ -64,11 +59,9 @@ class KafkaSource:
         self._ended = False
         self._turn = anyio.Lock()
         self._waiting_for: KafkaFault | None = None
-        self._letter_fails = False
         self._wake: Timer | None = None
-        self._storing = 0  # events on their way into the channel
-        self._failing = 0  # groups that could not be stored, and are tried again
         self.address = f"kafka://{options.bootstrap[0]}/{','.join(options.topics)}"
+        self._storing = Storing(self._owner, self.address, context.clock, self._flow.settle, self._flow.resume)
 
     def _lane(self, partition: Partition) -> int:
         return self._lanes.setdefault(partition, len(self._lanes) + 1)
@@ -83,7 +76,9 @@ class KafkaSource:
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
         """Joins the group; where the cluster or a topic is away, that is tried until it works. Raises `StartError`
         where the cluster does not accept the credentials."""
-        self._intake = intake
+        self._intake = self._storing.intake = intake
+        if intake.stores:
+            self._flow.slack = 2 * CHUNK
         try:
             await self._begin(tasks)
         except KafkaFault as e:
@@ -150,16 +145,15 @@ class KafkaSource:
         async with self._turn:
             if self._started:
                 await self._flow.stop()
+        if self._wake is not None:
+            self._wake.cancel()
 
     # -- what the flow hands over -----------------------------------------------------------------------------------
 
     def take(self, events: Sequence[Event]) -> int:
         """See `flow.Taker`."""
         if self._intake.stores:
-            if self._failing or self._storing >= MOST_STORING:
-                return 0
-            self._store([(event, event.position) for event in events])
-            return len(events)
+            return len(events) if self._storing.take(events) else 0
         for count, event in enumerate(events):
             answer = _Answer(self._flow, event.position)
             self._intake.accept((event,), answer)
@@ -174,7 +168,7 @@ class KafkaSource:
         self._flow.resume()
 
     def withdraw(self, lane: int) -> Sequence[int]:
-        return self._intake.withdraw(lane)
+        return [*self._intake.withdraw(lane), *self._storing.withdraw(lane)]
 
     def refuse(self, record: Record, partition: Partition, position: int, error: Refused) -> Event | None:
         """A record without an event: as the option `not_an_event` says."""
@@ -188,67 +182,8 @@ class KafkaSource:
         if what == "wrap":
             return event
         event.position = position
-        self._bury(event, position, error, "decode")
+        self._storing.bury(event, position, error, "decode")
         return None
-
-    # -- into a broker's channel ------------------------------------------------------------------------------------
-
-    def _store(self, events: Sequence[Placed]) -> None:
-        stored = _Stored(self, events)
-        self._storing += len(events)
-        self._intake.accept(stored.events, stored)
-
-    def _stored(self, stored: _Stored) -> None:
-        self._left(stored)
-        for position in stored.positions:
-            self._flow.settle(position)
-        self._fails(stored, False)
-
-    def _left(self, stored: _Stored) -> None:
-        full = self._storing >= MOST_STORING // 2
-        self._storing -= len(stored.positions)
-        if full and self._storing < MOST_STORING // 2:
-            self._flow.resume()
-
-    def _not_stored(self, stored: _Stored, error: BaseException) -> None:
-        """Tries again. What the channel will never take (it is too large) is looked for, and put away."""
-        if not isinstance(error, Refused):
-            self._fails(stored, True)
-            self._clock.call_later(RETRY_S, self._intake.accept, stored.events, stored)
-            return
-        self._left(stored)
-        placed = list(zip(stored.events, stored.positions, strict=True))
-        if len(placed) == 1:
-            self._bury(*placed[0], error, "delivery")
-        else:
-            for one in placed:
-                self._store([one])
-        self._fails(stored, False)
-
-    def _fails(self, stored: _Stored, fails: bool) -> None:
-        """While something waits to be stored, nothing more is taken."""
-        if stored.fails == fails:
-            return
-        stored.fails = fails
-        self._failing += 1 if fails else -1
-        if not self._failing:
-            self._flow.resume()
-
-    # -- into the dead letter ---------------------------------------------------------------------------------------
-
-    def _bury(self, event: Event, position: int, reason: Refused, stage: str) -> None:
-        def done(error: BaseException | None) -> None:
-            if error is None:
-                self._letter_fails = False
-                self._flow.settle(position)
-                return
-            if not self._letter_fails:
-                log.error("%s: a record can't be put into the dead letter, and waits: %s", self._owner, error)
-            self._letter_fails = True
-            self._clock.call_later(LETTER_RETRY_S, self._bury, event, position, reason, stage)
-
-        outcome = Outcome(False, reason=reason.detail)
-        self._intake.undeliverable(event, outcome, self.address, done, stage)
 
     # -- for status -------------------------------------------------------------------------------------------------
 
@@ -274,21 +209,3 @@ class _Answer:
             self._flow.settle(self._position)
         else:
             self.refused = True
-
-
-class _Stored:
-    """Events on their way into a broker's channel."""
-
-    __slots__ = ("_source", "events", "fails", "positions")
-
-    def __init__(self, source: KafkaSource, events: Sequence[Placed]) -> None:
-        self._source = source
-        self.events = tuple(event for event, _ in events)
-        self.positions = [position for _, position in events]  # the channel gives them others
-        self.fails = False
-
-    def __call__(self, error: BaseException | None) -> None:
-        if error is None:
-            self._source._stored(self)
-        else:
-            self._source._not_stored(self, error)

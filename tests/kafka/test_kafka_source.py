@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -158,3 +159,51 @@ async def test_where_there_is_no_dead_letter_it_waits_and_the_others_go_on(
     assert [r.getMessage() for r in caplog.records if "dead letter" in r.getMessage()] == [
         "test.source: a record can't be put into the dead letter, and waits: there is no dead letter"
     ]
+
+
+class Behind(Intake):
+    """A channel that refuses large groups for now, a moment after they came, as the log does when it is behind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused = 0
+
+    def accept(self, events: Sequence[Event], done: Accepted) -> None:
+        if (len(events) > 100 and self.refused < 2) or any(e.attributes["id"] == "bad" for e in events):
+            bad = any(e.attributes["id"] == "bad" for e in events)
+            self.refused += not bad
+            error = Refused("too large") if bad else Overloaded("the disk is behind")
+            asyncio.get_running_loop().call_soon(done, error)
+            return
+        self.taken += [str(e.attributes["id"]) for e in events]
+        asyncio.get_running_loop().call_later(0.005, done, None)
+
+
+@pytest.mark.spec("SAFE-F03")
+@pytest.mark.parametrize("bad", [False, True], ids=["all good", "one is never taken"])
+async def test_what_is_refused_for_now_is_not_overtaken(kafka: KafkaBroker, tmp_path: Path, bad: bool) -> None:
+    topic = Topic(kafka, tmp_path, 1, max_poll_records=600)
+    topic.intake = Behind()
+    ids = [str(number) for number in range(700)]
+    if bad:
+        ids[300] = "bad"
+    topic.write(*ids)
+    async with topic.read() as intake:
+        await until(lambda: len(intake.taken) >= 700 - bad and topic.lag == 0, "all events")
+        assert intake.taken == [id for id in ids if id != "bad"]
+        assert len(intake.letters) == bad
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SAFE-F04")
+async def test_who_has_stopped_tries_nothing_again(kafka: KafkaBroker, tmp_path: Path) -> None:
+    topic = Topic(kafka, tmp_path, 2)
+    topic.write("a", "b", partition=0)
+    topic.write(None, partition=1)
+    topic.intake.result = StorageError("the disk is full")
+    topic.intake.letter_result = StorageError("there is no dead letter")
+    async with topic.read() as intake:
+        await until(lambda: intake.asked > 0 and bool(intake.stages), "both to fail")
+    asked, letters = intake.asked, len(intake.stages)
+    await anyio.sleep(5.3)
+    assert (intake.asked, len(intake.stages)) == (asked, letters)
