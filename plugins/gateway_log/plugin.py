@@ -1,4 +1,4 @@
-"""What the plugin offers: the channel `log`, and the command `log`."""
+"""What the plugin offers: the channel `log`, and the commands `log`, `backup` and `restore`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,18 @@ def _commands() -> Any:
     return app
 
 
+def _backup() -> Any:
+    from .backup_commands import backup_app
+
+    return backup_app
+
+
+def _restore() -> Any:
+    from .backup_commands import restore_app
+
+    return restore_app
+
+
 @hookimpl
 def gateway_channels() -> list[Component]:
     return [Component("log", "Keeps events in a durable log on this machine's disk (SQLite).", LogConfig, _build)]
@@ -29,4 +41,8 @@ def gateway_channels() -> list[Component]:
 
 @hookimpl
 def gateway_commands() -> list[Command]:
-    return [Command("log", "Look into the durable log: info, verify, export.", _commands)]
+    return [
+        Command("log", "Look into the durable log: info, verify, export.", _commands),
+        Command("backup", "Copy a gateway's data, while it runs or not.", _backup),
+        Command("restore", "Bring a backup back.", _restore),
+    ]

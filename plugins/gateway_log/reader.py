@@ -47,7 +47,7 @@ log = logging.getLogger("tidegate.log")
 
 SHARD_BITS = 48
 _SEQUENCES = (1 << SHARD_BITS) - 1
-_FILE = re.compile(r"shard-(\d{3,})\.db")
+SHARD_FILE = re.compile(r"shard-(\d{3,})\.db")
 FORMAT = 2
 JSON_DATA, TRACED = 1, 2
 TRACE = ":trace"
@@ -71,7 +71,7 @@ def shard_file(folder: Path, shard: int) -> Path:
 
 def shards_in(folder: Path) -> list[int]:
     """The numbers of the shards that a folder has, sorted."""
-    found = (_FILE.fullmatch(p.name) for p in folder.iterdir()) if folder.is_dir() else ()
+    found = (SHARD_FILE.fullmatch(p.name) for p in folder.iterdir()) if folder.is_dir() else ()
     return sorted(int(m[1]) for m in found if m)
 
 

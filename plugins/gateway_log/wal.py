@@ -23,8 +23,8 @@ from .shard import Shard
 log = logging.getLogger("tidegate.log")
 
 _PAGE = 4096
-_WAIT_S = 1.0
-"""How often the writer waits for readers, while they hold the write-ahead log."""
+_WAIT_S, _MOST_WAIT_S = 1.0, 30.0
+"""How often the writer waits for readers, while they hold the write-ahead log; less often if that is of no use."""
 _TELL_S = 300.0
 
 
@@ -41,6 +41,7 @@ class Checkpointer:
         self._running: Future[sqlite3.Error | None] | None = None
         self._bytes = 0
         self._waited = self._told = float("-inf")
+        self._wait_s = _WAIT_S
 
     def wrote(self, size: int) -> None:
         """So many bytes of events were committed."""
@@ -90,13 +91,14 @@ class Checkpointer:
     def _hold_up(self) -> None:
         """Readers that take turns leave no moment without one: waits until all have left for a moment."""
         now = time.monotonic()
-        if now - self._waited < _WAIT_S:
+        if now - self._waited < self._wait_s:
             return
         self._waited = now
         try:
             if self._shard.fold():
-                self._bytes = 0
+                self._bytes, self._wait_s = 0, _WAIT_S
                 return
+            self._wait_s = min(2 * self._wait_s, _MOST_WAIT_S)
         except sqlite3.Error as e:
             self._failed(e)
             return
