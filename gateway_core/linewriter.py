@@ -20,7 +20,7 @@ from typing import Protocol
 
 import msgspec
 
-from .clock import Clock
+from .clock import Clock, Timer
 from .files import sync_directory as sync_directory
 from .interfaces import DELIVERED, Outcome
 from .outcome import raised, short
@@ -220,7 +220,7 @@ class LineWriter:
         self._pending: set[_Line] = set()
         self._changed = threading.Condition()
         self._closing = False
-        self._watched = False
+        self._timer: Timer | None = None  # while something is pending
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
 
@@ -239,9 +239,8 @@ class LineWriter:
             return
         entry = _Line(line, self._clock.monotonic() + timeout_s, done)
         self._pending.add(entry)
-        if not self._watched:
-            self._watched = True
-            self._clock.call_later(timeout_s, self._expire)
+        if self._timer is None:
+            self._timer = self._clock.call_later(timeout_s, self._expire)
         with self._changed:
             self._waiting.append(entry)
             self._changed.notify()
@@ -255,6 +254,9 @@ class LineWriter:
             self._changed.notify()
         await self._loop.run_in_executor(None, self._thread.join)
         self._thread = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._target.close()
 
     def _run(self) -> None:
@@ -289,6 +291,7 @@ class LineWriter:
         now = self._clock.monotonic()
         late = [entry for entry in self._pending if entry.deadline <= now]
         self._finish(late, Outcome(False, retry=True, reason="not written in time"))
-        self._watched = bool(self._pending)
+        self._timer = None
         if self._pending:
-            self._clock.call_later(min(e.deadline for e in self._pending) - now, self._expire)
+            wait = min(e.deadline for e in self._pending) - now
+            self._timer = self._clock.call_later(wait, self._expire)

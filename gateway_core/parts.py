@@ -18,6 +18,7 @@ from .build import Bridged, Built
 from .component_tasks import STOP_S, component_tasks, plugin_of, quietly, started
 from .delivery import Subscription
 from .delivery.attempt import NO_FEED
+from .delivery.burials import Letters
 from .intake import Inlet
 from .interfaces import Sink, Source
 
@@ -73,6 +74,8 @@ class Parts:
             await _idle(list(self.subscriptions()))
         for subscription in self.subscriptions():
             subscription.stop()
+        for letters in self.letters():
+            letters.stop()
         readers = [t.sink for t in built.triggers.values() if isinstance(t, ReadingTrigger)]
         await self._stop_all(readers)
         for broker in built.brokers.values():
@@ -116,6 +119,7 @@ class Parts:
         """Stops a broker whose triggers are gone. What its channel holds stays there."""
         broker.taking = False
         await self._stop_all(broker.sources)
+        broker.letters.stop()
         await self._stop_one(broker.channel)
         await self.stop_sinks([broker.dead_letter])
 
@@ -171,6 +175,8 @@ class Parts:
             while bridged.bridge.lag():  # noqa: ASYNC110 once in a reload; no event per attempt
                 await anyio.sleep(0.01)
         bridged.bridge.subscription.stop()
+        if bridged.bridge.letters is not None:
+            bridged.bridge.letters.stop()
         await self.stop_sinks(bridged.sinks)
 
     async def start_sinks(
@@ -216,6 +222,14 @@ class Parts:
                 yield trigger.subscription
         for bridged in self.built.bridges.values():
             yield bridged.bridge.subscription
+
+    def letters(self) -> Iterator[Letters]:
+        """Those of brokers and bridges."""
+        for broker in self.built.brokers.values():
+            yield broker.letters
+        for bridged in self.built.bridges.values():
+            if bridged.bridge.letters is not None:
+                yield bridged.bridge.letters
 
 
 async def _idle(subscriptions: list[Subscription]) -> None:

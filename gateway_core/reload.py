@@ -231,6 +231,7 @@ class Reload:
             gone, (sink, letters) = broker.dead_letter, self._fresh.letters[name]
             if await self._tried(f"brokers.{name}.dead_letter", partial(self._parts.start_dead_letter, broker), sink):
                 ended = {"name": name, "dead_lettered": broker.letters.buried, "letters": dict(broker.letters.stages)}
+                broker.letters.hand_over(letters)
                 broker.bury_in(sink, letters)
                 self._built.earlier.keep("brokers", ended)
                 await self._parts.stop_sinks([gone])

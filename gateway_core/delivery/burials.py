@@ -28,7 +28,7 @@ class Burial:
     """One letter on its way to the dead letter: tried again, with growing waits, until it is there or `cancel`."""
 
     __slots__ = (
-        "_awaited", "_cancelled", "_clock", "_draw", "_guard", "_sink", "_stuck", "_then", "_timer", "letter", "tries",
+        "_awaited", "_cancelled", "_clock", "_draw", "_guard", "_stuck", "_then", "_timer", "letter", "sink", "tries",
     )  # fmt: skip
 
     def __init__(
@@ -43,7 +43,7 @@ class Burial:
         """`stuck(reason)` is called after the first try that fails, `then(self)` when the letter is safe."""
         self.letter = letter
         self.tries = 0
-        self._sink = sink
+        self.sink = sink
         self._clock = clock
         self._draw = draw
         self._stuck = stuck
@@ -58,7 +58,7 @@ class Burial:
         self._awaited = True
         self.tries += 1
         try:
-            self._sink.send(self.letter, TIMEOUT_S, self._done)
+            self.sink.send(self.letter, TIMEOUT_S, self._done)
         except KeyboardInterrupt:
             raise
         except BaseException as e:
@@ -72,7 +72,7 @@ class Burial:
 
     def _done(self, outcome: Outcome) -> None:
         if not self._awaited:
-            log.warning("dead letter %s gave a second outcome for one attempt, which is ignored", self._sink.address)
+            log.warning("dead letter %s gave a second outcome for one attempt, which is ignored", self.sink.address)
             return
         self._awaited = False
         if self._guard is not None:
@@ -83,7 +83,7 @@ class Burial:
             self._then(self)
             return
         if self.tries == 1:
-            self._stuck(f"dead letter {self._sink.address} failed: {outcome.reason}")
+            self._stuck(f"dead letter {self.sink.address} failed: {outcome.reason}")
         if not self._cancelled:
             self._timer = self._clock.call_later(backoff.wait_s(WAITS, self.tries, self._draw()), self.begin)
 
@@ -124,6 +124,7 @@ class Burials:
         self._told = told
         self._then = buried
         self._under_way: dict[Burial, Delivery] = {}
+        self._stopped = False
 
     def observe(self, observers: tuple[Observer, ...]) -> None:
         """Tells these from now on, and no others."""
@@ -143,6 +144,8 @@ class Burials:
         )
         burial = Burial(self._sink, letter, self._clock, self._draw, self._stuck, self._buried)
         self._under_way[burial] = delivery
+        if self._stopped:
+            burial.cancel()  # one try; what is not safe by then stays in the channel
         burial.begin()
 
     def _stuck(self, reason: str) -> None:
@@ -190,8 +193,9 @@ class Burials:
         """True while the writing of a letter is under way."""
         return any(burial.sending for burial in self._under_way)
 
-    def cancel(self) -> None:
-        """Gives up those that wait for their next try."""
+    def stop(self) -> None:
+        """No letter is tried again. Those being written may still arrive."""
+        self._stopped = True
         for burial in self._under_way:
             burial.cancel()
 
@@ -208,22 +212,33 @@ class Letters:
         self._sink = sink
         self._clock = clock
         self._observers = observers
+        self._stopped = False
+        self._after: Letters | None = None  # those that took over
 
     def observe(self, observers: tuple[Observer, ...]) -> None:
         """Tells these from now on, and no others."""
         self._observers = observers
 
+    def hand_over(self, other: Letters) -> None:
+        """The dead letter is another one: what is not safe yet is tried there from now on."""
+        for burial in self._waiting:
+            burial.sink = other._sink
+        other._waiting |= self._waiting
+        other.stuck = self.stuck
+        self._waiting = set()
+        self._after = other
+
+    def stop(self) -> None:
+        """No letter is tried again: who waits for one is not answered."""
+        self._stopped = True
+        for burial in self._waiting:
+            burial.cancel()
+
     def bury(self, event: Event, outcome: Outcome, dest: str, done: Accepted, stage: str = "delivery") -> None:
         """Writes the event's letter, however long that takes. `done(None)` follows when it is safe."""
 
         def buried(burial: Burial) -> None:
-            self.buried += 1
-            self.stages[stage] += 1
-            self._waiting.discard(burial)
-            if not self._waiting:
-                self.stuck = ""
-            for observer in self._observers:
-                observer.dead_lettered(self._owner, burial.letter)
+            self._last()._is_safe(burial, stage)
             done(None)
 
         now = self._clock.now_ns()
@@ -231,8 +246,25 @@ class Letters:
         letter = with_facts(event, outcome, trigger=self._owner, dest=dest, attempts=1, stage=stage, **times)
         burial = Burial(self._sink, letter, self._clock, random.random, self._fails, buried)
         self._waiting.add(burial)
+        if self._stopped:
+            burial.cancel()
         burial.begin()
 
+    def _last(self) -> Letters:
+        found = self
+        while found._after is not None:
+            found = found._after
+        return found
+
+    def _is_safe(self, burial: Burial, stage: str) -> None:
+        self.buried += 1
+        self.stages[stage] += 1
+        self._waiting.discard(burial)
+        if not self._waiting:
+            self.stuck = ""
+        for observer in self._observers:
+            observer.dead_lettered(self._owner, burial.letter)
+
     def _fails(self, reason: str) -> None:
-        self.stuck = reason
+        self._last().stuck = reason
         log.error("%s: %s", self._owner, one_line(reason))

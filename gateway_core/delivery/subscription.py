@@ -427,7 +427,7 @@ class Subscription(State):
             if delivery.timer is not None:
                 delivery.timer.cancel()
         if self._burials is not None:
-            self._burials.cancel()
+            self._burials.stop()
         if self._wake is not None:
             self._wake.cancel()
         self._watch.stop()
