@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+
 from .errors import Refused
 from .event import Event
+from .serving import descriptors
 from .shortage import is_shortage
 
 
@@ -62,6 +65,8 @@ def raised(error: BaseException) -> Outcome:
 
 def short(error: BaseException | str) -> Outcome:
     """This machine is short of something: no attempt was made (see `Outcome.local`)."""
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        descriptors.exhausted(error, "connecting")
     text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
     return Outcome(False, retry=True, local=True, reason=f"this machine is short of resources: {text}")
 

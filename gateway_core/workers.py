@@ -30,6 +30,7 @@ from .errors import StartError
 from .registry import Registry
 from .reloader import Reloader, all_paths
 from .runtime import Gateway
+from .serving.descriptors import raise_limit
 from .settings import Settings
 from .status import counts_of, merge
 from .talk import Listener, Talk
@@ -56,6 +57,7 @@ def run(
         loaded = load_all(all_paths([Path(p) for p in paths], settings), registry)
     else:
         loaded = Loaded(config, [], [])
+    raise_limit()
     try:
         import uvloop  # noqa: F401
 
@@ -297,4 +299,5 @@ if __name__ == "__main__":
     _job = json.loads(sys.argv[1])
     _settings = Settings.model_validate(_job["settings"])
     configure(_settings)
+    raise_limit()
     anyio.run(_work, _job["worker"], _job["paths"], _settings, backend_options={"use_uvloop": True})

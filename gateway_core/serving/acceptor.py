@@ -10,8 +10,10 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Protocol, cast
 
+from ..shortage import is_shortage
 from . import descriptors
 from .descriptors import Candidate
 from .limits import ListenerLimits
@@ -52,7 +54,7 @@ class Acceptor:
         self._limits = limits
         self._tls = tls
         self._loop = asyncio.get_running_loop()
-        self._opening: dict[asyncio.Protocol, tuple[float, asyncio.Task[None]]] = {}
+        self._opening: dict[asyncio.Protocol, tuple[float, asyncio.Task[bool]]] = {}
         self._timers: dict[socket.socket, asyncio.TimerHandle] = {}
         self.closed = False
 
@@ -72,7 +74,7 @@ class Acceptor:
                 self._loop.remove_reader(sock)
             sock.close()
         self._sockets = ()
-        for _, task in list(self._opening.values()):
+        for _, task in self._handshakes():
             task.cancel()
 
     # -- told by connections ----------------------------------------------------------------------------------------
@@ -92,11 +94,16 @@ class Acceptor:
         return len(self.connections) + len(self._opening)
 
     def candidates(self) -> Iterator[Candidate]:
-        for since, task in self._opening.values():
-            yield Candidate(0, since, lambda task=task: task.cancel() and None)  # type: ignore[misc]
+        for since, task in self._handshakes():
+            if not task.cancelling():
+                yield Candidate(0, since, lambda task=task: task.cancel() and None)  # type: ignore[misc]
         for connection in self.connections:
             if (found := connection.idle_since()) is not None:
                 yield Candidate(*found, connection.abort)
+
+    def _handshakes(self) -> list[tuple[float, asyncio.Task[bool]]]:
+        # without TLS a connection opens at once; uvloop forgets to tell of its end where that is cancelled
+        return [] if self._tls is None else list(self._opening.values())
 
     # -- accepting --------------------------------------------------------------------------------------------------
 
@@ -110,6 +117,11 @@ class Acceptor:
                 self._failed(listener, e)
                 return
             if not descriptors.has_room(sock.fileno()):
+                if descriptors.relieve() or (self._opening and self._tls is None):
+                    # others make way for it, but only once the loop has turned
+                    self._open(sock)
+                    return
+                descriptors.refused()
                 self._refuse(sock)
             elif self.count() >= self._limits.max_connections + POLITE:
                 sock.close()
@@ -118,7 +130,7 @@ class Acceptor:
 
     def _failed(self, listener: socket.socket, error: OSError) -> None:
         """Tries again in a moment: the connection waits in the system's queue, and asking on would only turn."""
-        if error.errno in descriptors.SHORTAGES:
+        if is_shortage(error):
             descriptors.exhausted(error, "accepting a connection")
         else:
             log.warning("accepting a connection failed: %s", error)
@@ -145,8 +157,15 @@ class Acceptor:
         protocol = self._make()
         task = self._loop.create_task(self._connect(protocol, sock))
         self._opening[protocol] = self._loop.time(), task
+        task.add_done_callback(partial(self._opened, protocol, sock))
 
-    async def _connect(self, protocol: asyncio.Protocol, sock: socket.socket) -> None:
+    def _opened(self, protocol: asyncio.Protocol, sock: socket.socket, task: asyncio.Task[bool]) -> None:
+        self._opening.pop(protocol, None)
+        if task.cancelled():  # before it began: nobody else knows of the socket
+            sock.close()
+
+    async def _connect(self, protocol: asyncio.Protocol, sock: socket.socket) -> bool:
+        """Whether it is open now. The loop closes the socket where it isn't."""
         try:
             if self._tls is None:
                 await self._loop.connect_accepted_socket(lambda: protocol, sock)
@@ -159,6 +178,5 @@ class Acceptor:
                     ssl_shutdown_timeout=_SHUTDOWN_S,
                 )
         except (OSError, asyncio.CancelledError):  # it left, or its handshake failed or took too long
-            sock.close()
-        finally:
-            self._opening.pop(protocol, None)
+            return False
+        return True

@@ -6,9 +6,9 @@ gives out the lowest one that is free: no counting is needed, and what other par
 
 from __future__ import annotations
 
-import errno
 import heapq
 import logging
+import resource
 import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
@@ -16,18 +16,12 @@ from weakref import WeakSet
 
 log = logging.getLogger("tidegate.descriptors")
 
-try:
-    import resource
-except ImportError:  # Windows has no such limit
-    resource = None  # type: ignore[assignment]
-
-SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-"""What a system call says when this machine is short of something."""
 _MOST = 1 << 20
 _LARGEST_RESERVE = 4096
 _ALWAYS = 8  # connections that are taken however small the limit is
 _CLOSE = 8  # idle connections closed at once: looking for the oldest takes time
 _LOG_EVERY_S = 10.0
+_RELIEVE_EVERY_S = 0.1
 
 
 class Candidate(NamedTuple):
@@ -54,8 +48,6 @@ _holders: WeakSet[Holder] = WeakSet()
 
 def raise_limit() -> int:
     """Raises the soft limit of open descriptors to the hard one; returns what holds then."""
-    if resource is None:
-        return _MOST
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -68,8 +60,6 @@ def raise_limit() -> int:
 
 
 def _limit() -> int:
-    if resource is None:
-        return _MOST
     soft: int = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return _MOST if soft == resource.RLIM_INFINITY else soft
 
@@ -86,22 +76,25 @@ def enlist(holder: Holder) -> None:
 
 
 def has_room(number: int) -> bool:
-    """Whether a connection that got this descriptor may stay. If not at first, the oldest idle ones make way."""
-    if number < ceiling() or sum(holder.count() for holder in _holders) < _ALWAYS:
-        return True
-    if relieve():
-        return True
+    """Whether a connection that got this descriptor is within what connections may use."""
+    return number < ceiling() or sum(holder.count() for holder in _holders) < _ALWAYS
+
+
+def refused() -> None:
+    """Tells that a connection was refused for want of descriptors."""
     _shortage.refused += 1
     _shortage.say("")
-    return False
 
 
 def exhausted(error: OSError, doing: str) -> None:
     """Tells that a system call failed for want of descriptors (or buffers): logs it at a bounded rate, and closes the
-    oldest idle connections."""
+    oldest idle connections, if that was not done a moment ago."""
     _shortage.failed += 1
     _shortage.say(f"{doing} failed: {error.strerror or error}")
-    relieve()
+    now = time.monotonic()
+    if now - _shortage.relieved >= _RELIEVE_EVERY_S:
+        _shortage.relieved = now
+        relieve()
 
 
 def relieve() -> int:
@@ -122,6 +115,7 @@ class _Shortage:
 
     def __init__(self) -> None:
         self.closed = self.refused = self.failed = 0
+        self.relieved = 0.0
         self._said = -_LOG_EVERY_S
 
     def say(self, what: str) -> None:

@@ -348,6 +348,8 @@ class Http1Connection(asyncio.Protocol):
             self._refuse(Bad(408, "The request took too long to come."))
 
     def idle_since(self) -> tuple[int, float] | None:
+        if self._transport is None or self._transport.is_closing():
+            return None
         if self._lingers or self._idle():
             return 0, self._since
         if self._exchange is None or not self._exchange.complete or not self._writable.is_set():

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,8 +20,11 @@ class GatewayProcess:
     """`with GatewayProcess(config_text, folder) as g:` runs `tidegate run` on that config, ready when entered.
 
     `folder` keeps the config, the data directory and the log of its standard error. `g.ingress("default")` is a
-    broker's address. `kill()` is `kill -9`; `start()` may follow.
+    broker's address. `kill()` is `kill -9`; `start()` may follow. `launcher` are words before the command, such as
+    `prlimit` with its options.
     """
+
+    launcher: Sequence[str] = ()
 
     def __init__(self, config: str, folder: Path, env: Mapping[str, str] | None = None, *flags: str) -> None:
         self.folder = folder
@@ -49,7 +52,7 @@ class GatewayProcess:
 
     def start(self, timeout_s: float = 30.0) -> None:
         """Starts the process and waits until its ingress is open."""
-        command = [sys.executable, "-m", "gateway_core.cli", "run", str(self.config)]
+        command = [*self.launcher, sys.executable, "-m", "gateway_core.cli", "run", str(self.config)]
         command += ["--data-dir", str(self.data_dir), *self._flags]
         with self.stderr.open("ab") as log:
             self._process = subprocess.Popen(

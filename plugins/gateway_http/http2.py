@@ -278,7 +278,7 @@ class Http2Connection(asyncio.Protocol):
         return bool(self._endpoints) if endpoint is None else endpoint in self._endpoints
 
     def idle_since(self) -> tuple[int, float] | None:
-        if self._endpoints:
+        if self._endpoints or self._transport is None or self._transport.is_closing():
             return None
         return (1 if self._requests else 0), self._since
 

@@ -242,6 +242,8 @@ class Connection(RequestReader):
     def idle_since(self) -> tuple[int, float] | None:
         """0 and since when nothing has been under way, 1 and since when a request has been coming in or an answer is
         not read; None while a request is answered."""
+        if self._transport is None or self._transport.is_closing():
+            return None
         if self._busy or self._queue:
             return (1, self._since) if self._write_blocked else None
         return (0 if self._between or self._deaf else 1), self._since
