@@ -22,16 +22,16 @@ from gateway_core.content_coding import UnknownCoding
 from gateway_core.event import Message
 
 from . import responses
-from .endpoint import Endpoint, decide, method_refused
+from .endpoint import Endpoint, Routes, decide, method_refused
 from .responses import Response
 
 if TYPE_CHECKING:
     from .server import NativeListener
 
 _SPECIAL = frozenset((b"host", b"connection", b"upgrade", b"expect", b"transfer-encoding", b"content-encoding"))
-_START_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ ([!-~]+) HTTP/1\.[01]\r?")
-_NO_LINE = re.compile(rb"[^\r -~]")
-_NO_METHOD = responses.problem(400, "Not HTTP/1.1: Invalid method encountered.")
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_START_LINE = re.compile(rb"(%s) ([!-~]+) HTTP/1\.[01]\r?" % _TOKEN)
+_BEGUN = re.compile(rb"%s(?: [!-~]*(?: [HTP/1.0]*\r?)?)?" % _TOKEN)
 _OTHER_PROTOCOL = "Invalid method for HTTP"  # how llhttp begins its error for the methods of RTSP
 _names: dict[bytes, bytes] = {}  # header names as clients write them -> lower case; bounded
 
@@ -51,7 +51,7 @@ class RequestReader(asyncio.Protocol):
     """Calls `_take` for each event request, `_reply` where the answer is known, `_refuse` where the connection ends."""
 
     __slots__ = (
-        "_between", "_body", "_chunk", "_deaf", "_fed", "_head_done", "_headers", "_host", "_last", "_limits", "_line",
+        "_between", "_body", "_chunk", "_deaf", "_fed", "_head_done", "_headers", "_host", "_last", "_limits",
         "_listener", "_mixed", "_owes_continue", "_parser", "_routes", "_since", "_slow", "_special", "_stray",
         "_target", "_transport", "_waits_body",
     )  # fmt: skip
@@ -68,7 +68,6 @@ class RequestReader(asyncio.Protocol):
         self._mixed = False  # the read under way also held a whole request
         self._since = listener.now
         self._chunk = 0
-        self._line: bytearray | None = None  # a request line whose method llhttp does not know, as far as it has come
         self._reset()
 
     def _reset(self) -> None:
@@ -103,10 +102,7 @@ class RequestReader(asyncio.Protocol):
         self._mixed = False
         stop = None
         try:
-            if self._line is None:
-                self._parser.feed_data(data)
-            else:
-                self._unknown_method(data)
+            self._parser.feed_data(data)
             if not self._between and not self._deaf:
                 self._incomplete()
         except Exception as e:
@@ -165,7 +161,7 @@ class RequestReader(asyncio.Protocol):
         headers = self._headers
         if len(headers) > limits.max_headers:
             raise Rejected(responses.problem(431, f"More than {limits.max_headers} header fields."))
-        if self._fed + self._chunk > limits.max_header_bytes:
+        if self._fed or self._chunk > limits.max_header_bytes:
             size = len(self._target) + sum([len(n) + len(v) + 4 for n, v in headers])
             if size > limits.max_header_bytes:
                 raise Rejected(responses.problem(431, f"The head is longer than {limits.max_header_bytes} bytes."))
@@ -268,8 +264,9 @@ class RequestReader(asyncio.Protocol):
         lines = [b"%s %s HTTP/%s" % (self._parser.get_method(), self._target, self._parser.get_http_version().encode())]
         for name, value in self._headers:
             if name == b"connection":
-                value = b",".join([option for option in value.split(b",") if option.strip().lower() != b"upgrade"])
-            if value and name != b"upgrade":
+                options = [option for option in value.split(b",") if option.strip().lower() != b"upgrade"]
+                value = b",".join(options)
+            if name != b"upgrade":
                 lines.append(b"%s: %s" % (name, value))
         self._parser = httptools.HttpRequestParser(self)
         self._reset()
@@ -284,22 +281,6 @@ class RequestReader(asyncio.Protocol):
         except Exception as e:
             return e
         return None
-
-    def _unknown_method(self, data: bytes) -> None:
-        """Answers a request whose method the parser does not know, once its first line is there."""
-        if self._line is None:
-            if self._mixed:  # where in `data` it begins is not known
-                lines = map(_START_LINE.fullmatch, data.split(b"\n"))
-                targets = [line[1] for line in lines if line and not line[0].startswith(b"POST ")]
-                raise Rejected(method_refused(self._routes, targets[-1]) if targets else _NO_METHOD)
-            self._line = bytearray(b"M" if self._fed else b"")  # for what came of the method before
-            data = data if self._fed else data.lstrip(b"\r\n")
-        part, end, _ = data.partition(b"\n")
-        self._line += part
-        if end and (line := _START_LINE.fullmatch(self._line)):
-            raise Rejected(method_refused(self._routes, line[1]))
-        if end or _NO_LINE.search(part):
-            raise Rejected(_NO_METHOD)
 
     def _incomplete(self) -> None:
         """The data ended within a request: its clock starts, and what has come is counted."""
@@ -325,19 +306,30 @@ class RequestReader(asyncio.Protocol):
 
     def _malformed(self, data: bytes, error: Exception) -> None:
         cause = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else error
-        if isinstance(cause, httptools.HttpParserInvalidMethodError):
-            try:
-                self._unknown_method(data)
-                return
-            except Rejected as e:
-                cause = e
         if isinstance(cause, Rejected):
             self._refuse(cause.response)
         elif isinstance(cause, Finished) or (self._last and self._between):
             self._deaf = True  # data after the last request: nothing of it is answered
         elif not isinstance(cause, httptools.HttpParserError):
             self._refuse(responses.for_error(cause))
+        elif isinstance(cause, httptools.HttpParserInvalidMethodError):
+            begun = b"M" if self._fed else b""  # for what of the method came in reads before
+            self._refuse(_for_unknown_method(self._routes, begun + data, cause))
         elif str(cause).startswith(_OTHER_PROTOCOL):
             self._refuse(method_refused(self._routes, self._target))
         else:
-            self._refuse(responses.problem(400, f"Not HTTP/1.1: {cause}."))
+            self._refuse(_malformed(cause))
+
+
+def _for_unknown_method(routes: Routes, data: bytes, error: Exception) -> Response:
+    """The answer to a request whose method the parser does not know. It begins somewhere in `data`, and may go on in
+    the next read: what can be no request line gets 400."""
+    *lines, rest = data.split(b"\n")
+    for line in lines:
+        if (found := _START_LINE.fullmatch(line)) and found[1] != b"POST":
+            return method_refused(routes, found[2])
+    return responses.not_allowed(b"This method") if _BEGUN.fullmatch(rest) else _malformed(error)
+
+
+def _malformed(error: Exception) -> Response:
+    return responses.problem(400, f"Not HTTP/1.1: {error}.")

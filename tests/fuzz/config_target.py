@@ -1,0 +1,51 @@
+"""Config files: any text is a config, or a `ConfigError` whose faults say what is wrong."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+
+from gateway_core.config.faults import render
+from gateway_core.config.load import load_with_warnings
+from gateway_core.errors import ConfigError
+from gateway_core.registry import Registry
+
+_REGISTRY = Registry.installed()
+_FOLDER = tempfile.TemporaryDirectory()
+_FILE = Path(_FOLDER.name) / "main.yaml"
+
+
+def check(data: bytes) -> None:
+    """Raises where something does not hold."""
+    if b"include" in data or b"file" in data:
+        return  # other files are not ours to read
+    _FILE.write_bytes(data)
+    try:
+        load_with_warnings([_FILE], _REGISTRY, {"NAME": "value"})
+    except ConfigError as e:
+        error = e
+    else:
+        return
+    assert error.faults
+    text = render(error.faults)
+    assert all(fault.message for fault in error.faults)
+    assert not re.search("[^\n\t -~\xa0-\U0010ffff]", text), "a fault writes control characters"
+
+
+_CONFIGS = Path(__file__).parents[1] / "config"
+SEEDS = [
+    *(file.read_bytes() for file in sorted(_CONFIGS.glob("faults/*/main.yaml")) if file.stat().st_size < 4000),
+    b"brokers: {default: {ingress: [{http: {listen: '127.0.0.1:0', path: /}}]}}\n",
+    b"triggers: {a: {filter: {type: t, any: [{prefix: {source: /s}}, {not: {id: '1'}}]}, subscriber: stdout}}\n",
+    b"apiVersion: eventing.knative.dev/v1\nkind: Trigger\nmetadata: {name: t}\nspec: {broker: default}\n",
+    b"tests: {one: {send: [{type: t}], expect: {a: 1}}}\n",
+    b"secrets: {a: '${NAME}'}\nrefs: {r: 'http://h/'}\n",
+    b"bridges: {b: {from: {kafka: {topics: [t], servers: h}}, to: stdout}}\n",
+]
+WORDS = [
+    *(b"brokers:", b"triggers:", b"bridges:", b"refs:", b"secrets:", b"observers:", b"tests:", b"subscriber: stdout"),
+    *(b"filter:", b"delivery:", b"ingress:", b"http:", b"kafka:", b"retry: ", b"&a ", b"*a", b"<<: *a", b"${NAME}"),
+    *(b"!!binary ", b"!x ", b"---\n", b"...\n", b"\n  ", b"- ", b"? ", b": ", b"|\n", b">-\n", b"[", b"]", b"{", b"}"),
+    *(b"0x1f", b"1_000", b".inf", b".nan", b"2001-12-14t21:59:43.10-05:00", b"null", b"~", b"yes", b"\t", b"${", b"'"),
+]  # fmt: skip
