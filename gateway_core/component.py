@@ -3,8 +3,8 @@ checking, `tidegate plugins`, the editor schema and the reference pages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
@@ -15,6 +15,9 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 if TYPE_CHECKING:
     from .clock import Clock
     from .registry import Registry
+
+TRACE_HEADERS = (b"traceparent", b"tracestate")
+"""W3C Trace Context."""
 
 Kind = Literal["source", "sink", "channel", "codec", "filter", "key_mapper", "dead_letter", "observer"]
 
@@ -89,19 +92,58 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """How a transport carries attributes: what codecs need to know of it.
+    """How a transport carries events: all that codecs need to know of it.
 
-    `name` is the transport's word ("http", "kafka"), `prefix` the attribute headers' prefix (b"ce-", b"ce_"),
-    `percent` whether values are percent-encoded (CloudEvents HTTP binding section 3.1.3.2).
+    `name`       the transport's word ("http", "kafka", "mqtt").
+    `prefix`     what stands before an attribute's name in a header's; b"" if attributes have their own names (MQTT).
+    `percent`    whether values are percent-encoded (CloudEvents HTTP binding section 3.1.3.2).
+    `title`      the specification's name and version, as refusals cite it ("HTTP binding 1.0.2"), and `sections` where
+                 it says what: "mode" (which content mode a message is in), "attributes", "structured".
+    `reserved`   names of headers, in lower case, that are the transport's own and never an attribute. An event with
+                 an attribute whose header would have such a name is written in structured mode.
+    `trace`      the headers in which this hop's own trace context travels (`gateway_core.tracing`), None if it does
+                 not. Where they would be read as attributes they are reserved too, so the two never mix.
+    `folds_case` whether the names of headers know no case.
+    `batches`    whether a message may hold a batch.
+    `answers`    whether the sender waits for an answer, and so is told of an event format that nobody knows. Elsewhere
+                 such a message is forwarded as it is.
+    `empty_is_none` whether the transport can't tell an empty body from none.
+
+    A transport keeps the content type of its messages in the header `content-type`, whatever its own place for it is.
     """
 
     name: str
     prefix: bytes
     percent: bool
+    title: str = ""
+    sections: Mapping[str, str] = field(default_factory=dict, compare=False)
+    reserved: frozenset[bytes] = frozenset()
+    trace: tuple[bytes, bytes] | None = TRACE_HEADERS
+    folds_case: bool = False
+    batches: bool = False
+    answers: bool = False
+    empty_is_none: bool = False
+
+    def rule(self, about: str) -> str:
+        """The specification, and the section that is about this."""
+        section = self.sections.get(about)
+        return f"CloudEvents {self.title or f'{self.name} binding'}" + (f", section {section}" if section else "")
+
+    def own_headers(self) -> frozenset[bytes]:
+        """Names of headers that are no attributes although they might be read as such."""
+        return self.reserved | {n for n in self.trace or () if n.startswith(self.prefix.lower())}
 
 
-HTTP = Binding("http", b"ce-", True)
-KAFKA = Binding("kafka", b"ce_", False)
+HTTP = Binding(
+    *("http", b"ce-", True, "HTTP binding 1.0.2", {"mode": "3", "attributes": "3.1.3", "structured": "3.2"}),
+    folds_case=True,
+    batches=True,
+    answers=True,
+    empty_is_none=True,
+)
+KAFKA = Binding(
+    *("kafka", b"ce_", False, "Kafka binding 1.0.3", {"mode": "3", "attributes": "3.2.3", "structured": "3.3.2"})
+)
 
 
 class ComponentRef:

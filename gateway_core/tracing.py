@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from .component import TRACE_HEADERS
 from .errors import Refused
 from .event import Event
 from .interfaces import Accepted, Outcome, Send, Sink
 
-PARENT, STATE = b"traceparent", b"tracestate"
 MOST_BYTES = 1024
 """A longer `tracestate` is dropped; the specification asks for 512 at least."""
 
@@ -67,17 +67,20 @@ class Tracer(Protocol):
         the `trace` of the outcome's reply, if any."""
 
 
-def of_headers(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """The context that a message's headers carry (names in lower case), None where they carry none. The tracer judges
-    whether it is well formed."""
+def of_headers(headers: Iterable[tuple[bytes, bytes]], names: tuple[bytes, bytes] | None = TRACE_HEADERS) -> str | None:
+    """The context that a message's headers carry (in lower case, under the names of a `Binding.trace`), None where they
+    carry none. The tracer judges whether it is well formed."""
+    if names is None:
+        return None
+    of_parent, of_state = names
     parent: bytes | None = None
     states: list[bytes] = []
     for name, value in headers:
-        if name == PARENT:
+        if name == of_parent:
             if parent is not None:
                 return None  # W3C Trace Context section 3.2: more than one is none
             parent = value
-        elif name == STATE:
+        elif name == of_state:
             states.append(value)
     if parent is None or not parent.isascii() or b" " in parent:
         return None
@@ -87,12 +90,14 @@ def of_headers(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     return f"{parent.decode()} {state.decode()}"
 
 
-def headers(trace: str) -> list[tuple[bytes, bytes]]:
-    """The headers that carry a context."""
+def headers(trace: str, names: tuple[bytes, bytes] | None = TRACE_HEADERS) -> list[tuple[bytes, bytes]]:
+    """The headers that carry a context, under the names of a `Binding.trace`; none where the binding has no place."""
+    if names is None:
+        return []
     parent, _, state = trace.partition(" ")
-    found = [(PARENT, parent.encode())]
+    found = [(names[0], parent.encode())]
     if state:
-        found.append((STATE, state.encode()))
+        found.append((names[1], state.encode()))
     return found
 
 

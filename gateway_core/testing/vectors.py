@@ -54,7 +54,7 @@ class Vector:
                 value = value if binding.percent else unquote(value)
             pairs.append((name.encode(), value.encode()))
         body = self.event.data
-        return Message(pairs, b"" if body is None and binding.name == "http" else body)
+        return Message(pairs, b"" if body is None and binding.empty_is_none else body)
 
     def structured(self) -> Message:
         """The message in structured mode, JSON format."""

@@ -1,4 +1,5 @@
-"""Binary mode: attributes as headers, data as the body (HTTP binding section 3.1, Kafka binding section 3.2)."""
+"""Binary mode: attributes as headers, data as the body (HTTP binding section 3.1, Kafka binding section 3.2, MQTT
+binding section 3.1). What differs between transports is in their `Binding`."""
 
 from __future__ import annotations
 
@@ -31,8 +32,12 @@ class BinaryMode:
     """Events to and from the headers and body of one binding's messages."""
 
     def __init__(self, binding: Binding) -> None:
-        self._http = binding.name == "http"
+        self._binding = binding
         self._prefix = binding.prefix
+        self._folded = binding.prefix.lower()
+        self._own = binding.own_headers()
+        self._folds = binding.folds_case
+        self._empty_is_none = binding.empty_is_none
         self._older = OlderHeaders(binding)
         self._percent = binding.percent
         self._easy = bytes(c for c in range(0x20, 0x7F) if not (binding.percent and c in b'"%'))
@@ -53,7 +58,7 @@ class BinaryMode:
                     found[attribute] = value.decode()
         except UnicodeDecodeError as e:
             raise self._fault(attribute, f"the value of header {name.decode()} is not UTF-8") from e
-        if not self._http:
+        if not self._folds:
             for attribute in [a for a in found if a[0] == " "]:
                 found.setdefault(attribute[1:], found[attribute])
                 del found[attribute]
@@ -72,14 +77,17 @@ class BinaryMode:
             attributes[version.content_type] = content_type
         version.check(attributes)
         data = message.body
-        if self._http and not data and content_type is None:
-            data = None  # HTTP can't tell an empty body from none
+        if self._empty_is_none and not data and content_type is None:
+            data = None
         if version.encoding and attributes.get(version.encoding, "").lower() == "base64":
             data = _without_encoding(attributes, version.encoding, data)
         return Event(attributes, data, False, message.key)
 
     def encode(self, event: Event) -> Message | None:
-        """The event as a message in binary mode; None where its content type would put the message in another mode."""
+        """The event as a message in binary mode; None where its content type would put the message in another mode, or
+        an attribute would take the name of a header that is the transport's own."""
+        if self._own and any(self._prefix + name.encode() in self._own for name in event.attributes):
+            return None
         attributes = event.attributes
         version = V1_0 if attributes.get("specversion") == "1.0" else version_to_write(attributes)
         content_type = attributes.get(version.content_type)
@@ -96,7 +104,10 @@ class BinaryMode:
 
     def attribute_headers(self, event: Event) -> list[tuple[bytes, bytes]]:
         """The headers that an event has in binary mode, without its content type."""
-        return self._headers(event.attributes, version_to_write(event.attributes))
+        attributes = event.attributes
+        if self._own:
+            attributes = {n: v for n, v in attributes.items() if self._prefix + n.encode() not in self._own}
+        return self._headers(attributes, version_to_write(attributes))
 
     def _headers(self, attributes: dict[str, Any], version: Version) -> list[tuple[bytes, bytes]]:
         if version.content_type in attributes:
@@ -153,15 +164,19 @@ class BinaryMode:
     # -- names ----------------------------------------------------------------------------------------------------
 
     def _name_in(self, name: bytes) -> str:
-        """The attribute that a header carries, "" for none. Kafka names count as they are written; where only the
-        case differs (sdk-go) a space in front says that the exact name wins."""
+        """The attribute that a header carries, "" for none. Where names have a case they count as they are written; if
+        only the case differs (sdk-go) a space in front says that the exact name wins."""
         lower = name.lower()
-        exact = self._http or name == lower
+        start = len(self._prefix)
+        exact = self._folds or name == self._prefix + lower[start:]
+        if lower in self._own:
+            return ""
         if lower == b"content-type":
             attribute = CONTENT_TYPE
-        elif lower.startswith(self._prefix):
+            exact = self._folds or name == lower
+        elif lower.startswith(self._folded):
             try:
-                attribute = lower[len(self._prefix) :].decode()
+                attribute = lower[start:].decode()
             except UnicodeDecodeError as e:
                 raise self._fault("", f"header name {name!r} is not UTF-8") from e
         else:
@@ -178,8 +193,7 @@ class BinaryMode:
     def _fault(self, attribute: str, detail: str) -> Refused:
         if attribute == CONTENT_TYPE:
             attribute = "datacontenttype"
-        section = "HTTP binding 1.0.2, section 3.1.3" if self._http else "Kafka binding 1.0.3, section 3.2.3"
-        return Refused(detail, attribute=attribute.strip(), rule=f"CloudEvents {section}")
+        return Refused(detail, attribute=attribute.strip(), rule=self._binding.rule("attributes"))
 
 
 def _percent_encoded(text: str) -> bytes:

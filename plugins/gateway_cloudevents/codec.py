@@ -32,8 +32,7 @@ class _Codec:
     def __init__(self, binding: Binding) -> None:
         self._binary = BinaryMode(binding)
         self._json = JsonFormat()
-        self._http = binding.name == "http"
-        self._rule = f"CloudEvents {'HTTP binding 1.0.2' if self._http else 'Kafka binding 1.0.3'}, section 3"
+        self._binding = binding
         self._modes: Memory[str, str] = Memory(self._mode)
 
     def decode(self, message: Message) -> list[Event]:
@@ -42,7 +41,7 @@ class _Codec:
         if mode == "binary":
             return [self._binary.decode(attributes, content_type, message)]
         if message.body is None:
-            raise Refused("a structured event needs a value", rule="CloudEvents Kafka binding 1.0.3, section 3.3.2")
+            raise Refused("a structured event needs a value", rule=self._binding.rule("structured"))
         if mode == "structured":
             return [self._json.decode(message.body, message.key)]
         return self._json.decode_batch(message.body)
@@ -61,17 +60,18 @@ class _Codec:
         if content_type[: len(_PREFIX)].lower() != _PREFIX:
             return "binary"
         kind = essence(content_type)
-        mode = "structured" if kind == STRUCTURED else "batch" if kind == BATCH and self._http else ""
+        mode = "structured" if kind == STRUCTURED else "batch" if kind == BATCH and self._binding.batches else ""
         if not mode:
-            if not self._http:
-                return "binary"  # Kafka binding section 3: forwarded as it is
-            raise self._unsupported(f"event format {kind[:100]!r} is not known; send {STRUCTURED} or {BATCH}")
+            if not self._binding.answers:
+                return "binary"  # as the bindings allow: forwarded as it is
+            formats = f"{STRUCTURED} or {BATCH}" if self._binding.batches else STRUCTURED
+            raise self._unsupported(f"event format {kind[:100]!r} is not known; send {formats}")
         if charset(content_type) not in ("", "utf-8", "utf8"):
             raise self._unsupported(f"charset {charset(content_type)[:100]!r} is not taken; JSON events are UTF-8")
         return mode
 
     def _unsupported(self, detail: str) -> Refused:
-        return Refused(detail, status=415, rule=self._rule, attribute="datacontenttype")
+        return Refused(detail, status=415, rule=self._binding.rule("mode"), attribute="datacontenttype")
 
 
 class _Structured(_Codec):

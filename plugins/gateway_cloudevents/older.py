@@ -51,7 +51,7 @@ class OlderHeaders:
     """Attributes to and from the headers of one binding's messages, for events that are not of 1.0."""
 
     def __init__(self, binding: Binding) -> None:
-        self._http = binding.name == "http"
+        self._http = binding.folds_case  # as HTTP does: so are 0.1 and 0.2 written there
         self._prefix = binding.prefix
         self._percent = binding.percent
 
@@ -74,7 +74,7 @@ class OlderHeaders:
     def _json_fields(self, message: Message, version: Version) -> Iterator[tuple[str, Any]]:
         """Names as they were written, without the prefix, and values as JSON has them."""
         start = len(self._prefix)
-        fields = [(n, v) for n, v in message.headers if n.lower().startswith(self._prefix)]
+        fields = [(n, v) for n, v in message.headers if n.lower().startswith(self._prefix.lower())]
         if not self._http:  # of names that differ by case, those after the exact prefix and in exact case count
             exact = {n: v for n, v in fields if n.startswith(self._prefix)}
             named = {n[start:].lower() for n in exact}
