@@ -27,6 +27,8 @@ from .records import preview, writer
 
 START_S = 30.0
 JOIN_S = 20.0
+MOST_RECORDS = 100_000
+"""Records that may wait to be written, however small."""
 
 
 class KafkaChannel:
@@ -111,6 +113,12 @@ class KafkaChannel:
 
     def append(self, events: Sequence[Event], done: Accepted) -> None:
         """Writes events as records; `done(None)` follows when all in-sync replicas have all of them."""
+        waiting, size = self._producer.waiting
+        if size >= self._options.max_queue_bytes or waiting >= MOST_RECORDS:
+            self.failed += len(events)
+            why = self._producer.fault or "too many events wait to be written"
+            done(Overloaded(f"Kafka is behind: {why}"))
+            return
         try:
             records = [self._write(event) for event in events]
         except Exception as e:

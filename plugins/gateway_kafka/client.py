@@ -53,6 +53,14 @@ class Record:
 Acknowledged = Callable[[KafkaFault | None], None]
 
 
+def size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """What a record that waits to be written takes, in bytes, about."""
+    size = 200 + (len(key) if key else 0) + (len(value) if value else 0)
+    for _, text in headers:
+        size += len(text)
+    return size
+
+
 class Producer(Protocol):
     """Writes records: idempotent, acknowledged by all in-sync replicas. Records of one key (and those without, of one
     partition) keep the order in which `send` was called. A key's partition is that of Kafka's Java client (murmur2)."""
@@ -60,6 +68,10 @@ class Producer(Protocol):
     @property
     def fault(self) -> KafkaFault | None:
         """What is wrong at the moment; None while records can be written."""
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """The records that are not answered yet, and their bytes."""
 
     async def start(self, tasks: TaskGroup) -> None:
         """Begins to connect, and returns once connected or after a few seconds: a cluster that is away is no error, it

@@ -243,6 +243,9 @@ class KafkaChannelConfig(KafkaProducerConfig):
     """The content mode of the records."""
     key: KeyMapperRef = KeyMapperRef("record")
     """What the record key is."""
+    max_queue_bytes: Annotated[int, Field(ge=1024)] = 64 * 1024 * 1024
+    """The most bytes that wait to be written, in 100,000 records at most: beyond that senders get 503 until the cluster
+    has taken some."""
     max_poll_records: Annotated[int, Field(ge=1, le=10_000)] = 500
     """The most records taken at once."""
     commit_interval_s: Seconds = 0.5

@@ -12,6 +12,7 @@ import anyio
 import pytest
 from gateway_java.kafka import KafkaBroker
 
+from gateway_core.errors import Overloaded
 from gateway_core.event import Event
 from gateway_core.interfaces import Channel, Feed, Filter, Outcome
 from gateway_core.testing.suites import Kit, MemoryIntake
@@ -106,3 +107,27 @@ async def test_a_source_that_is_stopped_while_it_waits_for_kafka_does_not_join_l
         assert not gone.events
         await successor.stop()
         tasks.cancel_scope.cancel()
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SAFE-F05")
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_what_waits_for_a_cluster_that_is_away_is_bounded(
+    own_kafka: Callable[..., KafkaBroker], tmp_path: Path, client: str
+) -> None:
+    broker = own_kafka()
+    place = {"bootstrap": broker.bootstrap, "topic": "away", "client": client, "max_queue_bytes": 1_000_000}
+    channel = Kit(tmp_path).channel("kafka", place)
+    big = Event({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}, b"x" * 100_000, False, b"", 0)
+    async with running(channel):
+        await append(channel, "first")
+        broker.kill()
+        answers: list[BaseException | None] = []
+        for _ in range(30):
+            channel.append([big], answers.append)
+        assert len(answers) == 20, "all that is beyond the bound is refused at once"
+        assert all(isinstance(answer, Overloaded) for answer in answers)
+        await anyio.to_thread.run_sync(broker.start)
+        await until(lambda: len(answers) == 30, "what was taken")
+        assert answers[20:] == [None] * 10
+        await append(channel, "again")

@@ -7,8 +7,8 @@ from typing import Any
 from ..client import Acknowledged, Headers, KafkaFault
 from .murmur import partition_of
 
-Entry = tuple[float, bytes | None, bytes | None, Headers, Acknowledged]
-"""Deadline (monotonic seconds), key, value, headers, whom to tell."""
+Entry = tuple[float, bytes | None, bytes | None, Headers, Acknowledged, int]
+"""Deadline (monotonic seconds), key, value, headers, whom to tell, bytes."""
 
 _KEYS_KEPT = 8192
 _NO_LIMIT = 1 << 30

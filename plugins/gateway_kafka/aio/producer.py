@@ -18,7 +18,7 @@ from aiokafka import errors
 from aiokafka.structs import TopicPartition
 from anyio.abc import TaskGroup
 
-from ..client import Acknowledged, Headers, KafkaFault
+from ..client import Acknowledged, Headers, KafkaFault, size_of
 from ..config import KafkaProducerConfig
 from ..health import Health
 from .board import Board
@@ -59,6 +59,7 @@ class AioProducer:
         self._topics = self._board.topics
         self._link = Link(config, self._health, lambda: list(self._topics), self._changed)
         self._upkeep = Upkeep(config, self._board, self._link, self._health, self._tell, self._end)
+        self._bytes = self._records = 0  # not answered yet
         self._started = False
         self._scope = anyio.CancelScope()
         self._ended_all = anyio.Event()
@@ -66,6 +67,10 @@ class AioProducer:
     @property
     def fault(self) -> KafkaFault | None:
         return self._health.fault
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        return self._records, self._bytes
 
     # -- from the outside ------------------------------------------------------------------------------------------
 
@@ -94,7 +99,10 @@ class AioProducer:
         if state is None:
             state = self._new(topic)
         queue = state.sticky if key is None else state.places.get(key) or state.place(key)
-        queue.entries.append((time.monotonic() + self._timeout, key, value, headers, done))
+        size = size_of(key, value, headers)
+        self._bytes += size
+        self._records += 1
+        queue.entries.append((time.monotonic() + self._timeout, key, value, headers, done, size))
         if not queue.listed:
             self._board.begin(queue)
 
@@ -166,7 +174,7 @@ class AioProducer:
                 entries = entries[: queue.most]
             count = 0
             bad: KafkaFault | None = None
-            for _, key, value, headers, _ in entries:
+            for _, key, value, headers, *_ in entries:
                 try:
                     added = append(timestamp=now, key=key, value=value, headers=headers)
                 except (TypeError, ValueError, AttributeError) as error:
@@ -235,6 +243,8 @@ class AioProducer:
 
     def _tell(self, entries: Iterable[Entry], fault: KafkaFault | None) -> None:
         for entry in entries:
+            self._bytes -= entry[5]
+            self._records -= 1
             try:
                 entry[4](fault)
             except Exception:

@@ -24,8 +24,8 @@ _FIRST_POLL_S = 0.02
 _AGAIN_S = 1.0
 
 
-Entry = tuple[str, bytes | None, bytes | None, Headers, Acknowledged]
-"""Topic, key, value, headers, whom to tell."""
+Entry = tuple[str, bytes | None, bytes | None, Headers, Acknowledged, int]
+"""Topic, key, value, headers, whom to tell, bytes."""
 
 
 class Link:

@@ -47,6 +47,9 @@ def producer_options(config: KafkaProducerConfig) -> dict[str, Any]:
         "message.max.bytes": config.max_record_bytes,
         "batch.size": min(config.batch_bytes, config.max_record_bytes),
         "compression.type": config.compression,
+        # we bound what waits ourselves (`max_queue_bytes`): librdkafka would take a part of what belongs together
+        "queue.buffering.max.messages": 0,
+        "queue.buffering.max.kbytes": 2_147_483_647,
         # else a topic that was not there for so long is looked for every few minutes only (twice this overflows inside)
         "topic.metadata.propagation.max.ms": 1_800_000,
     }

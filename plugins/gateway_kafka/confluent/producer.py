@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from gateway_core.shortage import is_shortage
 
-from ..client import Acknowledged, Headers, KafkaFault
+from ..client import Acknowledged, Headers, KafkaFault, size_of
 from ..config import KafkaProducerConfig
 from ..health import Health
 from .faults import fault_of
@@ -57,12 +57,18 @@ class ConfluentProducer:
         self._change_by: float | None = None  # until then a change of the client may wait for what is under way
         self._tried = anyio.Event()
         self._idle = anyio.Event()
+        self._bytes = self._records = 0  # not answered yet
         self._stopping = False
 
     @property
     def fault(self) -> KafkaFault | None:
         """What is wrong at the moment."""
         return self._health.fault
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """The records that are not answered yet, and their bytes."""
+        return self._records, self._bytes
 
     async def start(self, tasks: TaskGroup) -> None:
         self._loop = asyncio.get_running_loop()
@@ -105,7 +111,10 @@ class ConfluentProducer:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def send(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, done: Acknowledged) -> None:
-        self._waiting.append((topic, key, value, headers, done))
+        size = size_of(key, value, headers)
+        self._bytes += size
+        self._records += 1
+        self._waiting.append((topic, key, value, headers, done, size))
         if self._turn is None:
             if self._under_way and self._adaptive and self._link is self._quick:
                 self._turn = self._loop.call_later(_GATHER_S, self._write)
@@ -129,12 +138,12 @@ class ConfluentProducer:
         acked = link.acked
         count = 0
         for entry in waiting:
-            topic, key, value, headers, done = entry
+            topic, key, value, headers, *_ = entry
             try:
                 produce(topic, value, key, on_delivery=partial(acked, entry), headers=headers)
                 count += 1
             except Exception as error:
-                self._answer(done, self._not_taken(error))
+                self._answer(entry, self._not_taken(error))
         link.under_way += count
         self._under_way += count
 
@@ -165,7 +174,7 @@ class ConfluentProducer:
 
     def _fail(self, waiting: list[Entry], fault: KafkaFault) -> None:
         for entry in waiting:
-            self._answer(entry[4], fault)
+            self._answer(entry, fault)
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
@@ -223,24 +232,25 @@ class ConfluentProducer:
         good = self._health.fault is None
         for _ in range(count):
             entry, error = acknowledged.popleft()
-            done = entry[4]
             if error is not None:
                 if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and entry is not self._single:
                     self._alone.append(entry)
                     continue
                 fault = self._fault(error, entry[0])
-                self._answer(done, fault)
+                self._answer(entry, fault)
                 if entry is self._single and fault.retry:  # the cluster has gone: nobody may wait for that again
                     self._give_up(fault)
                 continue
             if not good:
                 good = True
                 self._health.good()
-            self._answer(done, None)
+            self._answer(entry, None)
 
-    def _answer(self, done: Acknowledged, fault: KafkaFault | None) -> None:
+    def _answer(self, entry: Entry, fault: KafkaFault | None) -> None:
+        self._bytes -= entry[5]
+        self._records -= 1
         try:
-            done(fault)
+            entry[4](fault)
         except Exception:
             _log.exception("what waited for a record failed")
 
