@@ -41,7 +41,7 @@ from .writer import Commit, Unit, Writer
 
 log = logging.getLogger("tidegate.log")
 
-FLUSH_S = 0.2
+FLUSH_S = 0.05
 """Places are written this soon after they changed."""
 REMEMBER_S = 10.0
 """How far the log has come is noted outside its files this often."""
