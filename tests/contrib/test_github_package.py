@@ -110,10 +110,21 @@ DELIVERIES: dict[str, tuple[str, dict[str, Any], dict[str, str | None]]] = {
     ),
     "star removed": ("star", {"action": "deleted", "starred_at": None}, {"type": "com.github.star.deleted"}),
     "ping, not in the table": ("ping", {"zen": "Speak like a human."}, {"type": "com.github.ping"}),
-    "time is no time": (
+    "time in Unix seconds": (
         "installation",
-        {"action": "created", "installation": {"id": 2, "updated_at": 1700000000, "account": {"url": "https://a"}}},
-        {"type": "com.github.installation.created", "subject": "2", "source": "https://a"},
+        {"action": "created", "installation": {"id": 2, "updated_at": 1525109897, "account": {"url": "https://a"}}},
+        {"type": "com.github.installation.created", "subject": "2", "source": "https://a",
+         "time": "2018-04-30T17:38:17Z"},
+    ),
+    "time is no time": (
+        "issues",
+        {"action": "edited", "issue": {"number": 2, "updated_at": True}},
+        {"type": "com.github.issues.edited", "subject": "2"},
+    ),
+    "seconds that are no time": (
+        "issues",
+        {"action": "edited", "issue": {"number": 2, "updated_at": 10**15}},
+        {"type": "com.github.issues.edited", "subject": "2"},
     ),
     "hostile values": (
         "label",
@@ -146,13 +157,19 @@ def _case(kind: str, body: str, options: dict[str, str], extra: list[tuple[str, 
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a fresh process with the package installed says to all cases."""
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the package installed."""
     target = tmp_path_factory.mktemp("site")
     quiet = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run(
         [sys.executable, "-m", "pip", "install", *quiet, "--target", target, PACKAGE], check=True, timeout=90
     )
+    return target
+
+
+@pytest.fixture(scope="module")
+def answers(target: Path) -> dict[str, Any]:
+    """What a fresh process with the package installed says to all cases."""
     cases = [
         _case(kind, json.dumps({"repository": REPOSITORY} | body), {}, []) for kind, body, _ in DELIVERIES.values()
     ]
@@ -206,3 +223,31 @@ def test_it_only_reads(answers: dict[str, Any]) -> None:
         501,
         "the codec github only reads: no one takes events in the form of GitHub webhooks",
     ]
+
+
+CONFIG = """
+brokers:
+  default:
+    ingress:
+      - http: {listen: "127.0.0.1:0", codec: CODEC}
+triggers:
+  all: {subscriber: "http://127.0.0.1:9/"}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("codec", "warned"), [("github", True), ("{github: {}}", True), ('{github: {secret: "x"}}', False)]
+)
+def test_a_missing_secret_is_a_warning_at_check(target: Path, tmp_path: Path, codec: str, warned: bool) -> None:
+    config = tmp_path / "tidegate.yaml"
+    config.write_text(CONFIG.replace("CODEC", codec))
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway_core.cli", "check", str(config)],
+        env={**os.environ, "PYTHONPATH": str(target)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ("warning: " in done.stdout and "in GitHub's name" in done.stdout) is warned, done.stdout

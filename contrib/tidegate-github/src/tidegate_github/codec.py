@@ -24,6 +24,7 @@ _KIND = re.compile("[a-z0-9_]{1,100}")
 _WORD = re.compile("[A-Za-z0-9_-]{1,100}")
 _DELIVERY = re.compile("[!-~]{1,200}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_MOST_SECONDS = 253_402_300_800  # the year 10000, which RFC 3339 can't write
 _URL = re.compile(r"[!#-;=?-Z\[\]_a-z~]{1,2000}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -129,7 +130,11 @@ def _source(name: str, kind: Kind, payload: dict[str, Any]) -> str:
 def _time(kind: Kind, payload: dict[str, Any]) -> str:
     action = _text(payload, "action")
     for path in kind.time:
-        found = _text(payload, path.replace("{action}", action))
+        path = path.replace("{action}", action)
+        if (seconds := _at(payload, path)) and type(seconds) is int and 0 < seconds < _MOST_SECONDS:
+            # the time of some kinds (installations, the repository of a push) is in Unix seconds
+            return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+        found = _text(payload, path)
         if _TIME.fullmatch(found) and _is_date(found):
             return found
     return ""
