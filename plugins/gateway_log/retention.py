@@ -79,15 +79,13 @@ class Retention:
         until = time.monotonic() + _RELIEF_S
         for (shard, tail), floor in zip(self._pairs, floors, strict=True):
             before = self._read_by_all(shard, floor)
-            while self._room.missing() > 0 and time.monotonic() < until:
+            while shard.fold() and self._room.missing() > 0 and time.monotonic() < until:
                 first = shard.first
                 if not shard.shrink(0, _RELIEF_PAGES):
                     shard.delete_some(before, 0, self._room.missing(), _RELIEF_BYTES)
                     if shard.first == first:
                         break
                     self._tell(self._deleted, tail, shard.first)
-                if not shard.fold():
-                    break
         self._room.regain()
 
     def _floor(self, tail: Tail, *, keep_unread: bool) -> int:

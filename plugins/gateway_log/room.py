@@ -41,6 +41,7 @@ class Room:
 
     def __init__(self, folder: Path, shard: int, workers: int) -> None:
         self._folder = folder
+        self._workers = workers
         self.path = folder / f"shard-{shard:03d}.ballast"
         disk = os.statvfs(folder)
         self.size = max(LEAST_BALLAST, min(MOST_BALLAST, disk.f_blocks * disk.f_frsize // PART_OF_DISK // workers))
@@ -52,16 +53,18 @@ class Room:
 
     def begin(self) -> None:
         """Makes the ballast. Where there is no room, gives up what is there of it."""
-        held = self.path.exists() and self.path.stat().st_size >= self.size
+        held = self._held() >= self.size
         if not (self._free() >= LEAST_BALLAST if held else self._hold(self.size)):
             self.release()
 
-    def release(self) -> None:
-        """Frees the ballast: no more events are taken."""
+    def release(self) -> bool:
+        """Frees the ballast: no more events are taken. Returns whether there was one."""
         self.full = True
+        held = self._held() > 0
         with suppress(OSError):
             os.truncate(self.path, 0)  # some file systems need room to remove a file
             self.path.unlink()
+        return held
 
     def keep(self) -> None:
         """At the end, keeps a little for the next start: what SQLite removes may be taken by others."""
@@ -70,11 +73,16 @@ class Room:
 
     def missing(self) -> int:
         """Bytes to be freed until there is ample room."""
-        return 3 * self.size - self._free()
+        return 3 * self.size - self._free() - self._held()
+
+    def can_copy(self, wal_bytes: int) -> bool:
+        """Whether the file can grow by all that a write-ahead log of this size may hold, if need be in the place of the
+        ballast."""
+        return wal_bytes < self._free() // self._workers + self.size // 2
 
     def regain(self) -> bool:
         """Makes the ballast again where there is room for it; gives whether events can be taken."""
-        if self.full and self._free() >= 2 * self.size and self._hold(self.size):
+        if self.full and self._free() + self._held() >= 2 * self.size and self._hold(self.size):
             self.full = False
         return not self.full
 
@@ -85,6 +93,12 @@ class Room:
     def _free(self) -> int:
         disk = os.statvfs(self._folder)
         return disk.f_bavail * disk.f_frsize
+
+    def _held(self) -> int:
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return 0
 
     def _hold(self, size: int) -> bool:
         try:

@@ -30,12 +30,16 @@ _TELL_S = 300.0
 
 class Checkpointer:
     """Told by the writer thread of every commit and deletion; starts a checkpoint after so many bytes. `failed` is
-    called, on the writer's thread, with what went wrong."""
+    called, on the writer's thread, with what went wrong, `too_long` when the disk has hardly room for a copy of the
+    write-ahead log."""
 
-    def __init__(self, shard: Shard, room: Room, failed: Callable[[sqlite3.Error], None]) -> None:
+    def __init__(
+        self, shard: Shard, room: Room, failed: Callable[[sqlite3.Error], None], too_long: Callable[[], None]
+    ) -> None:
         self._shard = shard
         self._room = room
         self._failed = failed
+        self._too_long = too_long
         self._wal = f"{shard.path}-wal"
         self._pool = ThreadPoolExecutor(1, "tidegate-log-checkpoint")
         self._running: Future[sqlite3.Error | None] | None = None
@@ -57,8 +61,10 @@ class Checkpointer:
         elif self._bytes >= self._room.wal_bytes or self._size() > self._room.wal_bytes * 3 // 2:
             self._bytes = 0
             self._running = self._pool.submit(self._copy)
-        if self._size() > self._room.most_wal_bytes:
+        if (size := self._size()) > self._room.most_wal_bytes:
             self._hold_up()
+            if not self._room.full and not self._room.can_copy(size):
+                self._too_long()
 
     def _size(self) -> int:
         # SQLite cuts the file to `journal_size_limit` when it begins anew: a longer one is in use

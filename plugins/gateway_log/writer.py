@@ -9,7 +9,6 @@ import sqlite3
 import threading
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -77,7 +76,7 @@ class Writer:
         self._committed = committed
         self._queue: SimpleQueue[list[Unit] | Changes | Job | None] = SimpleQueue()
         self._gathered: list[Unit] = []  # in this round of the loop
-        self._checkpointers = [Checkpointer(s, room, self._failed) for s in shards]
+        self._checkpointers = [Checkpointer(s, room, self._failed, self._too_long) for s in shards]
         self._thread = threading.Thread(target=self._run, name="tidegate-log", daemon=True)
 
     def append(self, unit: Unit) -> None:
@@ -156,6 +155,10 @@ class Writer:
                 return True
 
     def _commit(self, units: list[Unit], changes: list[Changes]) -> None:
+        if self._room.full and not self._fold():
+            # a reader holds a write-ahead log: what is written now would make it longer than the disk can copy
+            self._tell(self._committed, Commit(units, changes, self._main.next, self._room.error()))
+            return
         first = self._main.next
         mine = [c for c in changes if c.shard == self._main.number]
         failed: list[Changes] = []
@@ -183,11 +186,21 @@ class Writer:
             for checkpointer in self._checkpointers[1:]:
                 checkpointer.look()
 
-    def _fold(self) -> None:
-        """While the disk is full no write-ahead log may take more of it than it must."""
+    def _fold(self) -> bool:
+        """While the disk is full no write-ahead log may take more of it than it must. False if a reader holds one."""
+        free = True
         for shard in self._shards.values():
-            with suppress(sqlite3.Error):
-                shard.fold()
+            try:
+                free = shard.fold() and free
+            except sqlite3.Error as e:
+                if is_full(e) and self._room.release():
+                    return self._fold()
+                free = False
+        return free
+
+    def _too_long(self) -> None:
+        self._room.full = True
+        log.error("%s: events are refused until the write-ahead log can be shortened", self._room.error())
 
     def _failed(self, error: BaseException) -> None:
         """A write failed. Where the disk is full, makes room for what must go on."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -184,3 +189,58 @@ def test_the_write_ahead_log_has_a_bound(disk: Path, tmp_path: Path) -> None:
         finally:
             flow.stop()
         assert largest < 5_000_000
+
+
+@pytest.mark.spec("SAFE-E01")
+def test_a_reader_that_never_ends_is_told_of_and_left_behind(disk: Path, tmp_path: Path) -> None:
+    flow = Flow()
+    with Subscriber(decide=flow.decide) as s, gateway_on(disk, tmp_path, s.url) as gateway:
+        flow.start(gateway.ingress())
+        try:
+            gateway.wait_until(lambda: len(flow.accepted) > 50, 20, "events")
+            path = disk / "data" / "log" / "default" / "shard-000.db"
+            with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)) as reader:
+                reader.execute("BEGIN")
+                reader.execute("SELECT count(*) FROM events").fetchone()
+                gateway.wait_until(lambda: "has kept a read of this file open" in gateway.log(), 30, "a warning")
+                gateway.wait_until(lambda: is_full(flow), 60, "a full disk")
+            flow.problem = None
+            before = len(flow.accepted)
+            gateway.wait_until(lambda: len(flow.accepted) > before + 300, 60, "events to be taken again")
+        finally:
+            flow.stop()
+        gateway.wait_until(gateway.drained, 60, "the deliveries")
+        assert flow.accepted <= set(flow.got)
+
+
+@pytest.mark.spec("SAFE-E01")
+def test_dead_letters_and_changes_on_a_full_disk_are_whole_or_refused(disk: Path, tmp_path: Path) -> None:
+    flow = Flow()
+    flow.up = False
+    config = CONFIG.replace("retry: 1000", "retry: 0")  # every event becomes a dead letter, larger than the event
+    with Subscriber(decide=lambda r: 202 if flow.up else 400) as s:
+        config = config.replace("PORT", str(free_port())).replace("URL", s.url)
+        gateway = GatewayProcess(config, tmp_path)
+        gateway.data_dir = disk / "data"
+        with gateway:
+            flow.start(gateway.ingress())
+            try:
+                gateway.wait_until(lambda: is_full(flow), 60, "a full disk")
+            finally:
+                flow.stop()
+            of_another = fill(disk)
+            more = tmp_path / "more.yaml"
+            more.write_text(f"triggers: {{more: {{subscriber: {s.url}}}}}\n")
+            command = [sys.executable, "-m", "gateway_core.cli", "apply", "-f", more, "--data-dir", gateway.data_dir]
+            ran = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
+            assert ran.returncode == 0 or "No space left" in ran.stderr, ran.stderr
+            gateway.kill()
+            gateway.start()
+            of_another.unlink()
+            gateway.wait_until(lambda: gateway.trigger("taker")["lag"] == 0, 60, "the dead letters")
+        letters = [
+            json.loads(line)["event"]["id"]
+            for file in (disk / "data" / "dead-letter").glob("*.jsonl")
+            for line in file.read_bytes().splitlines()
+        ]
+        assert flow.accepted <= set(letters)
