@@ -176,15 +176,15 @@ def check(data: bytes) -> None:
     flags, seed, sent = (data[0], data[1], data[2:]) if len(data) > 1 else (0, 0, data)
     before = sum(responses._logged.values())
     whole = Run([sent] if sent else [], flags)
-    cut = Run(list(_cut(sent, seed)), flags)
+    pieces = Run(cut(sent, seed), flags)
     assert sum(responses._logged.values()) == before, "an error was logged"
-    if any(status == 431 for run in (whole, cut) for status, _ in run.answers):
+    if any(status == 431 for run in (whole, pieces) for status, _ in run.answers):
         return  # white space counts as long as a head is not complete
-    facts = [[(m.headers, m.body, m.method) for m in run.taken] for run in (whole, cut)]
+    facts = [[(m.headers, m.body, m.method) for m in run.taken] for run in (whole, pieces)]
     assert facts[0] == facts[1], "how the bytes are cut matters"
     if not flags & (LEFT | BROKEN):
-        assert [_kind(a) for a in whole.answers] == [_kind(a) for a in cut.answers], "how the bytes are cut matters"
-        for run in (whole, cut):
+        assert [_kind(a) for a in whole.answers] == [_kind(a) for a in pieces.answers], "how the bytes are cut matters"
+        for run in (whole, pieces):
             assert sum(status == 202 for status, _ in run.answers) == len(run.taken), "not one answer for each event"
     _compare(sent, whole.taken)
 
@@ -194,7 +194,8 @@ def _kind(answer: tuple[int, bool]) -> tuple[int, bool]:
     return (400 if last and status in _REFUSALS else status, last)
 
 
-def _cut(data: bytes, seed: int) -> list[bytes]:
+def cut(data: bytes, seed: int) -> list[bytes]:
+    """The bytes in pieces: of one each with seed 0."""
     if seed == 0:
         return [bytes([byte]) for byte in data]
     chance = random.Random(seed)
