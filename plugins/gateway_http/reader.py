@@ -33,7 +33,9 @@ _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _START_LINE = re.compile(rb"(%s) ([!-~]+) HTTP/1\.[01]\r?" % _TOKEN)
 _BEGUN = re.compile(rb"%s(?: [!-~]*(?: [HTP/1.0]*\r?)?)?" % _TOKEN)
 _OTHER_PROTOCOL = "Invalid method for HTTP"  # how llhttp begins its error for the methods of RTSP
+_HOST = re.compile(rb"(?:\[[0-9A-Za-z:.%~_-]+\]|(?:[0-9A-Za-z._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?")
 _names: dict[bytes, bytes] = {}  # header names as clients write them -> lower case; bounded
+_hosts: set[bytes] = set()  # those that were found right; bounded
 
 
 class Rejected(Exception):
@@ -144,6 +146,8 @@ class RequestReader(asyncio.Protocol):
         lower = name.lower()
         if lower == b"host":
             self._host += 1
+            if value not in _hosts:
+                _check_host(value)
         elif lower in _SPECIAL:
             if self._special is None:
                 self._special = {}
@@ -319,6 +323,15 @@ class RequestReader(asyncio.Protocol):
             self._refuse(method_refused(self._routes, self._target))
         else:
             self._refuse(_malformed(cause))
+
+
+def _check_host(value: bytes) -> None:
+    if not _HOST.fullmatch(value):
+        raise Rejected(responses.problem(400, "The Host header is no host.", rule="RFC 9112 section 3.2"))
+    if len(value) <= 100:
+        if len(_hosts) >= 1000:
+            _hosts.clear()
+        _hosts.add(value)
 
 
 def _for_unknown_method(routes: Routes, data: bytes, error: Exception) -> Response:
