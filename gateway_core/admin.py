@@ -1,4 +1,4 @@
-"""The admin API's server: requests to routes, at an address of its own, by Hypercorn in the running loop."""
+"""The admin API's server: requests to routes, at an address of its own."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from urllib.parse import parse_qs
 import anyio
 from anyio.abc import TaskGroup
 
-from .api.guard import MAX_BODY, Guard, LocalGuard, check_body, is_loopback
+from .api.guard import EXPOSED_REMEDY, MAX_BODY, Guard, LocalGuard, check_body, exposed
 from .api.http import Answer, Problem, Request
 from .api.routes import Route, Router
 from .api.table import Status, described, watching_routes
 from .asgi import AsgiServer, Left, Receive, Scope, Send, listening, read_body, respond, stream
 from .errors import StartError
+from .serving.limits import ListenerLimits
 
 log = logging.getLogger("tidegate.admin")
+
+LIMITS = ListenerLimits(max_connections=256, max_unfinished_bytes=16 * 1024 * 1024)
+_MOST_FIELDS = 1000
 
 _REMEDY = (
     'name another address by --admin or TIDEGATE_ADMIN ("socket": only the socket in the data directory; "off": none)'
@@ -34,7 +38,8 @@ class Admin:
     """Status, metrics, health, an OpenAPI document, and `more` routes; anything else is a problem (RFC 9457).
 
     `status` gives the status document, or an awaitable of it. `ready`, `live` and `started` answer the probes: 200
-    where true, else 503. Without `with_metrics` there are none. With a `token` all but the probes need it.
+    where true, else 503. Without `with_metrics` there are none. With a `token` all but the probes need it. `names` are
+    host names by which callers may address it, beside its addresses.
     """
 
     def __init__(
@@ -47,10 +52,12 @@ class Admin:
         with_metrics: bool = True,
         more: Sequence[Route] = (),
         token: str = "",
+        names: Sequence[str] = (),
     ) -> None:
         probes = {"ready": ready, "live": live, "startup": started}
         self._router = Router(described([*watching_routes(status, probes, with_metrics), *more]))
         self._token = token
+        self._names = names
         self._servers: list[AsgiServer] = []
 
     @property
@@ -61,15 +68,15 @@ class Admin:
     async def start(self, address: str, tasks: TaskGroup) -> str:
         """Listens on `host:port` (port 0: a free one); returns the URL. Raises `StartError`."""
         try:
+            if fault := exposed(address, self._token):
+                raise StartError(f"admin: {fault}: {EXPOSED_REMEDY}")
             sock = listening(address)
         except ValueError as e:
             raise StartError(f"admin: {e}: {_REMEDY}") from e
         except OSError as e:
             raise StartError(f"admin: can't listen on {address}: {e.strerror or e}: {_REMEDY}") from e
         host, port = sock.getsockname()[:2]
-        if not is_loopback(host) and not self._token:
-            log.warning("the admin API listens on %s, and anyone may call it: set TIDEGATE_ADMIN_TOKEN", address)
-        self._serve(sock, Guard(host, self._token), tasks)
+        self._serve(sock, Guard(host, self._token, self._names), tasks)
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def start_local(self, sock: socket.socket, tasks: TaskGroup) -> None:
@@ -77,7 +84,7 @@ class Admin:
         self._serve(sock, LocalGuard(), tasks)
 
     def _serve(self, sock: socket.socket, guard: Guard | LocalGuard, tasks: TaskGroup) -> None:
-        server = AsgiServer(partial(self._app, guard))
+        server = AsgiServer(partial(self._app, guard), LIMITS, MAX_BODY)
         server.start([sock], tasks, graceful_s=1.0)
         self._servers.append(server)
 
@@ -106,9 +113,14 @@ class Admin:
 
     async def _answer(self, guard: Guard | LocalGuard, scope: Scope, receive: Receive) -> Answer:
         path = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
-        query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         asked = Request(scope["method"], path, {}, headers)
+        guard.check_host(asked)
+        try:
+            fields = scope["query_string"].decode("latin-1")
+            query = parse_qs(fields, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+        except ValueError as e:
+            raise Problem(400, f"the query has more than {_MOST_FIELDS} parameters") from e
         route, params = self._router.find(asked.method, path)
         guard.check(asked, open=route.open)
         body = await read_body(receive, MAX_BODY)

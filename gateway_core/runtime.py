@@ -98,6 +98,7 @@ class Gateway:
             with_metrics=self._settings.metrics,
             more=[*control_routes(self), *looking_routes(self)],
             token=token.get_secret_value() if token else "",
+            names=[name for name in self._settings.admin_hosts.split(",") if name.strip()],
         )
 
     # -- life -------------------------------------------------------------------------------------------------------

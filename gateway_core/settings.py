@@ -21,8 +21,12 @@ class Settings(BaseSettings):
     socket in the data directory, `admin.sock`, that commands of the same user find; "socket" means that one only. Where
     the default address is taken (a second gateway on this machine), a warning says so and the socket remains."""
     admin_token: SecretStr | None = None
-    """What callers of the admin API must send (`Authorization: Bearer …`), all but for health; anyone may call where it
-    is not set. The commands send it from the same variable."""
+    """What callers of the admin API must send (`Authorization: Bearer …`), all but for health; where it is not set,
+    anyone on this machine may call. The commands send it from the same variable. An address that other machines reach
+    needs it: without it the gateway does not start."""
+    admin_hosts: str = ""
+    """Host names by which callers may address the admin API, separated by commas, beside `localhost` and its addresses.
+    A request with another name in `Host` is refused (403), because it may be a web page's (DNS rebinding)."""
     metrics: bool = True
     """Measure durations, and serve metrics in Prometheus's text format at `/metrics` of the admin API."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import httpx
 import pytest
 
 from gateway_core.admin import Admin
-from gateway_core.api.guard import Guard
+from gateway_core.api.guard import Guard, exposed
 from gateway_core.api.http import Answer, Problem, Request
 from gateway_core.api.routes import Route
+from gateway_core.errors import StartError
 
 pytestmark = pytest.mark.anyio
 
@@ -75,10 +80,59 @@ async def test_the_names_of_this_machine_are_taken(host: str) -> None:
         assert (await client.get("/status", headers={"host": host})).status_code == 200
 
 
-def test_an_address_for_others_has_any_name() -> None:
-    Guard("0.0.0.0").check(Request("GET", "/", headers={"host": "gateway.internal"}), open=False)
+@pytest.mark.spec("SAFE-J05")
+def test_an_address_for_others_has_addresses_and_the_names_that_are_set() -> None:
+    def asked(guard: Guard, host: str) -> None:
+        guard.check_host(Request("GET", "/", headers={"host": host}))
+
+    for guard in (Guard("0.0.0.0"), Guard("127.0.0.2"), Guard("0.0.0.0", names=["other"])):
+        with pytest.raises(Problem, match=r"not known as .* TIDEGATE_ADMIN_HOSTS"):
+            asked(guard, "gateway.internal:9080")
+    for host in ("10.1.2.3:9080", "[fe80::1]:9080", "localhost", "Gateway.Internal:9080", "gateway.internal."):
+        asked(Guard("0.0.0.0", names=[" gateway.internal "]), host)
+    asked(Guard("127.0.0.2", names=["gateway.internal"]), "gateway.internal")
     with pytest.raises(Problem, match="not known as"):
-        Guard("127.0.0.2").check(Request("GET", "/", headers={"host": "gateway.internal"}), open=False)
+        asked(Guard("127.0.0.1"), "10.1.2.3")
+
+
+async def test_a_foreign_name_is_told_nothing() -> None:
+    async with serving() as client:
+        assert (await client.get("/nowhere", headers={"host": "evil.example"})).status_code == 403
+
+
+async def test_a_query_of_too_many_parts_is_refused() -> None:
+    async with serving() as client:
+        assert (await client.get("/status?" + "&".join(["a=b"] * 1001))).status_code == 400
+
+
+@pytest.mark.spec("SAFE-J05")
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
+async def test_others_need_a_token(address: str) -> None:
+    async with anyio.create_task_group() as tasks:
+        with pytest.raises(StartError, match=r"anyone could change it: set TIDEGATE_ADMIN_TOKEN, or let it listen"):
+            await Admin(dict).start(address, tasks)
+    assert exposed(address, "") != ""
+    assert exposed("127.0.0.1:0", "") == exposed("localhost:0", "") == exposed("[::1]:0", "") == ""
+    assert exposed(address, "secret") == exposed("off", "") == exposed("socket", "") == ""
+
+
+@pytest.mark.spec("SAFE-J05")
+def test_check_says_so_and_run_refuses(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text('brokers: {b: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}\n')
+    env = {**os.environ, "TIDEGATE_ADMIN": "0.0.0.0:0", "TIDEGATE_DATA_DIR": str(tmp_path / "d")}
+    env.pop("TIDEGATE_ADMIN_TOKEN", None)
+
+    def tidegate(command: str, **more: str) -> tuple[int, str]:
+        words = [sys.executable, "-m", "gateway_core.cli", command, str(tmp_path / "t.yaml")]
+        done = subprocess.run(words, env={**env, **more}, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+        return done.returncode, done.stdout + done.stderr
+
+    for command, code in (("check", 1), ("run", 3)):
+        found = tidegate(command)
+        assert found[0] == code
+        assert "anyone could change it" in found[1]
+        assert "set TIDEGATE_ADMIN_TOKEN" in found[1]
+    assert tidegate("check", TIDEGATE_ADMIN_TOKEN="secret")[0] == 0
 
 
 @pytest.mark.parametrize(
