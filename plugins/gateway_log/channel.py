@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ from gateway_core.errors import Overloaded, StartError, StorageError, TidegateEr
 from gateway_core.event import Event
 from gateway_core.interfaces import Accepted, Filter, Receiver
 
-from . import readers
+from . import meta, readers
 from .chunks import ChunkReader
 from .config import LogConfig
 from .feed import LogFeed
@@ -30,10 +31,11 @@ from .feeder import Feeder
 from .folder import LogFolder
 from .places import Changes, Place
 from .quarantine import Quarantine
-from .reader import SHARD_BITS, TRACE, position_of
+from .reader import TRACE, position_of, shard_file
 from .readers import LogReaderFeed
 from .retention import Retention
 from .room import DiskFull
+from .rows import Unreadable
 from .search import find
 from .shard import Shard, file_bytes
 from .tail import Tail
@@ -45,6 +47,7 @@ FLUSH_S = 0.05
 """Places are written this soon after they changed."""
 REMEMBER_S = 10.0
 """How far the log has come is noted outside its files this often."""
+RETRY_S = 5.0
 PROBE_S = 1.0
 """A write is tried this often while the log can't be written."""
 _encode = msgspec.json.Encoder().encode
@@ -81,12 +84,16 @@ class LogChannel:
         self._tails = [Tail(s.number, s.first, s.next, s.routed, self._changed) for s in shards]
         self._known = {s.number: s.places for s in shards}
         self._routed = {s.number: s.routed for s in shards}
-        self._shard = shards[0].number << SHARD_BITS
+        self._lost = {s.number for s in shards if s.places_lost}
+        self._damage = {s.number: s.damaged for s in shards if s.damaged}
+        for shard in shards:
+            if shard.damaged:
+                log.error("%s", self._damage_of(shard.number))
         self._tail = self._tails[0]
-        self._quarantine = Quarantine(self._folder.path, [s.number for s in shards], lambda shard, found: None)
+        self._quarantine = Quarantine(self._folder.path, [s.number for s in shards], self._find_damage)
         self._chunks = ChunkReader(self._folder.path, self._loop, self._quarantine.report)
         self._feeder = Feeder(self._tails, self._chunks, self._loop)
-        self._writer = Writer(shards, room, self._loop, self._committed)
+        self._writer = Writer(shards, room, self._loop, self._committed, self._damaged)
         self._retention = self._make_retention(shards, self._writer)
         self._writer.start()
         self._fault = room.error() if room.full else None
@@ -189,7 +196,7 @@ class LogChannel:
         self._queued -= size
         events: list[Event] = []
         if commit.error is None:
-            position = self._shard + commit.first
+            position = position_of(commit.shard, commit.first)
             for unit in commit.units:
                 for event in unit.events:
                     event.position = position
@@ -206,6 +213,62 @@ class LogChannel:
         if events:
             self._feeder.route(events, size)
             self._changed()
+
+    # -- damage -----------------------------------------------------------------------------------------------------
+
+    def _find_damage(self, shard: int, found: Unreadable) -> None:
+        """On the reading thread."""
+        with suppress(RuntimeError):  # the loop is gone
+            self._loop.call_soon_threadsafe(self._damaged, shard, found.reason)
+
+    def _damaged(self, number: int, why: str) -> None:
+        """A file turned out to be damaged: nothing more is written to it. A new shard takes over from the main one."""
+        if number in self._damage or self._writer is None:
+            return
+        self._damage[number] = why
+        log.error("%s", self._damage_of(number))
+        self._replacing = self._loop.create_task(self._replace(number, why, self._writer))
+
+    async def _replace(self, number: int, why: str, writer: Writer) -> None:
+        folder = self._folder
+        try:
+            await to_thread.run_sync(meta.change, folder.path, lambda known: known.broken(number, why))
+            if number != self._tail.shard:
+                writer.put(lambda: writer.freeze(number, why))
+                return
+            shard = await to_thread.run_sync(folder.next, self._shards, self._config.sync)
+        except (StartError, OSError) as e:
+            log.error("no other file can take over from %s: %s", shard_file(folder.path, number), e)
+            self._clock.call_later(RETRY_S, lambda: self._damage.pop(number, None))  # the next fault tries again
+            return
+        if self._writer is not writer:
+            shard.close()
+            return
+        writer.put(lambda: writer.switch(shard, why, self._switched))
+
+    def _switched(self, shard: Shard) -> None:
+        """All commits from now on are to this shard."""
+        tail = Tail(shard.number, shard.first, shard.next, shard.routed, self._changed)
+        self._shards.insert(0, shard)
+        self._tails.insert(0, tail)
+        self._tail = tail
+        self._known[shard.number], self._routed[shard.number] = {}, shard.routed
+        self._feeder.switch(tail)
+        self._retention.add(shard, tail)
+        self._changed()
+        log.warning("events go to %s from now on", shard.path)
+
+    def _damage_of(self, number: int) -> str:
+        return (
+            f"{shard_file(self._folder.path, number)} is damaged ({self._damage[number]}): nothing more is written to"
+            " it, events to come go to another file, and what can be read of it is delivered; save the rest with"
+            f" {meta.remedy(self._folder.path)} while the gateway is stopped"
+        )
+
+    def _faults(self) -> dict[str, str]:
+        damage = {shard_file(self._folder.path, n).name: self._damage_of(n) for n in self._damage}
+        lost = self._quarantine.faults()
+        return {name: "; ".join(d[name] for d in (damage, lost) if name in d) for name in {**damage, **lost}}
 
     def _set_writable(self, error: StorageError | None) -> None:
         if error is None and self._fault is not None:
@@ -266,6 +329,8 @@ class LogChannel:
         feed = self._feeder.attach(name, filter, receiver.offer, from_start)
         for tail in self._tails:
             place = self._known[tail.shard].get(name)
+            if place is None and tail.shard in self._lost:
+                place = Place(tail.first)
             cursor = self._feeder.place(feed, filter, tail, place, self._routed[tail.shard])
             if self._taking:
                 tail.mark(cursor)
@@ -331,5 +396,5 @@ class LogChannel:
             "waiting_bytes": self._queued,
             "failed": self.failed,
             "quarantined": self._quarantine.events,
-            "faults": self._quarantine.faults(),
+            "faults": self._faults(),
         }

@@ -13,7 +13,7 @@ from pathlib import Path
 from gateway_core.event import Event
 
 from .reader import LogReader, to_event
-from .rows import CHUNK, MOST_BYTES, Unreadable
+from .rows import CHUNK, MOST_BYTES, Unreadable, is_damage
 
 log = logging.getLogger("tidegate.log")
 
@@ -29,6 +29,7 @@ class ChunkReader:
         self, folder: Path, loop: asyncio.AbstractEventLoop, report: Callable[[int, Unreadable], None]
     ) -> None:
         self._reader = LogReader(folder, report)
+        self._report = report
         self._loop = loop
         self._pool = ThreadPoolExecutor(1, "tidegate-log-read")
         self._line: deque[tuple[Callable[[], tuple[list[Event], int]], Answer]] = deque()
@@ -71,7 +72,13 @@ class ChunkReader:
 
     def range(self, shard: int, start: int, end: int) -> tuple[list[Event], int]:
         """See `read`; in the reading thread."""
-        rows = self._reader.rows(shard)
+        try:
+            rows = self._reader.rows(shard)
+        except sqlite3.Error as e:
+            if not is_damage(e):
+                raise
+            self._report(shard, Unreadable(start, end - 1, str(e), page=True))  # nothing of the file can be read
+            return [], end
         if rows is None:
             raise sqlite3.OperationalError(f"the file of shard {shard} is gone")
         found, following = rows.read(start, end)
@@ -82,7 +89,7 @@ class ChunkReader:
         events: list[Event] = []
         size = 0
         for sequence in sequences:
-            events += [to_event(shard, row) for row in self._reader.read(shard, sequence, sequence + 1)]
+            events += self.range(shard, sequence, sequence + 1)[0]
             size += len(events[-1].data or b"") if events else 0
             if size >= MOST_BYTES:
                 return events, sequence + 1

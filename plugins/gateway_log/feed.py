@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class LogFeed:
     """`wake(cursor)` is called for each cursor that can catch up."""
 
-    __slots__ = ("attached", "cursors", "errors", "from_start", "full", "matches", "name", "offer", "wake")
+    __slots__ = ("attached", "cursors", "errors", "filter", "from_start", "full", "matches", "name", "offer", "wake")
 
     def __init__(
         self,
@@ -30,6 +30,7 @@ class LogFeed:
         wake: Callable[[Cursor], None],
     ) -> None:
         self.name = name
+        self.filter = filter
         self.matches = filter.matches
         self.offer = offer
         self.from_start = from_start

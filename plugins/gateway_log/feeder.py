@@ -9,6 +9,8 @@ sequence is the tail's end, and from then on each event that moves the end is of
 from __future__ import annotations
 
 import asyncio
+import logging
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 
 from gateway_core.event import Event
@@ -20,6 +22,8 @@ from .cursor import Cursor
 from .feed import LogFeed
 from .places import Place
 from .tail import Tail
+
+log = logging.getLogger("tidegate.log")
 
 STEP = 1024
 """Events of the ring looked at before others have their turn."""
@@ -50,6 +54,13 @@ class Feeder:
     def watch(self, name: str, filter: Filter) -> None:
         """Events that match this filter are wanted by someone who reads them by himself."""
         self._router.add(f"reader {name}", filter, (_nothing, None))
+
+    def switch(self, tail: Tail) -> None:
+        """From now on this shard grows. What waits in the one before is still offered."""
+        self._tails[tail.shard] = self._main = tail
+        for feed in self.feeds.values():
+            self._router.remove(f"feed {feed.name}")
+            self.wake(self.place(feed, feed.filter, tail, None, tail.end))
 
     def place(self, feed: LogFeed, filter: Filter, tail: Tail, place: Place | None, routed: int) -> Cursor:
         """Gives a subscription its place in a shard: the one it had, else a new one."""
@@ -104,9 +115,14 @@ class Feeder:
             start = max(min((c.floor() for c in near), default=tail.end), tail.first)
             for cursor in near:
                 cursor.behind = False
-            while start < tail.end:
-                events, start = await self._chunks.read(tail.shard, start, tail.end)
-                self._route_again(events, tail.shard)
+            try:
+                while start < tail.end:
+                    events, start = await self._chunks.read(tail.shard, start, tail.end)
+                    self._route_again(events, tail.shard)
+            except sqlite3.Error as e:  # each tries by itself, again and again
+                log.error("shard %d of the log can't be read: %s", tail.shard, e)
+                for cursor in near:
+                    cursor.behind = True
             for cursor in near:
                 if not cursor.behind:
                     cursor.redo.clear()

@@ -17,8 +17,9 @@ from .tail import Tail
 
 
 class LogFolder:
-    """Worker w of W appends to shard w. It also owns every shard s with s % W == w, left by a run with more workers:
-    its subscriptions are fed from them until they are empty."""
+    """Worker w of W owns every shard s with s % W == w, and appends to the first of them that is not damaged: w itself,
+    as a rule. From the others, left by a run with more workers or damaged, its subscriptions are fed until they are
+    empty."""
 
     def __init__(self, path: Path, worker: int, workers: int) -> None:
         self.path = path
@@ -31,19 +32,28 @@ class LogFolder:
             private_folder(self.path)
             keep_private(self.path.parent)
             there = {*shards_in(self.path), *map(int, meta.read(self.path).shards)}
-            left = sorted(s for s in there if s % self._workers == self._worker and s != self._worker)
+            mine = sorted(s for s in {*there, self._worker} if s % self._workers == self._worker)
             room = Room(self.path, self._worker, self._workers)
         except OSError as e:
             raise StartError(f"log: can't make the folder {self.path}: {e.strerror}") from e
         shards: list[Shard] = []
         try:
-            for number in (self._worker, *left):
+            for number in mine:
                 shards.append(Shard(self.path, number, sync, None if shards else room))
+            if (main := next((s for s in shards if not s.damaged), None)) is None:
+                shards.insert(0, self.next(shards, sync))
+            else:
+                shards.remove(main)
+                shards.insert(0, main)
         except BaseException:
             for shard in shards:
                 shard.close()
             raise
         return shards, room
+
+    def next(self, shards: Sequence[Shard], sync: Literal["full", "normal"]) -> Shard:
+        """A new shard of this worker, to take over from one that is damaged. Raises `StartError`."""
+        return Shard(self.path, max(s.number for s in shards) + self._workers, sync)
 
     def firsts(self) -> dict[str, int]:
         """The first sequence that each shard on disk still has."""

@@ -24,10 +24,11 @@ _FILE = "meta.json"
 
 
 class ShardMeta(msgspec.Struct, omit_defaults=True):
-    """What is known of one shard: all sequences before `next` have been in stable storage. `damaged` says why nothing
-    is written to it any more."""
+    """What is known of one shard: all sequences before `next` have been in stable storage, those before `first` are
+    deleted. `damaged` says why nothing is written to it any more."""
 
     next: int = 1
+    first: int = 1
     damaged: str = ""
 
 
@@ -41,10 +42,15 @@ class Meta(msgspec.Struct):
         """What is known of one shard, None if it has never been there."""
         return self.shards.get(str(number))
 
-    def reached(self, number: int, following: int) -> None:
-        """All before this sequence is in stable storage."""
+    def reached(self, number: int, first: int, following: int) -> None:
+        """All before the sequence `following` has been in stable storage, all before `first` is deleted."""
         known = self.shards.setdefault(str(number), ShardMeta())
         known.next = max(known.next, following)
+        known.first = max(known.first, first)
+
+    def broken(self, number: int, why: str) -> None:
+        """Nothing is written to this shard any more."""
+        self.shards.setdefault(str(number), ShardMeta()).damaged = why
 
 
 def read(folder: Path) -> Meta:
@@ -82,9 +88,9 @@ def change(folder: Path, make: Callable[[Meta], object]) -> Meta:
     return found
 
 
-def remember(folder: Path, number: int, following: int) -> None:
-    """A shard has reached this sequence, in stable storage. Raises as `change` does."""
-    change(folder, lambda meta: meta.reached(number, following))
+def remember(folder: Path, number: int, first: int, following: int) -> None:
+    """A shard has the events from `first` to before `following`, in stable storage. Raises as `change` does."""
+    change(folder, lambda meta: meta.reached(number, first, following))
 
 
 def remedy(folder: Path) -> str:

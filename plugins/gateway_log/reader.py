@@ -26,10 +26,12 @@ An event's position is `shard << 48 | sequence`.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -38,10 +40,10 @@ import msgspec
 
 from gateway_core.event import Event
 
-from . import epochs
+from . import epochs, meta
 from .epochs import Epoch
 from .rows import Row as Row
-from .rows import Rows, Unreadable, is_damage, scan
+from .rows import Rows, Unreadable, is_damage, salvage, scan
 
 log = logging.getLogger("tidegate.log")
 
@@ -117,14 +119,24 @@ class LogReader:
 
     def bounds(self, shard: int) -> tuple[int, int]:
         """The sequence of the first event that the shard still has, and that of the next event it will get. Both are
-        equal where it has none."""
-        connection = self._connection(shard)
-        return (1, 1) if connection is None else bounds_of(connection)
+        equal where it has none. Of a damaged file: as far as they are known."""
+        try:
+            connection = self._connection(shard)
+            return (1, 1) if connection is None else bounds_of(connection)
+        except sqlite3.Error as e:
+            if not is_damage(e):
+                raise
+        return known_bounds(self.folder, shard)
 
     def epochs(self, shard: int) -> list[Epoch]:
         """The shard's epochs, oldest first: see `epochs.py`."""
-        connection = self._connection(shard)
-        return [] if connection is None else epochs.load(connection)
+        try:
+            connection = self._connection(shard)
+            return [] if connection is None else epochs.load(connection)
+        except sqlite3.Error as e:
+            if is_damage(e):  # nobody can tell whether it went back; what can be read of it is not kept back
+                return []
+            raise
 
     def read(self, shard: int, start: int, end: int | None = None, limit: int = -1) -> Iterator[Row]:
         """The shard's rows with `start <= sequence < end`, in order, at most `limit` of them, read in parts."""
@@ -166,7 +178,7 @@ class LogReader:
             return None
         connection = open_read_only(path)
         try:
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            version = _version_of(connection)
             if version > FORMAT:
                 raise sqlite3.NotSupportedError(f"{path} has format {version}, newer than this version's {FORMAT}")
         except sqlite3.Error:
@@ -195,6 +207,33 @@ def bounds_of(connection: sqlite3.Connection) -> tuple[int, int]:
     ).fetchone()
     following = max((last or 0) + 1, kept or 1)
     return (first or following), following
+
+
+def _version_of(connection: sqlite3.Connection) -> int:
+    query = "PRAGMA user_version"
+    try:
+        return int(connection.execute(query).fetchone()[0])
+    except sqlite3.Error as e:
+        if not is_damage(e):
+            raise
+    salvage(connection)
+    return int(connection.execute(query).fetchone()[0])
+
+
+def known_bounds(folder: Path, shard: int) -> tuple[int, int]:
+    """The bounds of a damaged shard, from what can be read of it and what was remembered outside of it. Raises
+    `StartError` if that is damaged too."""
+    known = meta.read(folder).shard(shard) or meta.ShardMeta()
+    first, following = known.first, known.next
+    with contextlib.suppress(sqlite3.Error), closing(open_read_only(shard_file(folder, shard))) as connection:
+        salvage(connection)
+        for query in ("SELECT max(sequence) + 1 FROM events", "SELECT value FROM meta WHERE name = 'next'"):
+            with contextlib.suppress(sqlite3.Error):
+                found = connection.execute(query).fetchone()
+                following = max(following, (found and found[0]) or 1)
+        with contextlib.suppress(sqlite3.Error):
+            first = max(first, connection.execute("SELECT min(sequence) FROM events").fetchone()[0] or following)
+    return min(first, following), following
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:

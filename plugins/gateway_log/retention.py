@@ -57,6 +57,10 @@ class Retention:
         self._tell = tell
         self._timer: Timer | None = None
 
+    def add(self, shard: Shard, tail: Tail) -> None:
+        """One more shard."""
+        self._pairs.append((shard, tail))
+
     def start(self) -> None:
         """Begins to look at the limits."""
         if self._max_age_ns is not None or self._max_bytes is not None:

@@ -55,6 +55,11 @@ def is_damage(error: BaseException) -> bool:
     return isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
 
 
+def salvage(connection: sqlite3.Connection) -> None:
+    """Lets a connection that can't write read a file that is shorter than it was."""
+    connection.execute("PRAGMA writable_schema = ON")
+
+
 class Rows:
     """The rows of one shard, through this connection. `base` is the position of sequence 0."""
 
@@ -73,6 +78,7 @@ class Rows:
         except sqlite3.Error as e:
             if not _is_lasting(e):
                 raise
+            salvage(self._connection)
             return self._around(start, min(end, start + count))
 
     def _intact(self, start: int, end: int, count: int) -> tuple[list[Row], int]:
@@ -119,7 +125,12 @@ class Rows:
             )
             if version < CHECKED:
                 return sys.maxsize
-            known = connection.execute("SELECT value FROM meta WHERE name = 'checked'").fetchone()
+            try:
+                known = connection.execute("SELECT value FROM meta WHERE name = 'checked'").fetchone()
+            except sqlite3.Error as e:
+                if not is_damage(e):
+                    raise
+                return sys.maxsize  # nobody knows which rows must have one
             self._checked = known[0] if known else 1
         return self._checked
 

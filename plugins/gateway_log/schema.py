@@ -11,6 +11,7 @@ from gateway_core.errors import StartError
 from gateway_core.files import private_file
 
 from .reader import FORMAT, bounds_of
+from .rows import is_damage
 
 WAL_BYTES = 8 * 1024 * 1024
 BUSY_MS = 10_000
@@ -44,6 +45,8 @@ def open_shard(path: Path, sync: Literal["full", "normal"] = "full", wal_bytes: 
         _prepare(connection, path, sync, wal_bytes)
     except sqlite3.Error as e:
         connection.close()
+        if is_damage(e):
+            raise
         raise StartError(f"log: {path} can't be used: {e}") from e
     except StartError:
         connection.close()

@@ -16,12 +16,13 @@ from gateway_core.errors import StartError
 from gateway_core.event import Event
 from gateway_core.files import no_room
 
-from . import epochs, meta, places
+from . import damaged_places, epochs, meta, places
 from .checksum import PRIME
 from .meta import ShardMeta
 from .places import Changes, Place
-from .reader import JSON_DATA, TRACED, bounds_of, position_of, shard_file
+from .reader import JSON_DATA, TRACED, bounds_of, known_bounds, position_of, shard_file
 from .room import Room
+from .rows import is_damage
 from .schema import BUSY_MS, WAL_BYTES, open_shard
 
 log = logging.getLogger("tidegate.log")
@@ -55,11 +56,20 @@ def lock(folder: Path, shard: int) -> int:
 
 
 class Shard:
-    """A shard that this process owns. One thread at a time may use it. `room` is that of its disk, where it grows."""
+    """A shard that this process owns. One thread at a time may use it. `room` is that of its disk, where it grows.
+
+    One that is `damaged` (why, else empty) is only read: nothing in its file is changed any more, and the places of its
+    subscriptions go to a file beside it. `suspected` says what a write has found.
+    """
 
     def __init__(self, folder: Path, number: int, sync: Literal["full", "normal"], room: Room | None = None) -> None:
         self.number = number
         self.path = shard_file(folder, number)
+        self.suspected = ""
+        self.places_lost = False
+        self.routed: int
+        self.places: dict[str, Place]
+        self._connection: sqlite3.Connection
         self._begun = False  # whether this run's epoch is noted
         self._lock = lock(folder, number)
         try:
@@ -67,22 +77,48 @@ class Shard:
             self._sync = sync
             known = meta.read(folder).shard(number)
             self._expect_file(known)
+            self.damaged = known.damaged if known else ""
             if room is not None:
                 room.begin()  # opening the file may need what the ballast keeps
-            self._connection = open_shard(self.path, sync, room.wal_bytes if room else WAL_BYTES)
-            try:
-                self.first, self.next = bounds_of(self._connection)
-                self._expect_events(known)
-                self.routed, self.places = self._load()
-                self._remember_at_start()
-            except BaseException:
-                self._connection.close()
-                raise
+            if not self.damaged:
+                try:
+                    self._open(known, sync, room.wal_bytes if room else WAL_BYTES)
+                except sqlite3.DatabaseError as e:
+                    self.damaged = str(e)
+            if self.damaged:
+                self._open_damaged()
         except BaseException:
             os.close(self._lock)
             raise
         # a machine that lost power may have lost events that were not synced (sync: normal), but not their readers
         self.routed = min(self.routed, self.next)
+
+    def _open(self, known: ShardMeta | None, sync: Literal["full", "normal"], wal_bytes: int) -> None:
+        """Raises `sqlite3.DatabaseError` only if the file is damaged."""
+        self._connection = open_shard(self.path, sync, wal_bytes)
+        try:
+            self.first, self.next = bounds_of(self._connection)
+            self._expect_events(known)
+            self.routed, self.places = places.load(self._connection)
+            self._remember_at_start()
+        except BaseException as e:
+            self._connection.close()
+            if isinstance(e, ValueError):
+                raise sqlite3.DatabaseError(f"the places of its triggers can't be read: {e}") from e
+            if isinstance(e, sqlite3.Error) and not is_damage(e):
+                raise StartError(f"log: {self.path} can't be used: {e}") from e
+            raise
+
+    def _open_damaged(self) -> None:
+        """Nothing is written: what is there of the file may be all that there is."""
+        meta.change(self._folder, lambda known: known.broken(self.number, self.damaged))
+        self.first, self.next = known_bounds(self._folder, self.number)
+        self.routed, self.places, self.places_lost = damaged_places.load(self._folder, self.number, self.first)
+
+    def freeze(self, why: str) -> None:
+        """Changes nothing in the file any more."""
+        self.damaged = why
+        self._connection.close()
 
     def _expect_file(self, known: ShardMeta | None) -> None:
         """Raises `StartError` if the file is gone or empty, although it has been there."""
@@ -115,19 +151,33 @@ class Shard:
             if self._sync != "full":
                 with contextlib.suppress(FileNotFoundError), open(f"{self.path}-wal", "rb") as f:
                     os.fsync(f.fileno())
-            meta.remember(self._folder, self.number, following)
+            meta.remember(self._folder, self.number, self.first, following)
         except OSError as e:
             raise StartError(f"log: can't write in {self._folder}: {e.strerror}") from e
-
-    def _load(self) -> tuple[int, dict[str, Place]]:
-        try:
-            return places.load(self._connection)
-        except (sqlite3.Error, ValueError) as e:
-            raise StartError(f"log: {self.path} is damaged: {e}; look with `tidegate log verify`") from e
 
     def write(self, rows: list[Any], changes: Changes | None) -> None:
         """Brings rows (their columns one after another) and places into stable storage, all or none. Raises
         `sqlite3.Error`."""
+        if self.damaged:
+            self._write_places(rows, changes)
+            return
+        try:
+            self._write(rows, changes)
+        except sqlite3.Error as e:
+            self._suspect(e)
+            raise
+
+    def _write_places(self, rows: list[Any], changes: Changes | None) -> None:
+        if rows:
+            raise sqlite3.DatabaseError("the file is damaged")
+        if changes is not None:
+            damaged_places.save(self._folder, changes)
+
+    def _suspect(self, error: sqlite3.Error) -> None:
+        if is_damage(error):
+            self.suspected = str(error)
+
+    def _write(self, rows: list[Any], changes: Changes | None) -> None:
         count = len(rows) // COLUMNS
         if changes is None and count in _INSERT and self._begun:
             self._connection.execute(_INSERT[count], rows)  # a transaction by itself
@@ -164,6 +214,8 @@ class Shard:
 
     def used_bytes(self) -> int:
         """Bytes of the file that hold something."""
+        if self.damaged:
+            return file_bytes(self.path)
         size, pages, free = (
             self._connection.execute(f"PRAGMA {name}").fetchone()[0]
             for name in ("page_size", "page_count", "freelist_count")
@@ -173,6 +225,15 @@ class Shard:
     def delete_some(self, before: int, older_than_ns: int, excess: int, most_bytes: int = _DELETE_BYTES) -> bool:
         """Deletes a bounded number of the oldest events, of about `most_bytes`: those before the sequence `before` that
         are older than `older_than_ns`, or that make up `excess` bytes. Returns whether there may be more of them."""
+        if self.damaged:
+            return False
+        try:
+            return self._delete_some(before, older_than_ns, excess, most_bytes)
+        except sqlite3.Error as e:
+            self._suspect(e)
+            raise
+
+    def _delete_some(self, before: int, older_than_ns: int, excess: int, most_bytes: int) -> bool:
         rows = self._connection.execute(
             "SELECT sequence, received_ns, coalesce(length(data), 0) + length(attributes) FROM events"
             " WHERE sequence < ? ORDER BY sequence LIMIT ?",
@@ -204,6 +265,8 @@ class Shard:
     def shrink(self, spare: int, pages: int = 256) -> bool:
         """Gives free pages back to the file system, some at a time, but for `spare` of them for events to come. Returns
         whether there were any."""
+        if self.damaged:
+            return False
         free = self._connection.execute("PRAGMA freelist_count").fetchone()[0]
         if free > spare:
             self._connection.execute(f"PRAGMA incremental_vacuum({min(pages, free - spare)})").fetchall()
@@ -213,11 +276,14 @@ class Shard:
 
     def checkpoint(self) -> None:
         """Brings what the write-ahead log has into the file, so that it starts again from its beginning."""
-        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        if not self.damaged:
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def fold(self) -> bool:
         """Brings all of the write-ahead log into the file, so that it begins anew, after waiting for readers for a
         moment. Returns whether it was possible: a reader may hold it. Raises `sqlite3.Error`."""
+        if self.damaged:
+            return True
         self._connection.execute(f"PRAGMA busy_timeout = {_FOLD_WAIT_MS}")
         try:
             busy = self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0]
@@ -231,7 +297,8 @@ class Shard:
             self.remember()
         except StartError as e:
             log.warning("%s", e)
-        self._connection.close()
+        if not self.damaged:
+            self._connection.close()
         os.close(self._lock)
 
 

@@ -45,12 +45,15 @@ class Unit:
 
 
 class Commit:
-    """What one commit was, for the event loop: `first` is the sequence of its first event, `error` is that of the main
-    shard, `failed` has the changes that were not written."""
+    """What one commit was, for the event loop: `shard` is the main one, `first` the sequence of its first event,
+    `error` is that of the main shard, `failed` has the changes that were not written."""
 
-    __slots__ = ("error", "failed", "first", "units")
+    __slots__ = ("error", "failed", "first", "shard", "units")
 
-    def __init__(self, units: list[Unit], failed: list[Changes], first: int, error: StorageError | None) -> None:
+    def __init__(
+        self, shard: int, units: list[Unit], failed: list[Changes], first: int, error: StorageError | None
+    ) -> None:
+        self.shard = shard
         self.units = units
         self.failed = failed
         self.first = first
@@ -63,17 +66,24 @@ Job = Callable[[], Any]
 class Writer:
     """Owns the shards of this process: `shards[0]` is the one that events are appended to.
 
-    `committed` is called on the loop after every commit that was tried.
+    `committed` is called on the loop after every commit that was tried, `damaged` (shard, why) when one fails because
+    the file is damaged.
     """
 
     def __init__(
-        self, shards: Sequence[Shard], room: Room, loop: AbstractEventLoop, committed: Callable[[Commit], None]
+        self,
+        shards: Sequence[Shard],
+        room: Room,
+        loop: AbstractEventLoop,
+        committed: Callable[[Commit], None],
+        damaged: Callable[[int, str], None],
     ) -> None:
         self._shards = {s.number: s for s in shards}
         self._main = shards[0]
         self._room = room
         self._loop = loop
         self._committed = committed
+        self._damaged = damaged
         self._queue: SimpleQueue[list[Unit] | Changes | Job | None] = SimpleQueue()
         self._gathered: list[Unit] = []  # in this round of the loop
         self._checkpointers = [Checkpointer(s, room, self._failed, self._too_long) for s in shards]
@@ -157,7 +167,7 @@ class Writer:
     def _commit(self, units: list[Unit], changes: list[Changes]) -> None:
         if self._room.full and not self._fold():
             # a reader holds a write-ahead log: what is written now would make it longer than the disk can copy
-            self._tell(self._committed, Commit(units, changes, self._main.next, self._room.error()))
+            self._tell(self._committed, Commit(self._main.number, units, changes, self._main.next, self._room.error()))
             return
         first = self._main.next
         mine = [c for c in changes if c.shard == self._main.number]
@@ -178,13 +188,32 @@ class Writer:
                 shard = self._shards[change.shard]
                 if self._try(shard, partial(shard.write, [], change)) is not None:
                     failed.append(change)
-        self._tell(self._committed, Commit(units, failed, first, error))
+        self._tell(self._committed, Commit(self._main.number, units, failed, first, error))
         if self._room.full:
             self._fold()
         else:
             self._checkpointers[0].wrote(0 if error else sum(u.size for u in units))
             for checkpointer in self._checkpointers[1:]:
                 checkpointer.look()
+
+    def switch(self, shard: Shard, why: str, switched: Callable[[Shard], None]) -> None:
+        """Appends to another shard from now on: the one before is damaged. `switched` is called on the loop, after all
+        commits before. A job for `put`."""
+        before, self._main = self._main, shard
+        self._shards[shard.number] = shard
+        self._checkpointers.insert(0, Checkpointer(shard, self._room, self._failed, self._too_long))
+        before.freeze(why)
+        self._tell(switched, shard)
+
+    def freeze(self, number: int, why: str) -> None:
+        """Writes nothing more to this shard, which is not the main one. A job for `put`."""
+        self._shards[number].freeze(why)
+
+    def _suspect(self) -> None:
+        """Tells of files that turned out to be damaged."""
+        for shard in self._shards.values():
+            if shard.suspected and not shard.damaged:
+                self._tell(self._damaged, shard.number, shard.suspected)
 
     def _fold(self) -> bool:
         """While the disk is full no write-ahead log may take more of it than it must. False if a reader holds one."""
@@ -218,6 +247,7 @@ class Writer:
             write()
         except Exception as e:
             self._failed(e)
+            self._suspect()
             error = StorageError(f"the log {shard.path} can't be written: {e}")
             log.log(logging.DEBUG if self._room.full else logging.ERROR, "%s", error)
             return error
@@ -229,6 +259,7 @@ class Writer:
         except sqlite3.Error as e:
             log.error("the log %s can't be written: %s", self._main.path, e)
             self._failed(e)
+            self._suspect()
         except Exception:
             log.exception("the log's writer failed in %r", job)
 

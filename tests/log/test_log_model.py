@@ -77,7 +77,7 @@ class World:
         """What is on the disk at this moment is all that the next life has."""
         self.check()
         old, new = self.base / str(self.life), self.base / str(self.life + 1)
-        shutil.copytree(old, new, ignore=shutil.ignore_patterns("*-shm"))
+        shutil.copytree(old, new, ignore=shutil.ignore_patterns("*-shm", "*.tmp"))
         await self.log.stop(self.channel)
         shutil.rmtree(old)
         self.life += 1
