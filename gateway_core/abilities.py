@@ -85,3 +85,12 @@ class Joined(Protocol):
 
     async def joined(self, name: str) -> None:
         """Waits until it has, or for as long as a reload may take. What is appended then is not missed."""
+
+
+@runtime_checkable
+class Faulty(Protocol):
+    """A subscription's feed that can say why it brings nothing."""
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong and what to do; None while all is well."""

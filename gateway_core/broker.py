@@ -7,6 +7,7 @@ from typing import Any
 
 from anyio.abc import TaskGroup
 
+from .abilities import Faulty
 from .condition import Condition
 from .delivery import Subscription
 from .delivery.burials import Letters
@@ -143,6 +144,8 @@ class Trigger:
             return Condition(False, fault, "ComponentFailed")
         if s.suspended:
             return Condition(False, "paused by an operator", "Paused")
+        if isinstance(s.feed, Faulty) and (why := s.feed.fault):
+            return Condition(False, why, "FeedFails")
         if s.paused:
             return Condition(False, s.last_error or "paused", "DeadLetterFails")
         if s.short:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from aiokafka import errors
@@ -18,6 +19,7 @@ from .aio.metadata import look_up
 from .asking import Asking
 from .client import KafkaFault, Partition
 from .config import OffsetStart, Start, TimestampStart
+from .memory import Memory, PlaceLost
 
 _EARLIEST = -2
 _LATEST = -1
@@ -214,20 +216,32 @@ class Admin(Asking):
         _check(answer.error_code)
         return int(answer.coordinator_id)
 
-    async def prepare(self, group: str, topics: Sequence[str], start: Start) -> None:
+    async def prepare(self, group: str, topics: Sequence[str], start: Start, memory: Memory | None = None) -> None:
         """Says where a group begins: at `start` where it has committed nothing in any partition; at the beginning of
-        those partitions that it has committed nothing in, where it has in others. Several may do it at once."""
+        those partitions that it has committed nothing in, where it has in others. Several may do it at once.
+
+        `memory` knows where it has been before: a topic that was made anew since is read from its beginning. Raises
+        `PlaceLost` where the topic is the same, and nothing is committed any more."""
         partitions = await self.partitions(topics)
+        ids = {topic: self.ids.get(topic, "") for topic in topics}
         committed = await self.committed(group, partitions)
         missing = [partition for partition, offset in committed.items() if offset is None]
-        if not missing:
-            return
-        new = len(missing) == len(partitions)
-        try:
-            await self.commit(group, await self._starts(missing, start if new else "earliest"))
-        except GroupActive:
-            # its members have come first and said where it begins; what they have not is read from its beginning
-            return
+        bare = set(topics) - {name for (name, _), offset in committed.items() if offset is not None}
+        before = memory.topics() if memory is not None and bare else {}
+        if lost := [topic for topic in bare if topic in before and before[topic] == ids[topic]]:
+            raise PlaceLost(group, lost)
+        if missing:
+            new = len(missing) == len(partitions)
+            first = {t for t in topics if not new or t in before}
+            with suppress(GroupActive):
+                # members that have come first said where it begins; what they have not is read from its beginning
+                await self.commit(
+                    group,
+                    await self._starts([p for p in missing if p[0] in first], "earliest")
+                    | await self._starts([p for p in missing if p[0] not in first], start),
+                )
+        if memory is not None:
+            memory.keep(ids)
 
     async def _starts(self, partitions: list[Partition], start: Start) -> dict[Partition, int]:
         if start == "latest":

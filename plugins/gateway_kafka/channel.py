@@ -22,6 +22,7 @@ from .admin import Admin
 from .client import KafkaFault, Producer
 from .config import KafkaChannelConfig
 from .feed import KafkaFeed
+from .memory import PlaceLost
 from .reader_feed import KafkaReaderFeed
 from .records import preview, writer
 
@@ -73,8 +74,13 @@ class KafkaChannel:
         feeds = list(self._feeds.values())
         try:
             async with Admin(self._options) as admin:
-                for feed in feeds:
-                    await feed.join(admin, self._tasks)
+                for feed in list(feeds):
+                    try:
+                        await feed.join(admin, self._tasks)
+                    except PlaceLost as lost:  # a matter of this trigger alone
+                        feeds.remove(feed)
+                        feed.wait_for(lost)
+                        self._tasks.start_soon(feed.join_later, self._tasks, None)
                 for reader in self._readers.values():
                     await reader.prepare(admin)
                     reader.begin(self._tasks)
@@ -179,7 +185,7 @@ class KafkaChannel:
 
     def info(self) -> dict[str, Any]:
         """For status. `groups` has each trigger's group with its lag, in the partitions that this gateway has."""
-        groups = {feed.group: feed.flow.info() for feed in self._feeds.values()}
+        groups = {feed.group: {**feed.flow.info(), "error": feed.fault} for feed in self._feeds.values()}
         fault = self._fault() if self._taking else KafkaFault("not open")
         return {
             "writable": fault is None,

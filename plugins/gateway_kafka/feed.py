@@ -21,6 +21,7 @@ from .client import KafkaFault, Partition, Record
 from .config import KafkaChannelConfig
 from .flow import Flow
 from .foreign import wrap
+from .memory import Memory
 from .records import reader
 
 log = logging.getLogger("tidegate.kafka")
@@ -50,6 +51,8 @@ class KafkaFeed:
         self._after: KafkaFeed | None = None
         self._joining = anyio.CancelScope()
         self._leaving = False
+        self._memory = Memory(context, group)
+        self._waits_for: KafkaFault | None = None
         self._turn = anyio.Lock()
         self._matches = filter.matches
         self._errors = Errors("a filter")
@@ -87,7 +90,7 @@ class KafkaFeed:
             if self._leaving:
                 return
             with anyio.CancelScope() as self._joining:
-                await admin.prepare(self.group, [self._topic], self._start)
+                await admin.prepare(self.group, [self._topic], self._start, self._memory)
                 await self.flow.start(tasks)
 
     async def join_later(self, tasks: TaskGroup, after: KafkaFeed | None) -> None:
@@ -101,10 +104,24 @@ class KafkaFeed:
             try:
                 async with Admin(self._options) as admin:
                     await self.join(admin, tasks)
-                return
             except KafkaFault as e:
-                log.error("group %s can't be joined, and will be: %s", self.group, e)
+                self.wait_for(e)
                 await anyio.sleep(RETRY_S)
+            else:
+                self._waits_for = None
+                return
+
+    def wait_for(self, fault: KafkaFault) -> None:
+        """The group can't be joined for now."""
+        if str(fault) != str(self._waits_for):
+            log.error("group %s can't be joined yet: %s", self.group, fault)
+        self._waits_for = fault
+
+    @property
+    def fault(self) -> str | None:
+        """See `abilities.Faulty`."""
+        fault = self._waits_for or self.flow.consumer.fault
+        return str(fault) if fault else None
 
     async def leave(self) -> None:
         """Hands out nothing more, commits, and leaves the group; joins it no more."""

@@ -21,6 +21,7 @@ from .client import Consumer, KafkaFault, Partition, Record
 from .config import KafkaSourceConfig
 from .flow import Flow
 from .foreign import wrap
+from .memory import Memory, PlaceLost
 from .records import reader
 from .storing import Storing
 
@@ -53,6 +54,7 @@ class KafkaSource:
             lane_of=self._lane,
             chunk=CHUNK,
         )
+        self._memory = Memory(context, self._group)
         self._intake: Intake
         self._started = False
         self._beginning: anyio.CancelScope | None = None  # made in the loop
@@ -85,7 +87,8 @@ class KafkaSource:
             if e.credentials:
                 raise connect.start_error(self._owner, self._options, e) from e
             self._waiting_for = e
-            log.warning("%s waits for Kafka at %s: %s", self._owner, self.address, self._waiting_for)
+            level = logging.ERROR if isinstance(e, PlaceLost) else logging.WARNING
+            log.log(level, "%s waits for Kafka at %s: %s", self._owner, self.address, self._waiting_for)
             tasks.start_soon(self._keep_trying, tasks)
 
     async def _begin(self, tasks: TaskGroup) -> None:
@@ -109,7 +112,7 @@ class KafkaSource:
         try:
             with anyio.fail_after(CONNECT_S):
                 async with Admin(o) as admin:
-                    await admin.prepare(self._group, o.topics, o.start)
+                    await admin.prepare(self._group, o.topics, o.start, self._memory)
         except TimeoutError as e:
             raise KafkaFault(f"no answer within {CONNECT_S:g} s") from e
 
