@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from typing import Any
 
 import httpx
 from anyio.abc import TaskGroup
@@ -75,7 +76,8 @@ class HttpxSink(AsyncSink):
                 limit = self._judge.body_limit(response.status_code)
                 body = bytearray()
                 came = 0
-                async for part in response.aiter_raw():
+                assert isinstance(response.stream, httpx.AsyncByteStream)
+                async for part in response.stream:  # `aiter_raw` would give the connection back at once
                     if len(body) <= limit:
                         body += part
                     came += len(part)
@@ -83,6 +85,7 @@ class HttpxSink(AsyncSink):
                         # HTTP/2 would keep the connection, with a window that nobody opens again
                         await response.extensions["network_stream"].aclose()
                         break
+                await _leave_if_more(response)
         except httpx.HTTPError as e:
             if is_shortage(e):
                 return short(e)
@@ -100,6 +103,20 @@ class HttpxSink(AsyncSink):
             await client.options(self._target.address, headers=self._target.headers)
         except httpx.HTTPError:
             return  # the first POST tells (Knative data plane: an error of the probe does not stop the delivery)
+
+
+async def _leave_if_more(response: httpx.Response) -> None:
+    """Closes an HTTP/1 connection on which more than the answer came. httpx would keep it, and take what is left over
+    for the answer to the next request. Only h11's state knows; where it can't be found, no connection is kept."""
+    if response.http_version == "HTTP/2":
+        return
+    found: Any = response.stream
+    for name in ("_stream", "_httpcore_stream", "_stream", "_connection", "_h11_state"):
+        found = getattr(found, name, None)
+    if found is None:
+        await response.extensions["network_stream"].aclose()
+    elif found.trailing_data[0]:
+        found.send_failed()  # a state from which a connection is closed, not kept
 
 
 def _words(error: httpx.HTTPError) -> str:

@@ -1,0 +1,84 @@
+"""A subscriber that is away, at real sockets: few connections, and everything arrives after its return."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from typing import Any
+
+import anyio
+import pytest
+
+from gateway_core.clock import SystemClock
+from gateway_core.config.model import DeliveryConfig
+from gateway_core.delivery import Subscription
+from gateway_core.event import Event
+from gateway_core.testing import MemoryFeed, ScriptedSink, Subscriber
+
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-B04")]
+
+
+@pytest.fixture(params=["native", "httpx"])
+def client(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def anyio_backend() -> Any:
+    return "asyncio", {"use_uvloop": True}
+
+
+def event(n: int) -> Event:
+    return Event({"specversion": "1.0", "id": str(n), "type": "t", "source": "/s"}, b"{}", position=n)
+
+
+async def test_a_closed_port_is_asked_now_and_then_and_all_arrive_after_it_opens(kit: Any, client: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    letters, feed = ScriptedSink(), MemoryFeed()
+    async with kit.sink(f"http://127.0.0.1:{port}/", client=client) as sink:
+        policy = DeliveryConfig(backoff_max_s=0.4)
+        subscription = Subscription("t", sink, policy, SystemClock(), dead_letter=letters)
+        subscription.feed = feed
+        for n in range(1, 501):
+            subscription.offer(event(n))
+        await kit.until(lambda: subscription.failing)
+        await anyio.sleep(1)
+        assert subscription.attempts < 150
+        assert (feed.acked, letters.sent) == ([], [])
+        with Subscriber(port=port) as subscriber:
+            await kit.until(lambda: len(feed.acked) == 500)
+            assert len(subscriber.requests) == 500
+        assert not subscription.failing
+        assert letters.sent == []
+
+
+async def test_a_silent_subscriber_gets_few_requests_and_all_events_are_given_up_together(
+    kit: Any, client: str
+) -> None:
+    connections = 0
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        while await reader.read(1 << 16):
+            pass
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    letters, feed = ScriptedSink(), MemoryFeed()
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with kit.sink(url, client=client) as sink:
+        policy = DeliveryConfig(timeout_s=0.3, retry=2, backoff_delay_s=0.05, max_in_flight=16)
+        subscription = Subscription("t", sink, policy, SystemClock(), dead_letter=letters)
+        subscription.feed = feed
+        began = time.monotonic()
+        for n in range(1, 501):
+            subscription.offer(event(n))
+        await kit.until(lambda: len(feed.acked) == 500)
+        assert time.monotonic() - began < 8, "not 0.3 s for each of them"
+    server.close()
+    assert {letter.attributes["tidegateattempts"] for letter in letters.sent} == {3}
+    assert connections <= subscription.attempts < 60
