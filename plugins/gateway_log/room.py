@@ -22,12 +22,19 @@ PART_OF_DISK = 8
 """The ballast is at most this part of the file system, for all workers of a broker together."""
 RETRY_AFTER_S = 5.0
 _BLOCK = bytes(MIB)
+_UNSYNCED = {sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC}
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_TRUNCATE}
 """No room; a quota and a limit on the size of files come as the second."""
 
 
 class DiskFull(StorageError):
     """There is no room for events."""
+
+
+def sync_failed(error: BaseException) -> bool:
+    """Whether the disk failed to take what was written. Trying again proves nothing: the system may have forgotten what
+    it could not write, and call the next attempt a success."""
+    return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) in _UNSYNCED
 
 
 def is_full(error: BaseException) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import logging
 import os
@@ -290,6 +291,13 @@ class Shard:
         finally:
             self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
         return not busy
+
+    def abandon(self) -> None:
+        """Lets others have the shard, and leaves its files as they are: SQLite would write when the last connection is
+        closed, from memory that the disk failed to take. The next start reads what the disk has."""
+        if not self.damaged:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))  # it is never closed
+        os.close(self._lock)
 
     def close(self) -> None:
         """Closes the file and lets others have the shard."""

@@ -18,7 +18,7 @@ from gateway_core.event import Event
 from gateway_core.interfaces import Accepted
 
 from .places import Changes
-from .room import Room, is_full
+from .room import RETRY_AFTER_S, Room, is_full, sync_failed
 from .shard import Shard, sequence_rows
 from .wal import Checkpointer
 
@@ -84,6 +84,7 @@ class Writer:
         self._loop = loop
         self._committed = committed
         self._damaged = damaged
+        self._refused: StorageError | None = None  # why nothing may be written any more
         self._queue: SimpleQueue[list[Unit] | Changes | Job | None] = SimpleQueue()
         self._gathered: list[Unit] = []  # in this round of the loop
         self._checkpointers = [Checkpointer(s, room, self._failed, self._too_long) for s in shards]
@@ -104,8 +105,8 @@ class Writer:
         self._queue.put(item)
 
     def put_later(self, job: Job) -> None:
-        """Hands over a job that need not come after all units so far. On any thread."""
-        self._queue.put(job)
+        """Hands over a job that writes, and need not come after all units so far. On any thread."""
+        self._queue.put(lambda: job() if self._refused is None else None)
 
     def _hand_over(self) -> None:
         gathered, self._gathered = self._gathered, []
@@ -123,7 +124,7 @@ class Writer:
         for checkpointer in self._checkpointers:
             checkpointer.close()
         for shard in self._shards.values():
-            shard.close()
+            shard.close() if self._refused is None else shard.abandon()
         self._room.keep()
 
     def _run(self) -> None:
@@ -137,8 +138,7 @@ class Writer:
                 self._commit(units, changes)
             for job in jobs:
                 self._do(job)
-                for checkpointer in self._checkpointers:
-                    checkpointer.look()
+                self._look()
 
     def _gather(self, units: list[Unit], changes: list[Changes], jobs: list[Job]) -> bool:
         """Waits for something to do and takes all there is, within limits. False at the end."""
@@ -165,6 +165,9 @@ class Writer:
                 return True
 
     def _commit(self, units: list[Unit], changes: list[Changes]) -> None:
+        if self._refused is not None:
+            self._tell(self._committed, Commit(self._main.number, units, changes, self._main.next, self._refused))
+            return
         if self._room.full and not self._fold():
             # a reader holds a write-ahead log: what is written now would make it longer than the disk can copy
             self._tell(self._committed, Commit(self._main.number, units, changes, self._main.next, self._room.error()))
@@ -193,7 +196,11 @@ class Writer:
             self._fold()
         else:
             self._checkpointers[0].wrote(0 if error else sum(u.size for u in units))
-            for checkpointer in self._checkpointers[1:]:
+            self._look()
+
+    def _look(self) -> None:
+        if self._refused is None:
+            for checkpointer in self._checkpointers:
                 checkpointer.look()
 
     def switch(self, shard: Shard, why: str, switched: Callable[[Shard], None]) -> None:
@@ -232,7 +239,19 @@ class Writer:
         log.error("%s: events are refused until the write-ahead log can be shortened", self._room.error())
 
     def _failed(self, error: BaseException) -> None:
-        """A write failed. Where the disk is full, makes room for what must go on."""
+        """A write failed. Where the disk is full, makes room for what must go on; where it did not take what was
+        written, nothing is written any more."""
+        if sync_failed(error) and self._refused is None:
+            self._refused = StorageError(
+                f"the disk of {self._main.path} failed to take what was written ({error}): check the disk, then restart"
+                " the gateway",
+                RETRY_AFTER_S,
+            )
+            log.critical(
+                "%s. Until then no event is taken and no cursor kept; what is there is delivered, and delivered again"
+                " after the restart",
+                self._refused,
+            )
         if is_full(error) and not self._room.full:
             self._room.release()
             log.error(
