@@ -236,10 +236,11 @@ class BuildContext:
     `owner`       the path in the config of what is being built ("triggers.late.subscriber"): names the owner in errors.
     `data_dir`    where the gateway keeps its state; make a sub-folder named after the component.
     `clock`       time and timers; a fake one in tests.
+    `registry`    all components that are installed; `context.build(ref)` is the way to use it.
     `worker`      number of this worker process, from 0; `workers` is how many there are.
     `binding`     for codecs: the transport they serve.
     `wants_reply` for sinks: True where a reply event will be processed (a trigger's subscriber).
-    `broker`      the broker (or bridge) that the component belongs to.
+    `broker`      the broker (or bridge) that the component belongs to, and `trigger` the trigger, "" for none.
     `offline`     True where the component is built to be asked only (`tidegate test`, `explain`): it is never started,
                   and needs no files such as certificates.
     `traces`      True where the gateway traces: sources and channels then set `Event.trace` from what their transport

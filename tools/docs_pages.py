@@ -16,9 +16,9 @@ import typer
 from pydantic import BaseModel
 from typer.core import TyperArgument, TyperGroup
 
-from gateway_core import abilities, hookspecs, interfaces
+from gateway_core import abilities, errors, event, hookspecs, interfaces, outcome
 from gateway_core.cli.app import app
-from gateway_core.component import Command, Component, Kind, Transport
+from gateway_core.component import Binding, BuildContext, Command, Component, Kind, Transport
 from gateway_core.config.model import GatewayConfig
 from gateway_core.registry import Offer, Registry
 from gateway_core.settings import Settings
@@ -128,12 +128,15 @@ def hooks() -> str:
         if name.startswith("gateway_"):
             lines += ["", f"## {name}", "", _signature(function), "", inspect.getdoc(function) or ""]
     lines += ["", "# Descriptors", ""]
-    for cls in (Component, Transport, Command):
-        lines += [f"## {cls.__name__}", "", _fenced(_fields_of(cls)), "", inspect.getdoc(cls) or "", ""]
+    for cls in (Component, Transport, Command, BuildContext, Binding):
+        lines += [f"## {cls.__name__}", "", _fenced(_fields_of(cls)), "", _listed(inspect.getdoc(cls) or ""), ""]
+    lines += ["# Values", "", "`gateway_core.event` and `gateway_core.outcome`.", ""]
+    lines += [*_classes(event), *_classes(outcome)]
+    lines += ["# Errors", "", "`gateway_core.errors`. " + (inspect.getdoc(errors) or ""), "", *_classes(errors)]
     lines += ["# Interfaces", "", "`gateway_core.interfaces`. " + (inspect.getdoc(interfaces) or ""), ""]
-    lines += _interfaces(interfaces)
+    lines += _classes(interfaces)
     lines += ["# Abilities", "", "`gateway_core.abilities`. " + (inspect.getdoc(abilities) or ""), ""]
-    lines += _interfaces(abilities)
+    lines += _classes(abilities)
     return _page(*lines)
 
 
@@ -150,22 +153,69 @@ def _signature(function: Callable[..., Any]) -> str:
     return _fenced(f"@hookimpl\ndef {function.__name__}() -> {returns}: ...")
 
 
-def _interfaces(module: ModuleType) -> Iterator[str]:
-    """Every public class of a module, read from its source so that order and wording stay."""
-    for node in ast.parse(inspect.getsource(module)).body:
+def _classes(module: ModuleType) -> Iterator[str]:
+    """Every public class of a module and every name that has a docstring, read from its source so that order and
+    wording stay."""
+    source = inspect.getsource(module)
+    lines, body = source.splitlines(), ast.parse(source).body
+    for node, following in zip(body, [*body[1:], None], strict=True):
         if isinstance(node, ast.ClassDef):
-            doc = ast.get_docstring(node) or ""
-            yield from (f"## {node.name}", "", doc, "")
-            for part in node.body:
-                if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) and not part.name.startswith("_"):
-                    yield from _method(part)
+            bases = ", ".join(ast.unparse(base) for base in node.bases)
+            of = f"`class {node.name}({bases})`" if bases and "Protocol" not in bases else ""
+            yield from (f"## {node.name}", "", *([of, ""] if of else []), _listed(ast.get_docstring(node) or ""), "")
+            for part, after in zip(node.body, [*node.body[1:], None], strict=True):
+                if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) and _is_public(part.name):
+                    yield from _method(part, node.name)
+                elif isinstance(part, ast.AnnAssign) and _is_public(ast.unparse(part.target)):
+                    yield from _attribute(part, lines[part.end_lineno - 1] if part.end_lineno else "", after)
+        elif isinstance(node, ast.Assign) and (doc := _text(following)):
+            yield from (
+                f"## {ast.unparse(node.targets[0])}",
+                "",
+                _fenced(ast.get_source_segment(source, node) or ""),
+                "",
+                doc,
+                "",
+            )
 
 
-def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+def _listed(doc: str) -> str:
+    """A docstring in which lines that begin with a name, as in a table, are a list."""
+    return (
+        re.sub(r"^(`\w+`) {1,}(?=\S)", r"- \1: ", doc, flags=re.MULTILINE)
+        if re.search(r"^`\w+` {2,}", doc, re.MULTILINE)
+        else doc
+    )
+
+
+def _is_public(name: str) -> bool:
+    return name == "__init__" or not name.startswith("_")
+
+
+def _text(node: ast.stmt | None) -> str:
+    """The text of a string that stands by itself, "" for anything else."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        return inspect.cleandoc(node.value.value)
+    return ""
+
+
+def _attribute(node: ast.AnnAssign, line: str, following: ast.stmt | None) -> Iterator[str]:
+    """An attribute with its docstring, or the comment behind it."""
+    default = f" = {ast.unparse(node.value)}" if node.value is not None else ""
+    yield f"- `{ast.unparse(node.target)}: {ast.unparse(node.annotation)}{default}`"
+    if doc := _text(following) or line.partition("  # ")[2]:
+        yield textwrap.indent(doc, "  ")
+    yield ""
+
+
+def _method(node: ast.FunctionDef | ast.AsyncFunctionDef, owner: str) -> Iterator[str]:
     head = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
     returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
     arguments = ast.unparse(node.args).removeprefix("self, ").removeprefix("self")
-    yield f"- `{head} {node.name}({arguments}){returns}`"
+    if node.name == "__init__":
+        yield f"- `{owner}({arguments})`"
+    else:
+        yield f"- `{head} {node.name}({arguments}){returns}`"
     if doc := ast.get_docstring(node):
         yield textwrap.indent(doc, "  ")
     yield ""
