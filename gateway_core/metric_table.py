@@ -305,5 +305,18 @@ METRICS = (
     _gauge(PROCESS, "process_open_fds", "open_fds", "Open file descriptors."),
     _gauge(PROCESS, "process_max_fds", "max_fds", "Most file descriptors that may be open."),
     _gauge(PROCESS, "process_start_time_seconds", "started_s", "When the process began, in Unix time."),
+    _gauge(PROCESS, "tidegate_connections", "connections", "Connections to all listeners, TLS handshakes included."),
+    _counter(
+        *(PROCESS, "tidegate_connections_cut_total", "connections_cut"),
+        "Connections that were closed while idle, or refused, because file descriptors were short.",
+    ),
+    _gauge(
+        *(PROCESS, "tidegate_unfinished_bytes", "unfinished_bytes"),
+        "Memory for requests that have not come in completely, of all listeners (`limits.max_unfinished_bytes`).",
+    ),
+    _counter(
+        *(PROCESS, "tidegate_unfinished_refused_total", "unfinished_refused"),
+        "Requests that were refused because unfinished requests held too much, the slowest first.",
+    ),
 )
 """All metrics, in the order of the text."""

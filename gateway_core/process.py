@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from .serving import budget, descriptors
+
 _IMPORTED_S = time.time()
 _TICK = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc/self")
@@ -16,7 +18,7 @@ _PROC = Path("/proc/self")
 
 def process_status(worker: int) -> dict[str, Any]:
     """For status: `cpu_s` (user and system), `started_s` (Unix time), `max_fds`; where there is a `/proc`, also
-    `resident_bytes`, `virtual_bytes` and `open_fds`, else None."""
+    `resident_bytes`, `virtual_bytes` and `open_fds`, else None. What the listeners hold is told as well."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     status: dict[str, Any] = {
         "worker": worker,
@@ -27,6 +29,8 @@ def process_status(worker: int) -> dict[str, Any]:
         "resident_bytes": None,
         "virtual_bytes": None,
         "open_fds": None,
+        **descriptors.totals(),
+        **budget.totals(),
     }
     with suppress(OSError, ValueError):
         pages = (_PROC / "statm").read_text().split()

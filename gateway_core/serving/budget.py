@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from typing import Protocol
+from weakref import WeakSet
 
 log = logging.getLogger(__name__)
 
+_budgets: WeakSet[Budget] = WeakSet()
 _PATIENCE_S = 0.5
 _LOG_EVERY_S = 10.0
 
@@ -27,6 +29,19 @@ class Unfinished(Protocol):
         """Refuses the request (503) and frees what it holds; calls `Budget.release`."""
 
 
+class _Refused:
+    count = 0
+
+
+_refused = _Refused()
+
+
+def totals() -> dict[str, int]:
+    """For status: `unfinished_bytes` that all listeners of this process hold, and `unfinished_refused`, the requests
+    that were refused because that was too much, since the start."""
+    return {"unfinished_bytes": sum(budget.held for budget in _budgets), "unfinished_refused": _refused.count}
+
+
 class Budget:
     """At most `limit` bytes, but never less than two requests of `largest` bytes.
 
@@ -37,7 +52,7 @@ class Budget:
     def __init__(self, limit: int, largest: int) -> None:
         self.limit = max(limit, 2 * largest)
         self.held = 0
-        self.evicted = 0
+        _budgets.add(self)
         self._holders: set[Unfinished] = set()
         self._waiting: set[Unfinished] = set()
         self._pressed_since: float | None = None
@@ -80,12 +95,13 @@ class Budget:
 
     def _evict(self) -> None:
         held = self.held
-        for holder in sorted(self._holders, key=lambda h: h.begun()):
+        # the clock is a coarse one: of those that began together, the largest go first
+        for holder in sorted(self._holders, key=lambda h: (h.begun(), -h.held)):
             if self.held <= self.limit // 2:
                 break
             holder.evict()
-            self.evicted += 1
             self._unsaid += 1
+            _refused.count += 1
         now = time.monotonic()
         if now - self._said >= _LOG_EVERY_S:
             self._said = now

@@ -80,9 +80,16 @@ def has_room(number: int) -> bool:
     return number < ceiling() or sum(holder.count() for holder in _holders) < _ALWAYS
 
 
+def totals() -> dict[str, int]:
+    """For status: `connections` to the listeners of this process, and `connections_cut`, those that were closed or
+    refused for want of descriptors, since the start."""
+    return {"connections": sum(holder.count() for holder in _holders), "connections_cut": _shortage.all}
+
+
 def refused() -> None:
     """Tells that a connection was refused for want of descriptors."""
     _shortage.refused += 1
+    _shortage.all += 1
     _shortage.say("")
 
 
@@ -105,6 +112,7 @@ def relieve() -> int:
     for candidate in chosen:
         candidate.close()
     _shortage.closed += len(chosen)
+    _shortage.all += len(chosen)
     if chosen:
         _shortage.say("")
     return len(chosen)
@@ -114,6 +122,7 @@ class _Shortage:
     """Counts what happens, and logs it every ten seconds at most."""
 
     def __init__(self) -> None:
+        self.all = 0
         self.closed = self.refused = self.failed = 0
         self.relieved = 0.0
         self._said = -_LOG_EVERY_S

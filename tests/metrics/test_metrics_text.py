@@ -49,7 +49,9 @@ def document(name: str = "x") -> dict[str, Any]:
     state |= {"lags": {"0": 9}, "stalled_s": 2.5, "parts": {"addBatch": 0.2}, "rows_per_s": 28.0, "state_rows": 0}
     reading = {"name": "r", "broker": name, "ready": True, "reader": state, "paused": False, **counts}
     bridge = {"name": "b", "ready": True, "sources": [source], "accepted": 1, "unwanted": 0, **counts, **ways}
-    process = dict.fromkeys(("cpu_s", "resident_bytes", "virtual_bytes", "open_fds", "max_fds", "started_s"), 1.5)
+    names = ("cpu_s", "resident_bytes", "virtual_bytes", "open_fds", "max_fds", "started_s")
+    listeners = ("connections", "connections_cut", "unfinished_bytes", "unfinished_refused")
+    process = dict.fromkeys((*names, *listeners), 1.5)
     whole = {
         "version": __version__,
         "ready": True,
