@@ -19,6 +19,7 @@ from .api.table import Status, described, watching_routes
 from .asgi import AsgiServer, Left, Receive, Scope, Send, listening, read_body, respond, stream
 from .errors import StartError
 from .serving.limits import ListenerLimits
+from .unexpected import log_unexpected
 
 log = logging.getLogger("tidegate.admin")
 
@@ -101,8 +102,8 @@ class Admin:
             answer = problem.answer()
         except Left:
             raise
-        except Exception:
-            log.exception("%s %s failed", scope["method"], scope["path"])
+        except Exception as e:
+            log_unexpected(log, "answering a request of the API", e)
             answer = Problem(500, "see the log").answer()
         headers = [(b"content-type", answer.media.encode())] if answer.status != 204 else []
         headers += [(name.encode(), value.encode()) for name, value in answer.headers.items()]

@@ -16,6 +16,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
+from ..unexpected import log_unexpected
 from .acceptor import Acceptor
 from .budget import Budget
 from .http1 import Exchange, Http1Connection
@@ -124,8 +125,8 @@ class AsgiServer:
             await self._app(exchange.scope, partial(connection.receive, exchange), partial(connection.send, exchange))
         except Left:
             pass
-        except Exception:
-            log.exception("unexpected error while a request was answered")
+        except Exception as e:
+            log_unexpected(log, "answering a request", e)
         finally:
             self._under_way -= 1
             connection.ended(exchange)

@@ -10,6 +10,7 @@ from anyio.abc import TaskGroup
 from gateway_core.asgi import AsgiServer, Receive, Scope, Send, listening, read_body, respond
 from gateway_core.errors import StartError
 from gateway_core.serving.limits import ListenerLimits
+from gateway_core.unexpected import log_unexpected
 
 from .request import Request
 from .response import Response, problem
@@ -53,8 +54,8 @@ class Server:
             return problem(413, f"the body is longer than {self._max_body_bytes} bytes")
         try:
             return await self._handler(_request(scope, body))
-        except Exception:
-            log.exception("unexpected error while a function was called")
+        except Exception as e:
+            log_unexpected(log, "calling a function", e)
             return problem(500, "the gateway failed; see its log")
 
 

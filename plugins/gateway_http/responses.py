@@ -8,23 +8,20 @@ from __future__ import annotations
 import json
 import logging
 import math
-import traceback
 from email.utils import formatdate
 from http import HTTPStatus
-from pathlib import Path
 from typing import NamedTuple
 
 from gateway_core import content_coding
 from gateway_core.content_coding import UnknownCoding
 from gateway_core.errors import NotDelivered, Overloaded, Refused, StorageError
+from gateway_core.unexpected import log_unexpected
 
 log = logging.getLogger(__name__)
 
 Headers = tuple[tuple[bytes, bytes], ...]
 _ALLOW = b"POST, OPTIONS"
 _LONGEST_METHOD = 20  # characters of it in an answer
-_MOST_KINDS = 1000
-_logged: dict[str, int] = {}  # kind of unexpected error -> how many
 
 
 class Response(NamedTuple):
@@ -81,17 +78,8 @@ def for_error(error: BaseException | None) -> Response:
 
 
 def log_once(error: BaseException) -> None:
-    """Logs an unexpected error by its type and place: the first of its kind, the tenth, the hundredth and so on. Its
-    text is left out, because whoever provoked it may have written it; level debug has it all."""
-    places = traceback.extract_tb(error.__traceback__)[-3:]
-    place = ", ".join(f"{Path(p.filename).name}:{p.lineno} in {p.name}" for p in reversed(places))
-    kind = f"{type(error).__name__} at {place or 'an unknown place'}"
-    if kind not in _logged and len(_logged) >= _MOST_KINDS:
-        kind = "others"
-    count = _logged[kind] = _logged.get(kind, 0) + 1
-    if str(count).strip("0") == "1":
-        log.error("unexpected error while taking an event, %d of its kind so far: %s", count, kind)
-        log.debug("the last of them", exc_info=error)
+    """Counts an error that nobody foresaw, and logs it without what the sender may have put into it."""
+    log_unexpected(log, "taking an event", error)
 
 
 def for_options(headers: list[tuple[bytes, bytes]]) -> Response:

@@ -85,8 +85,8 @@ def _run(parts: Sequence[bytes], flags: int) -> Outcome:
     if flags & CLOSES or not pool.outcomes:
         connection.connection_lost(ConnectionResetError() if flags & RESETS else None)
     assert len(pool.outcomes) == 1, "not one outcome"
-    for known in pool.known:  # what is remembered of an answer is what it meant
-        assert known.startswith(b"HTTP/1.")
+    for known in pool.known.values():  # what is remembered of an answer is what it meant
+        assert known is pool.outcomes[0]
     return pool.outcomes[0]
 
 

@@ -84,7 +84,7 @@ def _check_event(event: Event) -> None:
     whole = event.attributes.get("specversion") in ("1.0", "0.3")  # older ones have no place for some data
     try:
         [again] = _used.decode(_structured.encode(event))
-        assert again == event or (not whole and again.data == event.data), "in structured mode it is another event"
+        assert _bare(again) == _bare(event) or (not whole and again.data == event.data), "written it is another event"
     except Refused:
         assert not whole
     try:
@@ -95,6 +95,11 @@ def _check_event(event: Event) -> None:
         return
     assert back.attributes.keys() >= event.attributes.keys() - {"datacontentencoding"}, "an attribute is lost"
     assert (back.data or b"") == (event.data or b"")
+
+
+def _bare(event: Event) -> Event:
+    """The event without white space around data, which JSON data loses."""
+    return Event(event.attributes, event.data.strip() if event.data else event.data, key=None)
 
 
 def _is_plain(event: Event) -> bool:
@@ -118,7 +123,8 @@ def _check_record(headers: list[tuple[bytes, bytes]], body: bytes) -> None:
     named = [(name.decode("utf-8", "replace"), value) for name, value in headers]
     record = Record(0, 0, b"key", body, named)
     wrapped = wrap(record, ("topic", 0))
-    assert _used.decode(_structured.encode(wrapped)) == [wrapped], "what is no event is not wrapped into one"
+    [again] = _used.decode(_structured.encode(wrapped))
+    assert _bare(again) == _bare(wrapped), "what is no event is not wrapped into one"
     try:
         event = _read_record(record)
     except Refused as e:

@@ -19,7 +19,7 @@ HANG_S = 5
 
 INSTRUMENTED = [
     *("gateway_http", "gateway_cloudevents", "gateway_kafka.records", "gateway_kafka.foreign"),
-    *("gateway_core.content_coding", "gateway_core.config", "tests.fuzz.planted"),
+    *("gateway_core.content_coding", "gateway_core.config", "gateway_core.serving", "tests.fuzz.planted"),
 ]
 
 

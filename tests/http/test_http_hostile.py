@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 import anyio
 import pytest
-from gateway_http import responses
+
+from gateway_core import unexpected
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
 
@@ -198,7 +199,7 @@ async def test_clients_that_leave_at_any_moment_log_nothing(
 async def test_an_unforeseen_error_is_counted_in_lines_that_no_stranger_writes(
     kit: Any, intake: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    responses._logged.clear()
+    unexpected.counts.clear()
     async with kit.source(intake) as source, kit.connect(source) as client:
         for _ in range(12):
             client.write(POST + b"ce-type: explode\r\n" + EMPTY)
