@@ -332,8 +332,9 @@ class LogChannel:
             if place is None and tail.shard in self._lost:
                 place = Place(tail.first)
             cursor = self._feeder.place(feed, filter, tail, place, self._routed[tail.shard])
-            if self._taking:
+            if self._taking or tail.shard in self._lost:
                 tail.mark(cursor)
+            if self._taking:
                 self._feeder.wake(cursor)
         return feed
 

@@ -11,10 +11,14 @@ from typing import Annotated
 
 import typer
 
+from gateway_core.errors import StartError
+
+from . import meta
 from .export import events, line_of
 from .options import DATA_DIR, Broker, DataDir, Json, checked, fail, folder_of, table
 from .quarantine_commands import app as quarantine_app
 from .reader import LogReader, shard_file
+from .repair import repair as repair_log
 from .shard import file_bytes
 from .verify import faults
 
@@ -45,14 +49,32 @@ def info(data_dir: DataDir = DATA_DIR, broker: Broker = "default", as_json: Json
 def verify(data_dir: DataDir = DATA_DIR, broker: Broker = "default", as_json: Json = False) -> None:
     """Look for faults in the log's files. Exits with 1 where there is any."""
     found = list(faults(folder_of(data_dir, broker)))
+    remedy = f"{meta.remedy(folder_of(data_dir, broker))} while the gateway is stopped"
     if as_json:
-        typer.echo(json.dumps({"ok": not found, "faults": found}))
+        typer.echo(json.dumps({"ok": not found, "faults": found, "remedy": remedy if found else None}))
     else:
         for fault in found:
             typer.echo(fault)
-        typer.echo(f"{len(found)} faults" if found else "no faults")
+        typer.echo(f"{len(found)} faults: bring the log back from a backup, or run {remedy}" if found else "no faults")
     if found:
         raise typer.Exit(1)
+
+
+@app.command()
+def repair(data_dir: DataDir = DATA_DIR, broker: Broker = "default", as_json: Json = False) -> None:
+    """Save what can be read of a damaged log, while no gateway uses it. Tells what is lost, and keeps the old files."""
+    done = []
+    try:
+        for line in repair_log(folder_of(data_dir, broker)):
+            done.append(line)
+            if not as_json:
+                typer.echo(line)
+    except (StartError, sqlite3.Error, OSError) as e:
+        fail(f"the log can't be repaired: {str(e).removeprefix('log: ')}")
+    if as_json:
+        typer.echo(json.dumps(done))
+    elif not done:
+        typer.echo("nothing to repair")
 
 
 @app.command()

@@ -56,6 +56,11 @@ def save(folder: Path, changes: Changes) -> None:
     replace_file(path, json.dumps({"routed": changes.routed, "places": known}).encode())
 
 
+def unfinished_repair(folder: Path, shard: int) -> Path:
+    """The new file of a repair, complete, that has not taken the old one's place yet."""
+    return folder / f"shard-{shard:03d}.db.repaired"
+
+
 def places_file(folder: Path, shard: int) -> Path:
     """Where they are."""
     return folder / f"shard-{shard:03d}.places.json"

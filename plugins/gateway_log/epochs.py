@@ -36,6 +36,12 @@ def begin(connection: sqlite3.Connection, first: int, following: int) -> None:
     )
 
 
+def save(connection: sqlite3.Connection, epochs: Sequence[Epoch]) -> None:
+    """Writes the epochs of another file; call it in a transaction."""
+    connection.execute(_TABLE)
+    connection.executemany("INSERT OR REPLACE INTO epochs VALUES (?, ?)", epochs)
+
+
 def load(connection: sqlite3.Connection) -> list[Epoch]:
     """The epochs of a shard, oldest first; none of one that an older version wrote. Raises `sqlite3.Error`."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'epochs'").fetchone():

@@ -25,11 +25,13 @@ _FILE = "meta.json"
 
 class ShardMeta(msgspec.Struct, omit_defaults=True):
     """What is known of one shard: all sequences before `next` have been in stable storage, those before `first` are
-    deleted. `damaged` says why nothing is written to it any more."""
+    deleted. `damaged` says why nothing is written to it any more. `places_lost`: a repair could not read how far the
+    subscriptions were."""
 
     next: int = 1
     first: int = 1
     damaged: str = ""
+    places_lost: bool = False
 
 
 class Meta(msgspec.Struct):
@@ -88,9 +90,23 @@ def change(folder: Path, make: Callable[[Meta], object]) -> Meta:
     return found
 
 
-def remember(folder: Path, number: int, first: int, following: int) -> None:
-    """A shard has the events from `first` to before `following`, in stable storage. Raises as `change` does."""
-    change(folder, lambda meta: meta.reached(number, first, following))
+def put_aside(folder: Path, stamp: str) -> str:
+    """Moves a damaged file out of the way; returns its new name. Raises `OSError`."""
+    aside = f"{_FILE}.damaged-{stamp}"
+    (folder / _FILE).rename(folder / aside)
+    return aside
+
+
+def remember(folder: Path, number: int, first: int, following: int, *, placed: bool) -> None:
+    """A shard has the events from `first` to before `following` in stable storage, and the places of its subscriptions
+    if they are `placed`. Raises as `change` does."""
+
+    def note(known: Meta) -> None:
+        known.reached(number, first, following)
+        if placed:
+            known.shards[str(number)].places_lost = False
+
+    change(folder, note)
 
 
 def remedy(folder: Path) -> str:

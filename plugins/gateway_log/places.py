@@ -43,6 +43,17 @@ def load(connection: sqlite3.Connection) -> tuple[int, dict[str, Place]]:
     return (found[0] if found else 1), places
 
 
+def rewind(places: dict[str, Place], routed: int, first: int, following: int) -> list[str]:
+    """Puts subscriptions that can't be where they are said to be to the first event. Returns their names."""
+    wrong = []
+    for name, place in places.items():
+        ends = (*place.pending, place.next if place.next is not None else routed)
+        if not all(1 <= end <= following for end in ends):
+            places[name] = Place(first)
+            wrong.append(name)
+    return wrong
+
+
 def save(connection: sqlite3.Connection, changes: Changes) -> None:
     """Writes the changes; call it inside a transaction."""
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('routed', ?)", (changes.routed,))

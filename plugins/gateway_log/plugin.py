@@ -42,7 +42,7 @@ def gateway_channels() -> list[Component]:
 @hookimpl
 def gateway_commands() -> list[Command]:
     return [
-        Command("log", "Look into the durable log: info, verify, export.", _commands),
+        Command("log", "Look into the durable log and repair it: info, verify, repair, quarantine, export.", _commands),
         Command("backup", "Copy a gateway's data, while it runs or not.", _backup),
         Command("restore", "Bring a backup back.", _restore),
     ]

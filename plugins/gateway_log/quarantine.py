@@ -76,6 +76,12 @@ class Quarantine:
         with self._lock:
             return sum(last - first + 1 for ranges in self._known.values() for first, last in ranges)
 
+    def has(self, shard: int, found: Unreadable) -> bool:
+        """Whether all of this is known."""
+        with self._lock:
+            ranges = self._known.get(shard, [])
+            return any(first <= found.first and found.last <= last for first, last in ranges)
+
     def faults(self) -> dict[str, str]:
         """What an operator must see, by file."""
         with self._lock:

@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -111,6 +111,18 @@ def detach(folder: Path, name: str) -> None:
 def names(folder: Path) -> list[str]:
     """All readers that hold events back."""
     return [unquote(p.stem) for p in sorted((folder / "readers").glob("*.json"))]
+
+
+def mend(folder: Path) -> Iterator[str]:
+    """Makes places that can't be read anew, at the beginning: a reader's checkpoint says how far it is. A line for
+    each. Raises `OSError`."""
+    for path in sorted((folder / "readers").glob("*.json")):
+        try:
+            _read(path)
+        except (ValueError, AttributeError, TypeError):
+            with LogReader(folder) as reader:
+                _write(path, {str(s): reader.bounds(s)[0] for s in reader.shards()})
+            yield f"readers/{path.name}: could not be read; it was made anew, and holds back all events that are there"
 
 
 class Floors:

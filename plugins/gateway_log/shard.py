@@ -19,6 +19,7 @@ from gateway_core.files import no_room
 
 from . import damaged_places, epochs, meta, places
 from .checksum import PRIME
+from .damaged_places import unfinished_repair
 from .meta import ShardMeta
 from .places import Changes, Place
 from .reader import JSON_DATA, TRACED, bounds_of, known_bounds, position_of, shard_file
@@ -67,7 +68,7 @@ class Shard:
         self.number = number
         self.path = shard_file(folder, number)
         self.suspected = ""
-        self.places_lost = False
+        self.places_lost = self._placed = False
         self.routed: int
         self.places: dict[str, Place]
         self._connection: sqlite3.Connection
@@ -79,6 +80,7 @@ class Shard:
             known = meta.read(folder).shard(number)
             self._expect_file(known)
             self.damaged = known.damaged if known else ""
+            self.places_lost = known.places_lost if known else False
             if room is not None:
                 room.begin()  # opening the file may need what the ballast keeps
             if not self.damaged:
@@ -91,8 +93,6 @@ class Shard:
         except BaseException:
             os.close(self._lock)
             raise
-        # a machine that lost power may have lost events that were not synced (sync: normal), but not their readers
-        self.routed = min(self.routed, self.next)
 
     def _open(self, known: ShardMeta | None, sync: Literal["full", "normal"], wal_bytes: int) -> None:
         """Raises `sqlite3.DatabaseError` only if the file is damaged."""
@@ -101,6 +101,10 @@ class Shard:
             self.first, self.next = bounds_of(self._connection)
             self._expect_events(known)
             self.routed, self.places = places.load(self._connection)
+            # a machine that lost power may have lost events that were not synced (sync: normal), but not their readers
+            self.routed = min(self.routed, self.next)
+            for name in places.rewind(self.places, self.routed, self.first, self.next):
+                log.error("%s: the place of %s is wrong: it gets all events again", self.path, name)
             self._remember_at_start()
         except BaseException as e:
             self._connection.close()
@@ -115,6 +119,7 @@ class Shard:
         meta.change(self._folder, lambda known: known.broken(self.number, self.damaged))
         self.first, self.next = known_bounds(self._folder, self.number)
         self.routed, self.places, self.places_lost = damaged_places.load(self._folder, self.number, self.first)
+        self.routed = min(self.routed, self.next)
 
     def freeze(self, why: str) -> None:
         """Changes nothing in the file any more."""
@@ -123,6 +128,8 @@ class Shard:
 
     def _expect_file(self, known: ShardMeta | None) -> None:
         """Raises `StartError` if the file is gone or empty, although it has been there."""
+        if unfinished_repair(self._folder, self.number).exists():
+            raise StartError(f"log: a repair of {self.path} was interrupted: run {meta.remedy(self._folder)} again")
         size = self.path.stat().st_size if self.path.exists() else -1
         if known is not None and size <= 0:
             self._refuse("is missing" if size < 0 else "is empty", known)
@@ -152,7 +159,7 @@ class Shard:
             if self._sync != "full":
                 with contextlib.suppress(FileNotFoundError), open(f"{self.path}-wal", "rb") as f:
                     os.fsync(f.fileno())
-            meta.remember(self._folder, self.number, self.first, following)
+            meta.remember(self._folder, self.number, self.first, following, placed=self._placed)
         except OSError as e:
             raise StartError(f"log: can't write in {self._folder}: {e.strerror}") from e
 
@@ -197,6 +204,7 @@ class Shard:
             raise
         self.next += count
         self._begun = self._begun or count > 0
+        self._placed = self._placed or changes is not None
 
     def _insert(self, rows: list[Any], count: int) -> None:
         at = 0
