@@ -22,6 +22,15 @@ class Watched(Protocol):
 
 
 @runtime_checkable
+class Sharing(Protocol):
+    """A source that says whether it may run in every worker of a gateway (`workers` more than one), each with a share
+    of the events (a consumer group), or in one of them alone. One that says nothing may run in all if senders come to
+    it, and in one if it fetches its events (`pulls`): two that fetch would each get all of them."""
+
+    shares: bool
+
+
+@runtime_checkable
 class Previewing(Protocol):
     """A sink (or channel) that can say what it would send. `tidegate explain` and `tidegate test` ask it; it works
     before `start`, and reaches nothing outside the process."""

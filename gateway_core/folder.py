@@ -39,7 +39,6 @@ class DataFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: int | None = None
-        self._announced = False
 
     def claim(self) -> None:
         """Makes the folder and keeps other gateways out of it until `leave`, or the end of the process. Raises
@@ -93,7 +92,6 @@ class DataFolder:
                 if not no_room(e):
                     raise
                 self._announce_in_place(content)
-            self._announced = True
             keep_top_private(self.path)
         except OSError as e:
             if not no_room(e):
@@ -106,15 +104,14 @@ class DataFolder:
             file.write(content)
             file.truncate()
 
-    def leave(self) -> None:
-        """Takes back what `claim`, `listen` and `announce` did."""
-        if self._lock is None:
+    def leave(self, *, keep: bool = False) -> None:
+        """Takes back what `claim`, `listen` and `announce` did. `keep` where another process holds the directory and
+        leaves it later."""
+        if keep or self._lock is None:
             return
-        if self._announced:
+        for file in (address_file(self.path), socket_path(self.path)):
             with suppress(OSError):
-                address_file(self.path).unlink()
-        with suppress(OSError):
-            socket_path(self.path).unlink()
+                file.unlink()
         os.close(self._lock)
         self._lock = None
 

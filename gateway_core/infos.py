@@ -15,6 +15,8 @@ def source_infos(inlets: Iterable[Inlet]) -> list[dict[str, Any]]:
     """What sources that fetch their events say of themselves, and that others have failed."""
     found = []
     for inlet in inlets:
+        if inlet.alone and not inlet.open:
+            continue  # another worker runs it
         source = inlet.source
         if isinstance(source, Watched):
             try:
@@ -37,6 +39,12 @@ def source_errors(inlets: Iterable[Inlet]) -> dict[int, str]:
             if info["error"]:
                 found[number] = str(info["error"])
     return found
+
+
+def addresses(inlets: Iterable[Inlet]) -> list[str]:
+    """Where events go in; of a source that runs in another worker, where it is known before its start."""
+    found = [getattr(inlet.source, "address", "") for inlet in inlets]
+    return [address for address in found if address]
 
 
 def channel_info(channel: Channel) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
+from .abilities import Sharing
 from .component import SourceRef
 from .errors import Refused
 from .event import Event
@@ -46,13 +47,21 @@ class Door:
 
 @dataclass(slots=True)
 class Inlet:
-    """A source where it is used: what the config says of it, and the door that it takes its events to."""
+    """A source where it is used: what the config says of it, and the door that it takes its events to. It is `open`
+    from its start to its stop; in a worker that does not run it, never."""
 
     ref: SourceRef
     source: Source
     door: Door
     owner: str = ""  # its place in the config
     fault: str = ""  # a task of it has ended
+    open: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """Whether it runs in one worker only."""
+        source = self.source
+        return not (source.shares if isinstance(source, Sharing) else not getattr(source, "pulls", False))
 
 
 class Counted:

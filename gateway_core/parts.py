@@ -20,7 +20,7 @@ from .delivery import Subscription
 from .delivery.attempt import NO_FEED
 from .delivery.burials import Letters
 from .intake import Inlet
-from .interfaces import Sink, Source
+from .interfaces import Sink
 
 
 class Stoppable(Protocol):
@@ -28,15 +28,23 @@ class Stoppable(Protocol):
 
 
 class Parts:
-    """What runs in one worker. `drain_s` bounds how long a stop waits for deliveries; triggers that are `paused` begin
-    without attempts."""
+    """What runs in one worker. It runs sources of which there may be only one once `fetches` is True: when it is the
+    only worker, or the supervisor said so. `drain_s` bounds how long a stop waits for deliveries; triggers that are
+    `paused` begin without attempts."""
 
     def __init__(
-        self, built: Built, tasks: TaskGroup, worker: int, drain_s: float, paused: Collection[str] = ()
+        self,
+        built: Built,
+        tasks: TaskGroup,
+        worker: int,
+        drain_s: float,
+        paused: Collection[str] = (),
+        workers: int = 1,
     ) -> None:
         self.built = built
         self.tasks = tasks
         self._first = worker == 0
+        self.fetches = worker == 0 and workers == 1
         self._drain_s = drain_s
         self._paused = paused
 
@@ -70,7 +78,7 @@ class Parts:
         for broker in built.brokers.values():
             broker.taking = False
         with anyio.move_on_after(self._drain_s):
-            await self._stop_all(self.sources())
+            await self._stop_sources(self.inlets())
             await _idle(list(self.subscriptions()))
         for subscription in self.subscriptions():
             subscription.stop()
@@ -118,23 +126,42 @@ class Parts:
     async def retire_broker(self, broker: Broker) -> None:
         """Stops a broker whose triggers are gone. What its channel holds stays there."""
         broker.taking = False
-        await self._stop_all(broker.sources)
+        await self._stop_sources(broker.inlets)
         broker.letters.stop()
         await self._stop_one(broker.channel)
         await self.stop_sinks([broker.dead_letter])
 
     async def start_source(self, inlet: Inlet, instead: list[Inlet] | None = None) -> None:
-        """Starts a source. One of those that end (`instead`, which is taken out of the list) may hand over its address
-        to it, so that no sender finds it closed. Raises `StartError`."""
+        """Starts a source, unless another worker runs it. One of those that end (`instead`, which is taken out of the
+        list) may hand over its address to it, so that no sender finds it closed. Raises `StartError`."""
+        if inlet.alone and not self.fetches:
+            return
         owner = f"{inlet.owner} ({inlet.ref.name})"
         tasks = component_tasks(self.tasks, owner, partial(setattr, inlet, "fault"))
         take_over = getattr(inlet.source, "take_over", None)
         for gone in instead or []:
-            if take_over is not None and await take_over(gone.source, inlet.door, tasks):
+            if take_over is not None and gone.open and await take_over(gone.source, inlet.door, tasks):
                 assert instead is not None
                 instead.remove(gone)
+                inlet.open, gone.open = True, False
                 return
+        inlet.open = True  # one that failed half-way has something to stop
         await started(owner, inlet.source.start(inlet.door, tasks))
+
+    async def stop_source(self, inlet: Inlet) -> None:
+        """Stops a source that was started."""
+        if inlet.open:
+            inlet.open = False
+            await self._stop_one(inlet.source)
+
+    async def _stop_sources(self, inlets: Iterable[Inlet]) -> None:
+        async with anyio.create_task_group() as stopping:
+            for inlet in inlets:
+                stopping.start_soon(self.stop_source, inlet)
+
+    def waiting(self) -> list[Inlet]:
+        """The sources that this worker has not started, as another ran them."""
+        return [inlet for inlet in self.inlets() if inlet.alone and not inlet.open]
 
     async def attach(self, trigger: Trigger | ReadingTrigger) -> None:
         """Makes the trigger's sinks ready and takes its place in the channel."""
@@ -171,7 +198,7 @@ class Parts:
         """Finishes what the bridge has accepted, and stops it."""
         with anyio.move_on_after(self._drain_s):
             if with_source:
-                await self._stop_one(bridged.inlet.source)
+                await self.stop_source(bridged.inlet)
             while bridged.bridge.lag():  # noqa: ASYNC110 once in a reload; no event per attempt
                 await anyio.sleep(0.01)
         bridged.bridge.subscription.stop()
@@ -210,11 +237,11 @@ class Parts:
 
     # -- looking in -------------------------------------------------------------------------------------------------
 
-    def sources(self) -> Iterator[Source]:
+    def inlets(self) -> Iterator[Inlet]:
         for broker in self.built.brokers.values():
-            yield from broker.sources
+            yield from broker.inlets
         for bridged in self.built.bridges.values():
-            yield bridged.inlet.source
+            yield bridged.inlet
 
     def subscriptions(self) -> Iterator[Subscription]:
         for trigger in self.built.triggers.values():

@@ -242,7 +242,7 @@ class Reload:
                 start = partial(self._parts.start_source, instead=gone_inlets)
                 await self._tried(f"brokers.{name}.ingress[{number}]", start, inlet)
         for inlet in gone_inlets:
-            await quietly(inlet.source.stop)
+            await self._parts.stop_source(inlet)
         broker.inlets = [
             inlet for n, inlet in enumerate(broker.inlets) if f"brokers.{name}.ingress[{n}]" not in self.failed
         ]
@@ -261,13 +261,13 @@ class Reload:
         elif before.inlet is bridged.inlet:
             bridged.inlet.door.lead_to(bridged.bridge)
         elif _fetches(before.inlet):
-            await quietly(before.inlet.source.stop)
+            await self._parts.stop_source(before.inlet)
             await self._parts.start_source(bridged.inlet)
         else:
             gone = [before.inlet]
             await self._parts.start_source(bridged.inlet, instead=gone)
             for inlet in gone:
-                await quietly(inlet.source.stop)
+                await self._parts.stop_source(inlet)
         self._built.bridges[bridged.name] = bridged
         if before is not None:
             ended = self._built.earlier.follow("bridges", partial(bridge_status, before, False))

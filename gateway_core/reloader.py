@@ -55,7 +55,8 @@ class Reloader:
     ) -> None:
         """`loaded` is the config that the gateway runs, read at `since_ns` (Unix time) or later."""
         self._gateway = gateway
-        self._paths = paths
+        self.paths = paths
+        self._asked = anyio.Event()
         self._settings = settings
         self._registry = registry
         self._then = then
@@ -63,6 +64,17 @@ class Reloader:
         self._since_ns = since_ns
         self.loaded = loaded  # what was used last
         self.lock = anyio.Lock()  # from reading the files to using them; who changes them holds it, too
+
+    def ask(self) -> None:
+        """Has the config read again soon; however often it is asked meanwhile, once."""
+        self._asked.set()
+
+    async def answer(self) -> None:
+        """Reloads when `ask` was called, for ever."""
+        while True:
+            await self._asked.wait()
+            self._asked = anyio.Event()
+            await self.reload()
 
     async def reload(self) -> list[Fault]:
         """One reload; returns the faults, none where the gateway now runs what the files say. A config at fault changes
@@ -106,7 +118,7 @@ class Reloader:
     async def load(self, documents: Sequence[Node] = (), without: Collection[Path] = ()) -> Loaded:
         """Reads the files, with documents on top and some files left out (`load_all`). Raises `ConfigError`."""
         try:
-            paths = all_paths(self._paths, self._settings)
+            paths = all_paths(self.paths, self._settings)
         except StartError as e:
             raise ConfigError([Fault(str(e))]) from e
         return await to_thread.run_sync(load_all, paths, self._registry, None, documents, without)
@@ -131,7 +143,7 @@ class Reloader:
     def _look(self) -> Signature:
         """What every file looks like that was read, and what stands in the folders that were named. What can't be
         looked at looks like its error: a reload then says what is wrong."""
-        named = {str(path) for path in (*self._paths, applied_dir(self._settings))}
+        named = {str(path) for path in (*self.paths, applied_dir(self._settings))}
         found = {}
         for path in named:
             if stat.S_ISDIR(_facts(path)[4]):

@@ -7,6 +7,8 @@ import logging
 import os
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -24,11 +26,12 @@ from .build import Builder, Built
 from .clock import Clock, SystemClock
 from .component_tasks import quietly
 from .config.model import GatewayConfig
-from .errors import StartError
+from .errors import StartError, TidegateError
 from .files import keep_private, no_room
 from .folder import DataFolder, socket_path
 from .generations import Generations
-from .infos import channel_info
+from .infos import addresses, channel_info
+from .intake import Inlet
 from .parts import Parts
 from .process import process_status
 from .registry import Registry
@@ -43,6 +46,15 @@ if TYPE_CHECKING:
     from .control import Control
 
 log = logging.getLogger("tidegate")
+
+
+@dataclass(frozen=True, slots=True)
+class Supervised:
+    """What a worker knows of its supervisor, which holds the data directory: its process, and since when it runs
+    (`time.monotonic`)."""
+
+    pid: int
+    began: float
 
 
 class Gateway:
@@ -61,12 +73,15 @@ class Gateway:
         worker: int = 0,
         others: Callable[[], list[dict[str, Any]]] = list,
         ended: Callable[[], list[dict[str, Any]]] = list,
+        supervised: Supervised | None = None,
     ) -> None:
         self._settings = settings
         self._worker = worker
         self.others = others
         self._ended = ended
-        self._started_at = time.monotonic()
+        self._supervised = supervised
+        self._pid = supervised.pid if supervised else os.getpid()
+        self._started_at = supervised.began if supervised else time.monotonic()
         self.started = self._ready = False
         self._folder = DataFolder(settings.data_dir.absolute())
         self._config = config
@@ -125,9 +140,11 @@ class Gateway:
             raise fault
 
     async def _start(self, tasks: TaskGroup) -> None:
-        self._parts = Parts(self.built, tasks, self._worker, self._settings.drain_timeout_s, self._paused)
+        drain_s, workers = self._settings.drain_timeout_s, self._settings.workers
+        self._parts = Parts(self.built, tasks, self._worker, drain_s, self._paused, workers)
         if self._worker == 0:
-            self._folder.claim()
+            if self._supervised is None:
+                self._folder.claim()
             keep_private(applied_dir(self._settings))
         # the admin API answers first: a start may take long (a channel that waits for Kafka)
         if self._admin is not None:
@@ -167,7 +184,7 @@ class Gateway:
         self.taps.close_all()
         if self._admin is not None:
             await quietly(self._admin.stop)
-        self._folder.leave()
+        self._folder.leave(keep=self._supervised is not None)
 
     async def reload(
         self, config: GatewayConfig, commit: Callable[[], None] | None = None
@@ -200,6 +217,28 @@ class Gateway:
                 except StartError as e:  # commands may not find the new addresses; events do
                     log.error("%s", e)
             return str(step.changes), step.failed
+
+    async def fetch(self) -> None:
+        """Runs from now on the sources of which there may be only one: no other worker does. One that can't be started
+        is tried again."""
+        for wait_s in chain((0.5, 1.0, 2.0, 5.0), repeat(10.0)):
+            async with self._reloading:
+                if not self._ready:
+                    return
+                self._parts.fetches = True
+                for inlet in self._parts.waiting():
+                    await self._fetch_from(inlet)
+                if not self._parts.waiting():
+                    return
+            await anyio.sleep(wait_s)
+
+    async def _fetch_from(self, inlet: Inlet) -> None:
+        try:
+            await self._parts.start_source(inlet)
+        except Exception as e:
+            expected = isinstance(e, TidegateError)
+            log.error("%s source: %s", inlet.ref.name, e, exc_info=None if expected else e)
+            await self._parts.stop_source(inlet)
 
     def pause(self, names: Collection[str]) -> None:
         """Pauses these triggers, and no others: no attempt begins, what is under way finishes."""
@@ -247,10 +286,14 @@ class Gateway:
 
     def status(self) -> dict[str, Any]:
         """What `tidegate status` shows; numbers are those of all workers."""
+        return merge(self.own_status(), [*self.others(), *self._ended()])
+
+    def own_status(self) -> dict[str, Any]:
+        """The same for this worker alone."""
         built, earlier = self.built, self.built.earlier
-        mine = {
+        return {
             "version": __version__,
-            "pid": os.getpid(),
+            "pid": self._pid,
             "uptime_s": round(time.monotonic() - self._started_at, 3),
             "ready": self.ready,
             "workers": self._settings.workers,
@@ -272,14 +315,13 @@ class Gateway:
             "observers": [observer.status() for observer in built.observers],
             "processes": [process_status(self._worker)] if self._settings.metrics else [],
         }
-        return merge(mine, [*self.others(), *self._ended()])
 
     @property
     def ingress(self) -> dict[str, list[str]]:
         """Addresses by broker (or bridge)."""
         return {
-            **{name: [s.address for s in b.sources] for name, b in self.built.brokers.items()},
-            **{name: [b.inlet.source.address] for name, b in self.built.bridges.items()},
+            **{name: addresses(b.inlets) for name, b in self.built.brokers.items()},
+            **{name: addresses([b.inlet]) for name, b in self.built.bridges.items()},
         }
 
     @property
@@ -290,5 +332,5 @@ class Gateway:
     def _announce(self) -> None:
         """So that other commands find a running gateway by its data directory."""
         self._folder.announce(
-            {"pid": os.getpid(), "admin": self.admin_url, "socket": self.admin_socket, "ingress": self.ingress}
+            {"pid": self._pid, "admin": self.admin_url, "socket": self.admin_socket, "ingress": self.ingress}
         )

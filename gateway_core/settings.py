@@ -35,6 +35,9 @@ class Settings(BaseSettings):
     """Log lines for people, or as JSON; auto: text on a terminal, else JSON."""
     workers: Annotated[int, Field(ge=1, le=64)] = 1
     """Processes that share the ingress addresses."""
+    watchdog_s: Annotated[float, Field(ge=0, le=3600)] = 30.0
+    """How long the event loop may stand still, in seconds, before a worker is killed and started again; a single
+    process only logs where it is stuck. 0 for no watchdog."""
     reload: Literal["watch", "signal", "off"] = "watch"
     """When the config is read again: when its files change or on SIGHUP, on SIGHUP only, or never."""
     drain_timeout_s: Annotated[float, Field(ge=0, le=3600)] = 20.0

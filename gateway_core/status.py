@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .broker import Broker
 from .condition import Condition
 from .config.model import TriggerConfig
-from .infos import channel_info, source_errors, source_infos
+from .infos import addresses, channel_info, source_errors, source_infos
 
 if TYPE_CHECKING:
     from .build import Bridged
@@ -26,7 +26,7 @@ def broker_status(broker: Broker) -> dict[str, Any]:
         "ready": condition.ready,
         "reason": condition.message,
         "condition": condition.reason,
-        "ingress": [s.address for s in broker.sources],
+        "ingress": addresses(broker.inlets),
         "sources": source_infos(broker.inlets),
         "channel": {"name": broker.channel_name, **info},
         "accepted": broker.channel.appended,
@@ -108,7 +108,7 @@ def bridge_status(bridged: Bridged, running: bool) -> dict[str, Any]:
         "ready": condition.ready,
         "reason": condition.message,
         "condition": condition.reason,
-        "source": bridged.inlet.source.address,
+        "source": " ".join(addresses([bridged.inlet])),
         "sources": sources,
         "sink": s.sink.address,
         "dead_letter": bridged.dead_letter.address if bridged.dead_letter else None,
@@ -231,9 +231,18 @@ def _add(entry: dict[str, Any], other: dict[str, Any]) -> None:
         elif key == "buckets":
             entry[key] = [mine + theirs for mine, theirs in zip(entry[key], value, strict=True)]
         elif key == "sources":
-            for mine, theirs in zip(entry[key], value, strict=False):  # amid a reload
-                _add(mine, theirs)
+            _add_sources(entry[key], value)
         elif key in ("paused", "reason", "error", "last_error"):
             entry[key] = entry[key] or value
         elif isinstance(value, int | float) and not isinstance(value, bool) and key not in _KEPT:
             entry[key] = (entry.get(key) or 0) + value
+
+
+def _add_sources(mine: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
+    """The same source in several workers is one; another may run in one worker only."""
+    for theirs in others:
+        same = next((info for info in mine if info.get("address") == theirs.get("address")), None)
+        if same is None:
+            mine.append({**theirs})
+        else:
+            _add(same, theirs)

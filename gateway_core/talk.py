@@ -1,6 +1,5 @@
-"""What workers say to each other: the first asks, the others answer, in lines of JSON through the pipes that connect
-each with the first. A line is a question (`{"ask": n, …}`), its answer (`{"reply": n, …}`), or what a tap saw
-(`{"tap": n, "lines": […]}`); any other line of a worker is its status.
+"""What workers say to each other: the first asks, the others answer, in lines of JSON that their supervisor passes on.
+A line is a question (`{"ask": n, …}`), its answer (`{"reply": n, …}`), or what a tap saw (`{"tap": n, "lines": […]}`).
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
+from collections.abc import Iterable
 
 
 def descendants(pid: int) -> set[int]:
@@ -23,3 +25,16 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def gone(pids: Iterable[int], timeout_s: float = 10.0) -> None:
+    """Waits until none of them runs any more; one that has ended need not have been asked for."""
+    end = time.monotonic() + timeout_s
+    while left := [pid for pid in pids if _runs(pid)]:
+        assert time.monotonic() < end, f"{left} still run"
+        time.sleep(0.05)
+
+
+def _runs(pid: int) -> bool:
+    ran = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return ran.stdout.strip()[:1] not in ("", "Z")

@@ -100,6 +100,9 @@ def run(
     workers: Annotated[
         int | None, typer.Option(help="Processes that share the ingress addresses. [TIDEGATE_WORKERS]")
     ] = None,
+    watchdog_s: Annotated[
+        float | None, typer.Option(help="How long the event loop may stand still; 0: for ever. [TIDEGATE_WATCHDOG_S]")
+    ] = None,
     metrics: Annotated[
         bool | None, typer.Option("--metrics/--no-metrics", help="Measure, and serve metrics. [TIDEGATE_METRICS]")
     ] = None,
@@ -120,6 +123,7 @@ def run(
         "log_level": log_level.value if log_level else ctx.obj["log_level"],
         "log_format": log_format.value if log_format else None,
         "workers": workers,
+        "watchdog_s": watchdog_s,
         "metrics": metrics,
         "reload": reload.value if reload else None,
         "drain_timeout_s": drain_timeout_s,

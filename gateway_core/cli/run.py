@@ -14,7 +14,7 @@ from rich.text import Text
 from . import common
 
 if TYPE_CHECKING:
-    from ..runtime import Gateway
+    from ..workers import Started
 
 log = logging.getLogger("tidegate")
 
@@ -44,12 +44,12 @@ def _warn_of_misspelt_settings() -> None:
             log.warning("%s is no setting and has no effect: did you mean %s?", name, near[0])
 
 
-def _announce(gateway: Gateway) -> None:
+def _announce(started: Started) -> None:
     """Where to send, where to look: for people on a terminal, else as a log line."""
     if not sys.stderr.isatty():
-        log.info("ready", extra={"ingress": gateway.ingress, "admin": gateway.admin_at})
+        log.info("ready", extra={"ingress": started.ingress, "admin": started.admin})
         return
-    common.console(stderr=True).print(banner(gateway.status(), gateway.ingress, gateway.admin_at), soft_wrap=True)
+    common.console(stderr=True).print(banner(started.status, started.ingress, started.admin), soft_wrap=True)
 
 
 def banner(status: dict[str, Any], ingress: dict[str, list[str]], admin: str | None) -> Text:

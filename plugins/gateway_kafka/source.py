@@ -37,6 +37,7 @@ class KafkaSource:
     """`gateway_core.interfaces.Source`."""
 
     pulls = True
+    shares = True  # the workers are members of one consumer group
 
     def __init__(self, options: KafkaSourceConfig, context: BuildContext) -> None:
         self._options = options
