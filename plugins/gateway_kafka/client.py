@@ -103,6 +103,10 @@ class Member(Protocol):
         """The next records of a partition, in order; `end` is the offset that the partition's next record will get, as
         far as known. Never called for a paused partition, nor for one that is not assigned."""
 
+    def passed(self, partition: Partition, offset: int) -> None:
+        """There is nothing more to come before this offset: what is there are aborted records, and the marks of
+        transactions."""
+
 
 class Consumer(Protocol):
     """A member of a consumer group, which reads from committed offsets. It commits only what it is told to. A

@@ -51,7 +51,20 @@ class Taker(Protocol):
 class Assigned:
     """One partition that is ours. `lane` stands for it in positions."""
 
-    __slots__ = ("end", "events", "lane", "name", "paused", "pumping", "queue", "said", "settled", "start", "tracker")
+    __slots__ = (
+        "end",
+        "events",
+        "lane",
+        "name",
+        "passed",
+        "paused",
+        "pumping",
+        "queue",
+        "said",
+        "settled",
+        "start",
+        "tracker",
+    )
 
     def __init__(self, name: Partition, lane: int, start: int) -> None:
         self.name = name
@@ -63,7 +76,7 @@ class Assigned:
         self.pumping = False
         self.start = self.said = start  # `said` is committed, as far as known
         self.settled: frozenset[int] = frozenset()  # when it was ours before
-        self.end = start
+        self.end = self.passed = start  # before `passed` nothing more comes
 
     @property
     def expected(self) -> int:
@@ -207,11 +220,20 @@ class Flow:
         p.queue.extend(records)
         self._pump(p)
 
+    def passed(self, partition: Partition, offset: int) -> None:
+        """See `client.Member`."""
+        p = self._partitions.get(partition)
+        if p is not None and offset > p.expected:
+            p.passed = offset
+            if not p.queue:
+                p.tracker.skip_to(offset)
+
     def _begin_anew(self, p: Assigned, offset: int) -> None:
         """The partition goes back (its topic was made anew, or cut off): what it held before is no longer there."""
         self._drop(p)
         p.settled = frozenset()
         p.tracker = Tracker(offset)
+        p.passed = offset
 
     # -- to the taker -----------------------------------------------------------------------------------------------
 
@@ -233,6 +255,8 @@ class Flow:
                     break
         finally:
             p.pumping = False
+        if not p.queue:
+            p.tracker.skip_to(p.passed)
         full = len(p.events) + len(p.queue) > self.slack
         if full != p.paused and self._partitions.get(p.name) is p:
             p.paused = full

@@ -22,6 +22,10 @@ class Tracker:
         self.open.add(offset)
         self.next = offset + 1
 
+    def skip_to(self, offset: int) -> None:
+        """No record before this offset is still to be begun."""
+        self.next = max(self.next, offset)
+
     def settle(self, offset: int) -> None:
         """The record is dealt with. What was never begun, or is settled already, is left alone."""
         open, line = self.open, self._line

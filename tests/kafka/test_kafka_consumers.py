@@ -82,6 +82,11 @@ class Reading:
         self.ends[partition] = end
         self._changed.set()
 
+    def passed(self, partition: Partition, offset: int) -> None:
+        if partition not in self.ours:
+            self.wrong.append(f"{partition} passed, ours {sorted(self.ours)}")
+        self.next[partition] = max(offset, self.next.get(partition, 0))
+
     def _forget(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         found = {}
         for name in partitions:

@@ -6,12 +6,16 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from gateway_java.kafka import KafkaBroker
+from gateway_kafka.config import KafkaConfig
+from gateway_kafka.groups import Group
+from gateway_kafka.offsets import look
 
 from gateway_core.abilities import Watched
 from gateway_core.errors import Overloaded, Refused, StorageError
@@ -207,3 +211,41 @@ async def test_who_has_stopped_tries_nothing_again(kafka: KafkaBroker, tmp_path:
     asked, letters = intake.asked, len(intake.stages)
     await anyio.sleep(5.3)
     assert (intake.asked, len(intake.stages)) == (asked, letters)
+
+
+@pytest.mark.spec("SAFE-F07")
+@pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+async def test_a_group_catches_up_behind_aborted_records_and_marks(
+    kafka: KafkaBroker, tmp_path: Path, client: str
+) -> None:
+    topic = Topic(kafka, tmp_path, 2, client=client)
+    writing = producer(kafka.bootstrap, **{"transactional.id": topic.name})
+    writing.init_transactions(30)
+
+    def transaction(*ids: str, abort: bool = False) -> None:
+        writing.begin_transaction()
+        for id in ids:
+            own: list[tuple[str, str | bytes | None]] = [
+                (f"ce_{name}", value)
+                for name, value in {"specversion": "1.0", "source": "/s", "type": "t", "id": id}.items()
+            ]
+            writing.produce(topic.name, id, headers=own, partition=0)
+        writing.abort_transaction(30) if abort else writing.commit_transaction(30)
+
+    def lag() -> int:
+        (found,) = anyio.run(look, [Group(topic.name, (topic.name,), KafkaConfig(bootstrap=[kafka.bootstrap]))])
+        return found.lag
+
+    async def caught_up() -> None:
+        with anyio.fail_after(20):
+            while await anyio.to_thread.run_sync(lag):  # noqa: ASYNC110 only the cluster knows
+                await anyio.sleep(0.1)
+
+    async with topic.read():
+        await anyio.to_thread.run_sync(transaction, "a", "b")
+        await anyio.to_thread.run_sync(partial(transaction, "c", "d", abort=True))
+        await topic.done("a", "b")
+        await caught_up()
+        await anyio.to_thread.run_sync(transaction, "e")
+        await topic.done("a", "b", "e")
+        await caught_up()

@@ -35,6 +35,7 @@ _START_S = 5.0  # how long a start waits for the cluster
 _FIRST_WAIT_S = 0.25
 _MOST_WAIT_S = 5.0
 _POLL_MS = 1000
+_PASSED_S = 0.25
 _NOTHING = TopicPartition("", -1)
 
 _NOT_ALLOWED = (errors.TopicAuthorizationFailedError, errors.GroupAuthorizationFailedError)
@@ -73,7 +74,7 @@ class AioConsumer:
         self._poll: asyncio.Task[Any] | None = None
         self._interrupted = False
         self._wait = _FIRST_WAIT_S
-        self._heard = 0.0
+        self._heard = self._passed_at = 0.0
         self._lost: KafkaFault | None = None
         self._tried = anyio.Event()
         self._scope = anyio.CancelScope()
@@ -257,6 +258,20 @@ class AioConsumer:
             name = (partition.topic, partition.partition)
             if name in self._ours:
                 self._deliver(name, [_record(r) for r in records], consumer.highwater(partition) or 0)
+        if (now := self._clock.monotonic()) >= self._passed_at:
+            self._passed_at = now + _PASSED_S
+            self._tell_passed(consumer)
+
+    def _tell_passed(self, consumer: Any) -> None:
+        """aiokafka's position is behind aborted records and the marks of transactions, of which it hands over none."""
+        subscription = consumer._subscription.subscription
+        assignment = None if subscription is None else subscription.assignment
+        if assignment is None or self._fresh is not None:
+            return
+        for name in self._ours - self._held.keys():
+            state = assignment.state_value(TopicPartition(*name))
+            if state is not None and state.has_valid_position:
+                self._member.passed(name, state.position)
 
     def _deliver(self, name: Partition, records: list[Record], end: int) -> None:
         if name in self._paused:

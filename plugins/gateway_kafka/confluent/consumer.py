@@ -177,6 +177,14 @@ class ConfluentConsumer:
             else:
                 self._member.fetched(place.name, records, end)
 
+    def passed(self, place: Place, offset: int) -> None:
+        if self._ours.get(place.name) is not place:
+            return
+        if place.held:
+            place.held.append(([], offset))
+        else:
+            self._member.passed(place.name, offset)
+
     def _hold(self, place: Place, records: list[Record], end: int) -> None:
         place.held.append((records, end))
         place.kept += len(records)
@@ -188,7 +196,10 @@ class ConfluentConsumer:
         while place.held and not place.paused and self._ours.get(place.name) is place:
             records, end = place.held.popleft()
             place.kept -= len(records)
-            self._member.fetched(place.name, records, end)
+            if records:
+                self._member.fetched(place.name, records, end)
+            else:
+                self._member.passed(place.name, end)
 
     def _forget(self, places: Sequence[Place]) -> set[Partition]:
         names = set()

@@ -69,6 +69,7 @@ def consumer_options(config: KafkaConfig, group: str, session_timeout_s: float) 
         "allow.auto.create.topics": False,  # what is only read is never made
         "auto.offset.reset": "error",  # we choose the offset ourselves, and tell what is gone
         "isolation.level": "read_committed",
+        "enable.partition.eof": True,  # which tells the end behind aborted records and the marks of transactions
         # a broker answers at once when it has a record; a partition that was just assigned or resumed waits for so long
         "fetch.wait.max.ms": 100,
         "fetch.error.backoff.ms": 100,

@@ -24,12 +24,13 @@ class Place:
     On the loop: `paused`; `held` are batches that came while it was; `stopped`, librdkafka was told to pause.
     """
 
-    __slots__ = ("held", "id", "kept", "name", "paused", "records", "stopped")
+    __slots__ = ("held", "id", "kept", "name", "next", "paused", "records", "stopped")
 
     def __init__(self, name: Partition, id: str = "") -> None:
         self.name = name
         self.id = id
         self.records: list[Record] = []  # the thread's, of the batch in work
+        self.next = 0  # the thread's: the offset behind the last record
         self.paused = False
         self.stopped = False
         self.held: deque[tuple[list[Record], int]] = deque()

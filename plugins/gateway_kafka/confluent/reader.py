@@ -52,6 +52,7 @@ class Owner(Protocol):
     async def revoked(self, places: Sequence[Place]) -> Offsets: ...
     def lost(self, places: Sequence[Place]) -> None: ...
     def fetched(self, batch: Sequence[tuple[Place, list[Record], int]]) -> None: ...
+    def passed(self, place: Place, offset: int) -> None: ...
 
 
 class Reader:
@@ -241,9 +242,12 @@ class Reader:
         ours = self._ours
         touched: list[Place] = []
         resets: dict[Partition, int | None] = {}
+        ends: dict[Partition, int] = {}
         for message in found:
             if (error := message.error()) is not None:
-                if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    ends[message.topic(), message.partition()] = message.offset()
+                elif error.code() == KafkaError._AUTO_OFFSET_RESET:
                     resets[message.topic(), message.partition()] = message.offset()
                 else:
                     self._error(error)
@@ -265,23 +269,31 @@ class Reader:
             )
         if resets:
             self._reset(client, {name: offset for name, offset in resets.items() if name in ours})
-        if not touched:
+        if self._leaving or (touched and not self._give(client, touched)):
             return
+        for name, end in ends.items():
+            place = ours.get(name)
+            if place is not None and end > place.next and name not in resets:
+                place.next = end
+                self._tell(self._owner.passed, place, end)
+
+    def _give(self, client: Any, touched: list[Place]) -> bool:
+        """Gives the records of these to the loop; False where it takes none any more."""
         if self._health.fault is not None:
             self._missing = False
             self._watch.good()
-        if self._leaving:
-            return
         batch = []
         for place in touched:
             records, place.records = place.records, []
+            place.next = records[-1].offset + 1
             _, high = client.get_watermark_offsets(TopicPartition(*place.name), cached=True)
-            batch.append((place, records, max(high, records[-1].offset + 1)))
+            batch.append((place, records, max(high, place.next)))
         while not self._room.acquire(timeout=0.5):
             self.turned = time.monotonic()
             if self._closing.is_set():
-                return
+                return False
         self._tell(self._owner.fetched, batch)
+        return True
 
     def _error(self, error: Any) -> None:
         if error.fatal():
