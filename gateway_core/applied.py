@@ -57,7 +57,10 @@ class Applied:
         except FileNotFoundError:
             return set()
         except (OSError, ValueError) as e:
-            raise StartError(f"{file}: {e}: without it nobody knows which triggers are paused") from e
+            raise StartError(
+                f"{file}: {e}: without it nobody knows which triggers are paused; write a JSON list of their names into"
+                " it, or remove it, then none is"
+            ) from e
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise StartError(f"{file}: expected a list of triggers' names")
         return set(names)

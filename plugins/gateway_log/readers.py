@@ -18,7 +18,7 @@ from gateway_core.abilities import Standing
 from gateway_core.errors import StartError
 from gateway_core.files import private_folder, replace_file, sync_directory, write_private
 
-from . import epochs
+from . import epochs, meta
 from .reader import LogReader, place_of
 
 log = logging.getLogger("tidegate.log")
@@ -69,7 +69,10 @@ def attach(folder: Path, name: str, new: Callable[[], Places]) -> Places:
             _create(path, _with_epochs(folder, new()))
         return _valid(folder, path)
     except (OSError, ValueError, sqlite3.Error) as e:
-        raise StartError(f"log: the reader's place {path} can't be used: {e}") from e
+        raise StartError(
+            f"log: the reader's place {path} can't be used: {e}; bring it back from a backup, or run"
+            f" {meta.remedy(folder)}"
+        ) from e
 
 
 def _valid(folder: Path, path: Path) -> Places:

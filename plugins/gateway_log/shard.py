@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 from zlib import crc32
 
-from gateway_core.errors import StartError
+from gateway_core.errors import StartError, StorageError
 from gateway_core.event import Event
 from gateway_core.files import no_room
 
@@ -68,6 +68,7 @@ class Shard:
         self.number = number
         self.path = shard_file(folder, number)
         self.suspected = ""
+        self._files: dict[str, tuple[int, int]] = {}
         self.places_lost = self._placed = False
         self.routed: int
         self.places: dict[str, Place]
@@ -106,6 +107,7 @@ class Shard:
             for name in places.rewind(self.places, self.routed, self.first, self.next):
                 log.error("%s: the place of %s is wrong: it gets all events again", self.path, name)
             self._remember_at_start()
+            self._files = {path: _identity(path) for path in (str(self.path), f"{self.path}-wal")}
         except BaseException as e:
             self._connection.close()
             if isinstance(e, ValueError):
@@ -169,11 +171,25 @@ class Shard:
         if self.damaged:
             self._write_places(rows, changes)
             return
+        self._expect_files()
         try:
             self._write(rows, changes)
         except sqlite3.Error as e:
             self._suspect(e)
             raise
+
+    def _expect_files(self) -> None:
+        """SQLite goes on writing into files that were removed: what they get is gone with this process."""
+        for path, known in self._files.items():
+            try:
+                found = os.stat(path)
+            except FileNotFoundError:
+                found = None
+            if found is None or (found.st_dev, found.st_ino) != known:
+                raise StorageError(
+                    f"{path} was {'replaced' if found else 'removed'} while the gateway ran: stop the gateway, bring"
+                    " the log back from a backup, and start it again"
+                )
 
     def _write_places(self, rows: list[Any], changes: Changes | None) -> None:
         if rows:
@@ -316,6 +332,11 @@ class Shard:
         if not self.damaged:
             self._connection.close()
         os.close(self._lock)
+
+
+def _identity(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
 
 
 def file_bytes(path: Path) -> int:
