@@ -226,8 +226,10 @@ def _timed(send: Send, meter: Meter | None) -> Send:
 
 
 def _with_window(policy: DeliveryConfig, sink: Sink) -> DeliveryConfig:
-    """The policy with as many attempts at once as serve this sink best, where the config does not say."""
-    most = getattr(sink, "in_flight", None)
-    if most is None or "max_in_flight" in policy.model_fields_set:
-        return policy
-    return policy.model_copy(update={"max_in_flight": most})
+    """The policy with as many attempts at once as serve this sink best, where the config does not say, and no more than
+    it can have under way: an attempt that only waits for a connection would use up its time, and a try, for nothing."""
+    wanted = policy.max_in_flight
+    if "max_in_flight" not in policy.model_fields_set:
+        wanted = getattr(sink, "in_flight", None) or wanted
+    most = getattr(sink, "most_in_flight", None)
+    return policy.model_copy(update={"max_in_flight": min(wanted, most) if most else wanted})

@@ -77,11 +77,14 @@ class Source(Protocol):
 
 
 class Sink(Protocol):
-    """A way out. `address` is shown in status and named in dead letters. A sink that gathers many events in one request
-    may have `in_flight`, the `max_in_flight` that serves it best; it holds where the config sets none. One whose far
-    side may answer with events has `replies`, True where they are wanted. One whose client has a time limit of its own
-    has `longest_s`, that limit in seconds. An attempt of which a sink says nothing for 30 s beyond its limit, and up to
-    twice that, is ended as failed."""
+    """A way out. `address` is shown in status and named in dead letters. It may have more attributes:
+
+    * `in_flight`: the `max_in_flight` that serves it best, where it gathers many events in one request. It holds where
+      the config sets none.
+    * `most_in_flight`: it can't have more attempts than this under way.
+    * `replies`: True where its far side may answer with events, and they are wanted.
+    * `longest_s`: the time limit of its client in seconds, where that is not the one of `send`. An attempt of which a
+      sink says nothing for 30 s beyond its limit, and up to twice that, is ended as failed."""
 
     address: str
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from ..event import Event
 from ..interfaces import Outcome
+from ..oneline import one_line
 
 MOST = 500
 """Failures that are remembered; older ones are forgotten."""
-_MOST_TEXT = 300
 
 
 class Failure(NamedTuple):
@@ -44,7 +44,7 @@ class Memory:
         """Remembers one."""
         source = event.attributes.get("source")
         self._failures.append(
-            Failure(at_ns, id_of(event), source, event.position, attempt, outcome.code, outcome.reason[:_MOST_TEXT])
+            Failure(at_ns, id_of(event), source, event.position, attempt, outcome.code, one_line(outcome.reason))
         )
 
     def of(self, id: str, source: str | None) -> Iterator[Failure]:

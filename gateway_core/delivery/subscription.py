@@ -19,6 +19,7 @@ from ..errors import Refused
 from ..event import Event
 from ..guards import Errors, FilterGuard, checked, text_of_error
 from ..interfaces import Accepted, Feed, Observer, Outcome, Send, Sink
+from ..oneline import one_line
 from ..outcome import short
 from ..shortage import is_shortage
 from . import backoff
@@ -156,7 +157,7 @@ class Subscription(State):
     def _without_attempt(self, delivery: Delivery, outcome: Outcome, stage: str) -> None:
         delivery.outcome = outcome
         delivery.first_ns = delivery.first_ns or self._clock.now_ns()
-        self.last_error = outcome.reason
+        self.last_error = one_line(outcome.reason)
         if not self._endless:
             self._give_up(delivery, stage)
             return
@@ -299,7 +300,7 @@ class Subscription(State):
         """Takes an attempt back that this machine was too short for: it is not counted, and nothing was sent."""
         self._report.short(outcome.reason)
         self._limits.held_up()
-        self.last_error = outcome.reason
+        self.last_error = one_line(outcome.reason)
         self.attempts -= 1
         delivery.attempts -= 1
         delivery.started = UNTIMED
@@ -340,7 +341,7 @@ class Subscription(State):
 
     def _failed(self, delivery: Delivery, outcome: Outcome, answered: bool = False) -> None:
         self.failures_in_a_row += 1
-        self.last_error = outcome.reason
+        self.last_error = one_line(outcome.reason)
         delivery.outcome = outcome
         now_ns = self._clock.now_ns()
         self.memory.failed(now_ns, delivery.event, delivery.attempts, outcome)
@@ -386,7 +387,7 @@ class Subscription(State):
         self._burials.begin(delivery, stage, self.sink.address)
 
     def _stuck(self, reason: str) -> None:
-        self.last_error = reason
+        self.last_error = one_line(reason)
 
     def _buried(self, delivery: Delivery) -> None:
         self.dead_lettered += 1

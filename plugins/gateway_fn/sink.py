@@ -34,6 +34,7 @@ class FnSink:
         # by the event's position, in the order of their first attempts: (deadline, its text)
         self._deadlines: dict[int, tuple[float, str]] = {}
         self.address = self._function.address
+        self.most_in_flight: int | None = getattr(self._function, "most_in_flight", None)
 
     async def start(self, tasks: TaskGroup) -> None:
         await self._function.start(tasks)

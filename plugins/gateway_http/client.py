@@ -33,6 +33,7 @@ class NativeSink:
         self.address = target.address
         self.judge = judge.settle
         self.replies = context.wants_reply
+        self.most_in_flight = options.max_connections  # one request at a time on each
         self._options, self._target = options, target
         self._encode = codec.encode
         self._writer = RequestWriter(target)

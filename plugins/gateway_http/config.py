@@ -120,7 +120,8 @@ class HttpSinkConfig(Config):
     headers: Headers = {}
     """More header fields for each request, such as `Authorization`."""
     max_connections: Annotated[int, Field(ge=1, le=10_000)] = 256
-    """The most connections at once; as many are kept open when idle."""
+    """The most connections at once; as many are kept open when idle. The native client has one request under way on
+    each, so no more attempts are under way than this, whatever `max_in_flight` says."""
     connect_timeout_s: Seconds = 10.0
     """How long a new connection may take, in seconds."""
     tls: ClientTlsConfig = ClientTlsConfig()
