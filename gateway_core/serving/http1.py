@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import deque
 from email.utils import formatdate
 from http import HTTPStatus
@@ -19,9 +20,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import h11
 
+from ..unexpected import log_unexpected
+
 if TYPE_CHECKING:
     from .limits import ListenerLimits
     from .server import AsgiServer
+
+log = logging.getLogger("tidegate.server")
 
 MOST_UNREAD = 64 * 1024
 """Bytes of a body that the application has not asked for before the connection is no longer read."""
@@ -66,7 +71,7 @@ class Http1Connection(asyncio.Protocol):
     def __init__(self, server: AsgiServer) -> None:
         self._server = server
         self._limits = server.limits
-        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.max_header_bytes)
+        self._h11 = self._parser()
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
         self._since = server.now  # when the connection became idle, or the head or body began
@@ -75,6 +80,9 @@ class Http1Connection(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self.held = 0
+
+    def _parser(self) -> h11.Connection:
+        return h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.max_header_bytes)
 
     # -- transport ----------------------------------------------------------------------------------------------------
 
@@ -131,22 +139,25 @@ class Http1Connection(asyncio.Protocol):
             return
         if self._idle():
             self._since = self._server.now
+            data = data.lstrip(b"\r\n")  # empty lines before a request are ignored (RFC 9112 section 2.2)
+            if not data:
+                return  # it would be the end to h11
         try:
             self._h11.receive_data(data)
             self._head_bytes += len(data)
             self._read()
-        except Bad as e:
-            self._refuse(e)
-        except h11.RemoteProtocolError as e:
-            self._refuse(Bad(e.error_status_hint, f"Not HTTP/1.1: {e}."))
+        except Exception as e:
+            self._failed(e)
 
     def _idle(self) -> bool:
         return self._exchange is None and not self._head_bytes
 
     def _read(self) -> None:
         while not self._deaf:
-            event = self._h11.next_event()
             exchange = self._exchange
+            if exchange is not None and exchange.complete:
+                break  # what follows waits for the answer, or is no request any more
+            event = self._h11.next_event()
             if isinstance(event, h11.Request):
                 self._head_bytes = 0
                 self._begin(event)
@@ -267,17 +278,33 @@ class Http1Connection(asyncio.Protocol):
             self._next()
 
     def _next(self) -> None:
-        self._h11.start_next_cycle()
+        behind = self._h11.trailing_data[0]
+        if behind[:1] in (b"\r", b"\n"):
+            self._h11 = self._parser()
+            self._head_bytes = 0
+            if behind := behind.lstrip(b"\r\n"):
+                self._h11.receive_data(behind)
+                self._head_bytes = len(behind)
+        else:
+            self._h11.start_next_cycle()
         self._since = self._server.now
         self._steer_reading()
         try:
             self._read()
-        except Bad as e:
-            self._refuse(e)
-        except h11.RemoteProtocolError as e:
-            self._refuse(Bad(e.error_status_hint, f"Not HTTP/1.1: {e}."))
+        except Exception as e:
+            self._failed(e)
 
     # -- ends ---------------------------------------------------------------------------------------------------------
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, Bad):
+            self._refuse(error)
+        elif isinstance(error, h11.ProtocolError):  # h11 blames us for some of what clients send
+            self._refuse(Bad(error.error_status_hint, f"Not HTTP/1.1: {error}."))
+        else:
+            log_unexpected(log, "reading a request", error)
+            self._deaf = True
+            self.abort()
 
     def _refuse(self, bad: Bad) -> None:
         """Answers in the application's place, where it has not begun to, and interprets nothing more."""

@@ -164,6 +164,28 @@ async def test_no_protocol_is_changed_and_methods_stay_as_they_are(raw: bytes, b
         assert (await rest(client)).endswith(b"\r\n\r\nGET /again ")
 
 
+BEHIND = {
+    "after the last": (b"POST /a HTTP/1.0\r\nContent-Length: 1\r\n\r\nxyz", 1),
+    "after close": (b"POST /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx\r\n", 1),
+    "empty lines": (b"\r\n\r\n" + 2 * b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx\r\n", 2),
+}
+
+
+@pytest.mark.spec("SAFE-A04")
+@pytest.mark.parametrize(("raw", "count"), BEHIND.values(), ids=BEHIND.keys())
+@pytest.mark.parametrize("piecewise", [False, True], ids=["whole", "bytewise"])
+async def test_what_stands_around_requests_is_ignored_and_logs_nothing(
+    raw: bytes, count: int, piecewise: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(Echo()) as (_, port), connected(port) as client:
+        for part in [bytes([b]) for b in raw] if piecewise else [raw]:
+            client[1].write(part)
+            await client[1].drain()
+        for _ in range(count):
+            assert (await answer(client)).startswith(b"HTTP/1.1 200 ")
+    assert [r.getMessage() for r in caplog.records if r.levelno > logging.INFO] == []
+
+
 async def test_pipelined_requests_are_answered_in_order_and_not_gathered() -> None:
     app = Echo()
     app.wait = anyio.Event()
