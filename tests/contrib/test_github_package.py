@@ -251,3 +251,17 @@ def test_a_missing_secret_is_a_warning_at_check(target: Path, tmp_path: Path, co
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert ("warning: " in done.stdout and "in GitHub's name" in done.stdout) is warned, done.stdout
+
+
+@pytest.mark.slow
+def test_the_config_of_the_readme_has_no_faults(target: Path, tmp_path: Path) -> None:
+    config = tmp_path / "tidegate.yaml"
+    config.write_text((PACKAGE / "README.md").read_text().split("```yaml\n")[1].split("```")[0])
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway_core.cli", "check", str(config)],
+        env={**os.environ, "PYTHONPATH": str(target), "GITHUB_WEBHOOK_SECRET": "x"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
