@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 import socket
-import ssl
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
-from gateway_core.testing import GatewayProcess, Subscriber
+from tests.serving.doors import Doors
 
 DOORS = ["admin", "fn", "native", "hypercorn"]
 LIMITS = "limits: {header_timeout_s: 0.6, idle_timeout_s: 30, max_connections: 20}"
@@ -24,45 +20,9 @@ SMUGGLED = (
 )
 
 
-class Doors:
-    """A gateway with one listener of each kind."""
-
-    def __init__(self, folder: Path) -> None:
-        self.certificate = folder / "cert.pem"
-        self.key = folder / "key.pem"
-        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-        command += ["-keyout", str(self.key), "-out", str(self.certificate), "-days", "2", "-subj", "/CN=localhost"]
-        subprocess.run(command, check=True, capture_output=True)
-        self.subscriber = Subscriber()
-        tls = f"tls: {{cert_file: {self.certificate}, key_file: {self.key}}}"
-        http = 'http: {listen: "127.0.0.1:0", codec: cloudevents'
-        self.gateway = GatewayProcess(
-            f"""
-brokers:
-  default:
-    ingress:
-      - fn: {{listen: "127.0.0.1:0", function: "{self.subscriber.url}", {LIMITS}}}
-      - {http}, {LIMITS}}}
-      - {http}, server: hypercorn, {LIMITS}}}
-      - {http}, {LIMITS}, {tls}}}
-      - {http}, server: hypercorn, {LIMITS}, {tls}}}
-triggers:
-  all: {{subscriber: "{self.subscriber.url}"}}
-""",
-            folder,
-        )
-
-    def address(self, door: str) -> tuple[str, int]:
-        urls = self.gateway.status()["brokers"][0]["ingress"]
-        names = ["fn", "native", "hypercorn", "native with TLS", "hypercorn with TLS"]
-        url = str(self.gateway.admin("/status").url) if door == "admin" else urls[names.index(door)]
-        parts = urlsplit(url)
-        return str(parts.hostname), int(parts.port or 0)
-
-
 @pytest.fixture(scope="module")
 def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
-    doors = Doors(tmp_path_factory.mktemp("doors"))
+    doors = Doors(tmp_path_factory.mktemp("doors"), LIMITS)
     with doors.subscriber, doors.gateway:
         yield doors
 
@@ -119,11 +79,9 @@ def test_connections_are_limited(doors: Doors, door: str) -> None:
 @pytest.mark.parametrize("door", ["native with TLS", "hypercorn with TLS"])
 def test_tls_handshakes_are_counted_and_timed(doors: Doors, door: str) -> None:
     address = doors.address(door)
-    context = ssl.create_default_context(cafile=str(doors.certificate))
-    context.check_hostname = False
 
     def ask() -> bytes:
-        with context.wrap_socket(socket.create_connection(address), server_hostname="localhost") as sock:
+        with doors.trust.wrap_socket(socket.create_connection(address), server_hostname="localhost") as sock:
             sock.sendall(b"OPTIONS / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             return read_all(sock)
 
