@@ -26,12 +26,13 @@ _FILE = "meta.json"
 class ShardMeta(msgspec.Struct, omit_defaults=True):
     """What is known of one shard: all sequences before `next` have been in stable storage, those before `first` are
     deleted. `damaged` says why nothing is written to it any more. `places_lost`: a repair could not read how far the
-    subscriptions were."""
+    subscriptions were. `running`: a gateway has it open, or ended without closing it."""
 
     next: int = 1
     first: int = 1
     damaged: str = ""
     places_lost: bool = False
+    running: bool = False
 
 
 class Meta(msgspec.Struct):
@@ -97,7 +98,7 @@ def put_aside(folder: Path, stamp: str) -> str:
     return aside
 
 
-def remember(folder: Path, number: int, first: int, following: int, *, placed: bool) -> None:
+def remember(folder: Path, number: int, first: int, following: int, *, placed: bool, running: bool) -> None:
     """A shard has the events from `first` to before `following` in stable storage, and the places of its subscriptions
     if they are `placed`. Raises as `change` does."""
 
@@ -105,6 +106,7 @@ def remember(folder: Path, number: int, first: int, following: int, *, placed: b
         known.reached(number, first, following)
         if placed:
             known.shards[str(number)].places_lost = False
+        known.shards[str(number)].running = running
 
     change(folder, note)
 

@@ -97,6 +97,7 @@ class Shard:
 
     def _open(self, known: ShardMeta | None, sync: Literal["full", "normal"], wal_bytes: int) -> None:
         """Raises `sqlite3.DatabaseError` only if the file is damaged."""
+        self._expect_wal(known)
         self._connection = open_shard(self.path, sync, wal_bytes)
         try:
             self.first, self.next = bounds_of(self._connection)
@@ -136,6 +137,19 @@ class Shard:
         if known is not None and size <= 0:
             self._refuse("is missing" if size < 0 else "is empty", known)
 
+    def _expect_wal(self, known: ShardMeta | None) -> None:
+        """A file that was not closed has its newest events in the write-ahead log."""
+        if known is None or not known.running or os.path.exists(f"{self.path}-wal"):
+            return
+        with self.path.open("rb") as f:
+            wal_mode = f.read(20)[18:] == b"\2\2"  # one that was restored from a backup is in no such mode
+        if wal_mode:
+            log.error(
+                "%s-wal is missing, and the gateway did not end by itself: the events that were accepted last may be"
+                " lost; if you have the file, stop the gateway at once, and bring it back",
+                self.path,
+            )
+
     def _expect_events(self, known: ShardMeta | None) -> None:
         if known is not None and self.next < known.next:
             self._refuse(f"ends before event {self.next}", known)
@@ -154,14 +168,14 @@ class Shard:
                 raise
             log.warning("%s", e)
 
-    def remember(self) -> None:
+    def remember(self, *, running: bool = True) -> None:
         """Notes outside the file, durably, how far it has come. Raises `StartError`. On any thread."""
         following = self.next
         try:
             if self._sync != "full":
                 with contextlib.suppress(FileNotFoundError), open(f"{self.path}-wal", "rb") as f:
                     os.fsync(f.fileno())
-            meta.remember(self._folder, self.number, self.first, following, placed=self._placed)
+            meta.remember(self._folder, self.number, self.first, following, placed=self._placed, running=running)
         except OSError as e:
             raise StartError(f"log: can't write in {self._folder}: {e.strerror}") from e
 
@@ -326,7 +340,7 @@ class Shard:
     def close(self) -> None:
         """Closes the file and lets others have the shard."""
         try:
-            self.remember()
+            self.remember(running=False)
         except StartError as e:
             log.warning("%s", e)
         if not self.damaged:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import signal
+import sys
 from typing import Any
 
 import pytest
@@ -41,3 +44,42 @@ async def test_a_reader_whose_place_is_damaged_is_told_the_way_out(log: Any) -> 
     (log.folder / "readers" / "spark.json").write_text('{"0": ')
     with pytest.raises(StartError, match=r"readers/spark.json can't be used.* run `tidegate log repair"):
         channel.attach_reader("spark", log.Subscriber().filter)
+
+
+CHILD = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from gateway_core.clock import SystemClock
+from gateway_core.component import BuildContext
+from gateway_core.event import Event
+from gateway_core.registry import Registry
+from gateway_log.channel import LogChannel
+from gateway_log.config import LogConfig
+
+async def main():
+    channel = LogChannel(LogConfig(), BuildContext("c", Path(sys.argv[1]), SystemClock(), Registry(), broker="default"))
+    await channel.start(None)
+    await channel.open()
+    done = asyncio.get_running_loop().create_future()
+    channel.append([Event({"id": "1"}, b"x")], done.set_result)
+    await done
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("removed", [True, False])
+async def test_a_write_ahead_log_that_is_missing_after_a_crash_is_told(
+    log: Any, removed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", CHILD, str(log.path))
+    assert await child.wait() == -signal.SIGKILL
+    if removed:
+        (log.folder / "shard-000.db-wal").unlink()
+    channel = await log.open()
+    assert ("shard-000.db-wal is missing" in caplog.text) is removed
+    await log.stop(channel)
+    caplog.clear()
+    await log.open()
+    assert "is missing" not in caplog.text
