@@ -125,6 +125,10 @@ class AioConsumer:
                     except (KafkaFault, errors.KafkaError, OSError) as error:
                         self._health.bad(fault_of(error))
                         self._tried.set()
+                    except Exception as error:  # of aiokafka: a gateway must not end by it
+                        _log.exception("consumer group %s: begins anew", self._group)
+                        self._health.bad(KafkaFault(f"consumer group {self._group}: {type(error).__name__}: {error}"))
+                        self._tried.set()
                     finally:
                         if not self._leaving:
                             with anyio.CancelScope(shield=True):

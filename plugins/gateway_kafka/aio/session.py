@@ -13,6 +13,7 @@ from aiokafka.errors import CommitFailedError, KafkaError, UnknownTopicOrPartiti
 from ..client import id_of
 from ..config import KafkaConfig
 from .faults import check_token, fault_of, probe
+from .lenient import install
 from .metadata import TopicIds, only_reading
 from .options import client_options
 
@@ -25,6 +26,7 @@ _FOR_EVER_MS = 2**31 - 1
 
 async def connected(config: KafkaConfig, group: str, session_s: float) -> tuple[Any, TopicIds]:
     """A consumer that knows the cluster, without topics yet, and what it hears of topics. Raises `KafkaFault`."""
+    install()
     await check_token(config)
     consumer = AIOKafkaConsumer(
         **client_options(config),

@@ -30,6 +30,7 @@ from ..health import Health
 from ..topics import Ids
 from .commits import Commits, Done, Offsets
 from .faults import fault_of, text_of
+from .headers import headers_of
 from .onloop import answer
 from .options import consumer_options
 from .places import Place, Starts
@@ -264,7 +265,7 @@ class Reader:
                     message.timestamp()[1],
                     message.key(),
                     message.value(),
-                    message.headers() or (),
+                    headers_of(message),
                 )
             )
         if resets:
