@@ -27,6 +27,7 @@ class Config(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, use_attribute_docstrings=True)
     _hidden: frozenset[str] = frozenset()  # fields that hold a secret's value
+    _shown: Mapping[str, str] = {}  # URLs with parts from the environment, as they may be shown
 
     def hide(self, fields: Iterable[str]) -> None:
         """Keeps these fields' values out of `repr`; the loader names those that were filled from a secret."""
@@ -36,8 +37,18 @@ class Config(BaseModel):
         """Whether this field's value holds a secret, so that nothing may show it."""
         return field in self._hidden
 
+    def show_as(self, texts: Mapping[str, str]) -> None:
+        """What to show of these fields instead of their values; the loader names URLs whose path or query was filled
+        from the environment."""
+        self._shown = {**self._shown, **texts}
+
+    def shown(self, field: str) -> str | None:
+        """What to show of a text that is not hidden as a whole; None where that is the text itself."""
+        return self._shown.get(field)
+
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        return [(k, "****" if k in self._hidden else v) for k, v in super().__repr_args__()]
+        args = super().__repr_args__()
+        return [(k, "****" if k in self._hidden else self._shown.get(k or "", v)) for k, v in args]
 
 
 @runtime_checkable

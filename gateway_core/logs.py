@@ -16,6 +16,7 @@ from .settings import Settings
 
 # what these say below a warning is of use to their own developers
 _LOUD = ("aiokafka", "asyncio", "h2", "hpack", "httpcore", "httpx", "hypercorn", "py4j", "pyspark", "urllib3")
+_WITH_URLS = ("httpcore", "httpx")  # which may hold secrets
 _KNOWN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
 _COLOURS = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 
@@ -36,7 +37,8 @@ def configure(settings: Settings, stream: TextIO | None = None) -> None:
     root.addHandler(handler)
     root.setLevel(settings.log_level.upper())
     for name in _LOUD:
-        logging.getLogger(name).setLevel("INFO" if settings.log_level == "debug" else "WARNING")
+        quiet = settings.log_level != "debug" or name in _WITH_URLS
+        logging.getLogger(name).setLevel("WARNING" if quiet else "INFO")
     logging.captureWarnings(True)
 
 

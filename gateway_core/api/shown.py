@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, RootModel, SecretBytes, SecretStr
 
 from ..component import ComponentRef, Config
-from ..config.interpolate import HIDDEN
+from ..secrecy import HIDDEN, shown_url
 
 
 def shown(value: Any, hidden: bool = False) -> Any:
@@ -27,7 +26,7 @@ def shown(value: Any, hidden: bool = False) -> Any:
         return value
     if hidden or isinstance(value, SecretStr | SecretBytes | bytes):
         return HIDDEN
-    return value if isinstance(value, int | float) else _without_password(str(value))
+    return value if isinstance(value, int | float) else shown_url(str(value), written=True)
 
 
 def _reference(ref: ComponentRef, hidden: bool) -> Any:
@@ -39,21 +38,13 @@ def _model(model: BaseModel, hidden: bool) -> dict[str, Any]:
     fields = type(model).model_fields
     return {
         fields[name].alias or name: shown(
-            getattr(model, name), model.hides(name) if isinstance(model, Config) else hidden
+            _part(model, name), model.hides(name) if isinstance(model, Config) else hidden
         )
         for name in fields
         if name in model.model_fields_set
     }
 
 
-def _without_password(text: str) -> str:
-    """A URL may hold a password in front of its host."""
-    if "://" not in text or "@" not in text:
-        return text
-    try:
-        parts = urlsplit(text)
-        if parts.password is None:
-            return text
-    except ValueError:
-        return HIDDEN
-    return text.replace(f":{parts.password}@", f":{HIDDEN}@", 1)
+def _part(model: BaseModel, name: str) -> Any:
+    text = model.shown(name) if isinstance(model, Config) else None
+    return getattr(model, name) if text is None else text

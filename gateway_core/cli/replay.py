@@ -10,6 +10,7 @@ import typer
 
 from .. import eventjson
 from ..delivery.deadletter import without_facts
+from ..secrecy import HIDDEN
 from ..tracing import headers as trace_headers
 from . import FAULT, OK, common
 from .dlq import Letter, Query, Store, Stores
@@ -75,9 +76,9 @@ def _ingress_of(letter: Letter, ingress: dict[str, list[str]]) -> str:
     if not letter.broker:
         raise common.CommandError(f"{letter.place.owner}: a bridge takes no letters back: name an address with --to")
     for url in ingress.get(letter.broker, ()):
-        if url.startswith(("http://", "https://")):
+        if url.startswith(("http://", "https://")) and HIDDEN not in url:
             return url
-    raise common.CommandError(f"broker {letter.broker!r} has no HTTP ingress: name an address with --to")
+    raise common.CommandError(f"broker {letter.broker!r} has no HTTP ingress known here: name an address with --to")
 
 
 def _original(letter: Letter) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ..secrecy import HIDDEN as HIDDEN
 from .faults import near
 from .yaml import Node, scalar
 
@@ -13,8 +14,9 @@ Path = tuple[str | int, ...]
 Report = Callable[[str, Path, str], None]
 """Takes a fault: message, path, remedy."""
 
-HIDDEN = "****"
 _PLACE = re.compile(r"\$(\$\{|\{([^{}]*)\}|\{)")
+_BEHIND_HOST = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*[/?#]")
+"""The begin of a URL, to its path or query. User and password in front of a host are never shown."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -66,6 +68,7 @@ class Interpolator:
         self._report = report
         self.bad: set[Path] = set()
         self.secret: set[Path] = set()
+        self.shown: dict[Path, str] = {}  # URLs with parts from the environment behind their host, without these
 
     def plain(self, node: Node, path: Path) -> Any:
         """The node's value as dicts, lists and scalars."""
@@ -79,15 +82,25 @@ class Interpolator:
         return value
 
     def _text(self, text: str, path: Path, plain: bool) -> Any:
+        parts: list[str] = []
+        end = 0
+
         def fill(found: re.Match[str]) -> str:
+            nonlocal end
+            parts.append(text[end : found.start()])
+            end = found.end()
             if found[1] == "${":
+                parts.append("${")
                 return "${"
             value = self._value(found[2], path)
             if value is None:
                 self.bad.add(path)
+            parts.append(HIDDEN if value and _BEHIND_HOST.search("".join(parts)) else value or "")
             return value or ""
 
         filled = _PLACE.sub(fill, text)
+        if (shown := "".join(parts) + text[end:]) != filled:
+            self.shown[path] = shown
         whole = _PLACE.fullmatch(text)
         # quotes mean text, as everywhere in YAML; a secret is text always
         if plain and whole and whole[2] is not None and path not in self.secret:

@@ -22,6 +22,7 @@ class Report:
         self._warnings: list[tuple[Fault, Path]] = []
         self._bad: set[Path] = set(bad)
         self._secret: set[Path] = set()
+        self._shown: dict[Path, str] = {}
         self._around_secret: set[Path] = set()  # all paths that lead to one
 
     def fault(self, message: str, path: Path, remedy: str = "") -> None:
@@ -37,7 +38,12 @@ class Report:
         """Learns which values could not be made, and which hold secrets."""
         self._bad |= interpolator.bad
         self._secret |= interpolator.secret
+        self._shown |= interpolator.shown
         self._around_secret |= {p[:n] for p in interpolator.secret for n in range(len(p) + 1)}
+
+    def shown(self, path: Path) -> str | None:
+        """What may be shown of the URL at a path, where that is less than its value; a sink may be written as one."""
+        return next((text for n in range(len(path), 0, -1) if (text := self._shown.get(path[:n]))), None)
 
     def is_secret(self, path: Path) -> bool:
         """Whether the value at a path holds a secret, or is part of one."""

@@ -45,6 +45,8 @@ class Resolver:
             fields = type(value).model_fields
             if isinstance(value, Config):
                 value.hide(n for n, i in fields.items() if self._report.holds_secret((*path, i.alias or n)))
+                texts = {n: self._report.shown((*path, i.alias or n)) for n, i in fields.items()}
+                value.show_as({n: t for n, t in texts.items() if t is not None and isinstance(getattr(value, n), str)})
             for name, inner in value.__dict__.items():
                 if isinstance(inner, _CONTAINERS):
                     self.walk(inner, (*path, fields[name].alias or name))

@@ -71,7 +71,7 @@ class HttpxSink(AsyncSink):
         headers = [(b"accept-encoding", b"identity"), *self._target.headers, *message.headers]
         try:
             async with self._client.stream(
-                "POST", self._target.address, headers=headers, content=message.body or b""
+                "POST", self._target.url, headers=headers, content=message.body or b""
             ) as response:
                 limit = self._judge.body_limit(response.status_code)
                 body = bytearray()

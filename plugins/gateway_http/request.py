@@ -7,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from gateway_core.errors import Refused
 from gateway_core.event import Message
+from gateway_core.secrecy import shown_url
 
 from .config import HttpSinkConfig
 
@@ -14,7 +15,8 @@ _HARMLESS = bytes(set(range(256)) - set(b"\r\n\0"))
 
 
 class Target:
-    """A sink's URL, taken apart. `address` is the URL without user and password; `headers` go with every request."""
+    """A sink's URL, taken apart. `url` is what requests are sent to, `address` what may be shown of it; `headers` go
+    with every request."""
 
     def __init__(self, options: HttpSinkConfig, wants_reply: bool) -> None:
         parts = urlsplit(options.url)
@@ -24,7 +26,8 @@ class Target:
         name = f"[{self.host}]" if ":" in self.host else self.host
         place = name if parts.port is None else f"{name}:{parts.port}"
         self.path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        self.address = f"{parts.scheme}://{place}{self.path}"
+        self.url = f"{parts.scheme}://{place}{self.path}"
+        self.address = shown_url(options.shown("url") or self.url, hidden=options.hides("url"))
         headers = {"host": place, "user-agent": "tidegate"}
         if parts.username is not None:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
@@ -44,8 +47,7 @@ def preview(options: HttpSinkConfig, target: Target, message: Message) -> Messag
     header_lines(message)
     secret = {name.lower().encode() for name in options.headers} if options.hides("headers") else set()
     fixed = [(n, _HIDDEN if n in _SECRET or n in secret else v) for n, v in target.headers]
-    url = target.address if not options.hides("url") else f"{target.address.split(target.path)[0]}/****"
-    return Message([*fixed, *message.headers], message.body or b"", None, "POST", url)
+    return Message([*fixed, *message.headers], message.body or b"", None, "POST", target.address)
 
 
 class RequestWriter:

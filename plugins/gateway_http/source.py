@@ -7,6 +7,7 @@ from anyio.abc import TaskGroup
 from gateway_core.component import BuildContext
 from gateway_core.errors import StartError
 from gateway_core.interfaces import Codec, Intake, Source
+from gateway_core.secrecy import shown_url
 
 from .config import HttpSourceConfig, split_listen
 from .endpoint import Endpoint
@@ -64,7 +65,8 @@ class HttpSource:
         host = split_listen(options.listen)[0]
         host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         name = f"[{host}]" if ":" in host else host
-        return f"{'https' if options.tls else 'http'}://{name}:{port}{options.path}"
+        url = f"{'https' if options.tls else 'http'}://{name}:{port}{options.path}"
+        return shown_url(url, hidden=options.hides("path"))
 
     async def stop(self) -> None:
         if self._listener is not None and self._endpoint is not None:

@@ -16,6 +16,7 @@ from gateway_core.component import BuildContext
 from gateway_core.errors import StartError
 from gateway_core.files import keep_private, private_folder
 from gateway_core.interfaces import ReaderFeed
+from gateway_core.secrecy import shown_url
 
 from .checkpoint import committed
 from .config import SparkSinkConfig, schemas
@@ -54,7 +55,9 @@ class SparkSink:
         self._untold = False  # whether the channel does not know how far the table is
         self._said = ""  # what the process gave as the reason of its end; a killed one gives none
         # people read it: the place of the type is shown as the config has it
-        self.address = self._table if "://" in self._table else Path(self._table).as_uri().replace(quote(TYPE), TYPE)
+        self.address = (
+            shown_url(self._table) if "://" in self._table else Path(self._table).as_uri().replace(quote(TYPE), TYPE)
+        )
 
     async def start_reading(self, feed: ReaderFeed, tasks: TaskGroup) -> None:
         """Starts the process that runs Spark. Raises `StartError` for a channel that the data source can't read."""

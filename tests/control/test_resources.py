@@ -70,7 +70,7 @@ def test_secrets_are_not_shown(console) -> None:
     spec = answer.json()["spec"]
     assert spec["subscriber"]["http"]["url"] == "http://127.0.0.1:9/"
     assert spec["subscriber"]["http"]["headers"]["x-key"] == "****"
-    assert spec["dead_letter"] == {"http": {"url": "http://user:****@127.0.0.1:9/"}}
+    assert spec["dead_letter"] == {"http": {"url": "http://****@127.0.0.1:9/"}}
     for path in ("/api/v1/triggers", "/status"):
         shown = console.http.get(path).text
         assert "hush-hush" not in shown

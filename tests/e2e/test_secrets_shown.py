@@ -1,0 +1,104 @@
+"""Secrets in addresses: in the path, the query, in front of the host. They are sent, and seen nowhere else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gateway_core.secrecy import shown_url
+from gateway_core.testing import GatewayProcess, Subscriber
+from tests.ledger import body_of, headers
+
+WORDS = ("path-s3cret", "query-s3cret", "user-s3cret", "env-s3cret")
+CONFIG = """
+secrets:
+  hook: {env: HOOK}
+brokers:
+  default:
+    ingress:
+      - http: {listen: "127.0.0.1:0"}
+triggers:
+  by-secret:
+    subscriber: "URLservices/${secret:hook}"
+    delivery: {retry: 0}
+  by-env:
+    subscriber:
+      CLIENT: {url: "URLhooks/${ENVIRONMENT_TOKEN}/orders"}
+    delivery: {retry: 0}
+  by-query:
+    subscriber: "URLorders?access_token=query-s3cret&shop=blue"
+    delivery: {retry: 0}
+  by-user:
+    subscriber: "WITH_USERorders"
+    delivery: {retry: 0}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SAFE-G07")
+@pytest.mark.parametrize("client", ["http", "httpx"])
+def test_nothing_shows_a_secret_of_an_address(tmp_path: Path, client: str) -> None:
+    env = {"HOOK": "path-s3cret", "ENVIRONMENT_TOKEN": "env-s3cret", "TIDEGATE_LOG_LEVEL": "debug"}
+    with Subscriber(decide=lambda request: (400, {}, b"no")) as s:
+        text = CONFIG.replace("WITH_USER", s.url.replace("://", "://anna:user-s3cret@")).replace("URL", s.url)
+        text = text.replace("CLIENT: {", "http: {" if client == "http" else "http: {client: httpx, ")
+        with GatewayProcess(text, tmp_path, env) as gateway:
+            answer = httpx.post(gateway.ingress(), content=body_of(1), headers=headers(1))
+            assert answer.status_code == 202
+            gateway.wait_until(lambda: sum(t["dead_lettered"] for t in gateway.status()["triggers"]) == 4)
+            sent = {request.path for request in s.requests}
+            assert sent == {
+                "/services/path-s3cret",
+                "/hooks/env-s3cret/orders",
+                "/orders?access_token=query-s3cret&shop=blue",
+                "/orders",
+            }
+            seen = [gateway.admin(path).text for path in ("/status", "/metrics", "/api/v1/triggers", "/api/v1/graph")]
+            seen.append(gateway.admin("/api/v1/graph.svg").text)
+            seen.append(gateway.admin("/api/v1/events?id=1").text)
+            event = {"event": {"specversion": "1.0", "id": "9", "source": "/s", "type": "t"}}
+            url = json.loads((gateway.data_dir / "gateway.json").read_text())["admin"]
+            seen.append(httpx.post(f"{url}/api/v1/explain", json=event).text)
+            letters = [p.read_text() for p in (gateway.data_dir / "dead-letter").glob("*.jsonl")]
+            assert gateway.stop() == 0
+            seen += [*letters, gateway.log()]
+        for arguments in (["check"], ["graph"], ["dlq", "list", "-c"]):
+            command = [sys.executable, "-m", "gateway_core.cli", *arguments, str(gateway.config)]
+            own = {**os.environ, **env, "TIDEGATE_DATA_DIR": str(gateway.data_dir)}
+            ran = subprocess.run(command, env=own, capture_output=True, text=True, check=True)
+            seen.append(ran.stdout + ran.stderr)
+    for text in seen:
+        assert not any(word in text for word in WORDS), text
+    destinations = {json.loads(line)["event"]["knativeerrordest"] for text in letters for line in text.splitlines()}
+    assert destinations == {
+        f"{s.url}****",
+        f"{s.url}hooks/****/orders",
+        f"{s.url}orders?access_token=****&shop=blue",
+        f"{s.url}orders",
+    }
+
+
+@pytest.mark.spec("SAFE-G07")
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://host/a?b=c#d", "http://host/a?b=c"),
+        ("http://u:p@host:8/a", "http://host:8/a"),
+        ("http://token@host/", "http://host/"),
+        ("https://h/a?sig=x&se=1&X-Amz-Signature=y", "https://h/a?sig=****&se=1&X-Amz-Signature=****"),
+        ("https://h/?apiKey=1&api_key=2&key=&monkey=3", "https://h/?apiKey=****&api_key=****&key=&monkey=3"),
+        ("http://host:port/a?token=x", "http://****"),
+        ("http://[::1/a", "http://****"),
+        ("s3a://key:secret@bucket/table", "s3a://bucket/table"),
+        ("/a/path", "/a/path"),
+    ],
+)
+def test_what_may_be_shown_of_an_address(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
+    assert shown_url(url, hidden=True).count("****") == 1
