@@ -31,6 +31,7 @@ from gateway_core import __version__
 from gateway_core.files import private_folder, sync_directory, write_private
 
 from .reader import SHARD_FILE, bounds_of, open_read_only, shard_file, shards_in
+from .rows import is_damage
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -51,11 +52,13 @@ class FileFact(msgspec.Struct):
     sha256: str
 
 
-class ShardFact(msgspec.Struct):
-    """What one shard of a backup holds: the events from `first` on, before `next`."""
+class ShardFact(msgspec.Struct, omit_defaults=True):
+    """What one shard of a backup holds: the events from `first` on, before `next`. `damaged` says why a file was copied
+    as it is; what it holds is not known then."""
 
     first: int
     next: int
+    damaged: str = ""
 
 
 class Manifest(msgspec.Struct):
@@ -83,7 +86,15 @@ def back_up(data_dir: Path, target: Path, say: Say) -> Manifest:
         facts = {}
         # asked for only now: what the log is known to have must be among them
         for shard in [shard_file(b, n) for b in _brokers(data_dir) for n in shards_in(b)]:
-            if fact := _copy_shard(shard, partial / shard.relative_to(data_dir), say):
+            to = partial / shard.relative_to(data_dir)
+            try:
+                fact = _copy_shard(shard, to, say)
+            except sqlite3.DatabaseError as e:
+                if not is_damage(e):
+                    raise
+                _copy_damaged(shard, to, say)
+                fact = ShardFact(0, 0, str(e))
+            if fact is not None:
                 facts[f"{shard.parent.name}/{shard.stem}"] = fact
         _copy_letters(data_dir, partial)
         files = {str(p.relative_to(partial)): fact_of(p, say) for p in sorted(partial.rglob("*")) if p.is_file()}
@@ -161,6 +172,12 @@ def _copy_shard(source: Path, target: Path, say: Say) -> ShardFact | None:
         private_folder(target.parent)
         write_private(target, b"")
         return _copy_pages(there, source, target, say)
+
+
+def _copy_damaged(source: Path, target: Path, say: Say) -> None:
+    """A file that SQLite can't read, as it is: `log repair` may bring back what is left of it."""
+    for suffix in ("", "-wal"):
+        _copy(source.with_name(source.name + suffix), target.with_name(target.name + suffix), say)
 
 
 def _copy_pages(there: sqlite3.Connection, source: Path, target: Path, say: Say) -> ShardFact:

@@ -54,6 +54,9 @@ def backup(
     except (OSError, sqlite3.Error) as e:
         _fail(f"no backup was made: {e}")
     _tell(made, folder, as_json, f"backup in {folder}: ")
+    for name, fact in made.shards.items():
+        if fact.damaged:
+            typer.echo(f"tidegate: {name} is damaged ({fact.damaged}): copied as it is", err=True)
 
 
 @restore_app.command()

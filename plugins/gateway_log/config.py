@@ -17,7 +17,8 @@ class RetentionConfig(Config):
     triggers have dealt with are deleted before their time."""
 
     max_age_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = 7 * 86_400.0
-    """Events older than this are deleted, in seconds; null for no limit."""
+    """Events older than this are deleted, in seconds; null for no limit. In the hour after the machine's clock jumped
+    forward, none is deleted for its age."""
     max_bytes: Annotated[int, Field(ge=MIB)] | None = 10 * GIB
     """The oldest events are deleted while the broker's log takes more bytes than this; null for no limit. Each worker
     keeps to its part of it."""

@@ -23,6 +23,9 @@ from .tail import Tail
 log = logging.getLogger("tidegate.log")
 
 SPARE_PAGES = 4096
+JUMP_S = 60.0
+HOLD_S = 3600.0
+"""How long ages are not believed after the clock jumped forward. A laptop that slept looks the same."""
 _RELIEF_S = 0.25
 _RELIEF_PAGES = 128
 _RELIEF_BYTES = 512 * 1024
@@ -56,6 +59,8 @@ class Retention:
         self._put = put
         self._tell = tell
         self._timer: Timer | None = None
+        self._time = clock.now_ns(), clock.monotonic()
+        self._ages_from = 0.0  # by the monotonic clock
 
     def add(self, shard: Shard, tail: Tail) -> None:
         """One more shard."""
@@ -75,13 +80,13 @@ class Retention:
     def relieve(self) -> None:
         """The disk is full: makes room of what is not needed, however young it is, and has events taken again when
         there is enough. Call it again while it is full."""
-        floors = [self._floor(tail, keep_unread=True) for _, tail in self._pairs]
-        self._put(lambda: self._relieve(floors))
+        wanted = [(shard, tail, self._floor(tail, keep_unread=True)) for shard, tail in self._pairs]
+        self._put(lambda: self._relieve(wanted))
 
-    def _relieve(self, floors: Sequence[int]) -> None:
+    def _relieve(self, wanted: Sequence[tuple[Shard, Tail, int]]) -> None:
         """On the writer's thread."""
         until = time.monotonic() + _RELIEF_S
-        for (shard, tail), floor in zip(self._pairs, floors, strict=True):
+        for shard, tail, floor in wanted:
             before = self._read_by_all(shard, floor)
             while shard.fold() and self._room.missing() > 0 and time.monotonic() < until:
                 first = shard.first
@@ -105,10 +110,28 @@ class Retention:
             return shard.first
 
     def _look(self) -> None:
+        self._mind_the_clock()
         for shard, tail in self._pairs:
             if tail.first < tail.end:
                 self._begin(shard, tail)
         self.start()
+
+    def _mind_the_clock(self) -> None:
+        """A clock that was set forward makes all events old, for as long as nobody puts it right."""
+        before, self._time = self._time, (self._clock.now_ns(), self._clock.monotonic())
+        jump_s = (self._time[0] - before[0]) / 1e9 - (self._time[1] - before[1])
+        if jump_s > JUMP_S and self._max_age_ns is not None:
+            self._ages_from = self._time[1] + HOLD_S
+            log.warning(
+                "this machine's clock went forward by %.0f s: for %.0f minutes no event is deleted for its age",
+                *(jump_s, HOLD_S / 60),
+            )
+
+    def _older_than(self) -> int:
+        """Events that came before this time (ns) are old."""
+        if self._max_age_ns is None or self._clock.monotonic() < self._ages_from:
+            return 0
+        return self._clock.now_ns() - self._max_age_ns
 
     def _begin(self, shard: Shard, tail: Tail) -> None:
         before = self._floor(tail, keep_unread=self._keep_unread)
@@ -118,9 +141,8 @@ class Retention:
         """On the writer's thread: one part, then the next behind what waits meanwhile."""
         if self._keep_unread:
             before = self._read_by_all(shard, before)
-        older_than = 0 if self._max_age_ns is None else self._clock.now_ns() - self._max_age_ns
         excess = 0 if self._max_bytes is None else max(0, shard.used_bytes() - self._share(shard))
-        more = shard.delete_some(before, older_than, excess)
+        more = shard.delete_some(before, self._older_than(), excess)
         self._tell(self._deleted, tail, shard.first)
         if more:
             self._put(lambda: self._delete(shard, tail, before))

@@ -122,10 +122,12 @@ def fill(data_dir: Path, count: int = 10) -> None:
     folder = data_dir / "log" / "default"
     folder.mkdir(parents=True)
     shard = Shard(folder, 0, "full")
+    shard._connection.execute("BEGIN")
     for _ in range(count):
         rows = [shard.next, 1, 0, None, b'{"id":"x"}', os.urandom(1000), None]
         shard._connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         shard.next += 1
+    shard._connection.execute("COMMIT")
     shard.close()
     (data_dir / "applied").mkdir()
     (data_dir / "applied" / "more.yaml").write_text("triggers: {}\n")
@@ -227,3 +229,19 @@ def test_a_checkpoint_that_was_copied_while_its_query_ran_skips_no_batch(tmp_pat
     assert not (there / "scratch").exists()
     # a table would take batches of the same query and number for ones that it has
     assert "the one that the table knows" not in (there / "checkpoint" / "metadata").read_text()
+
+
+@pytest.mark.spec("SAFE-E03")
+def test_a_damaged_shard_keeps_nothing_else_from_being_copied(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    fill(data)
+    shard = data / "log" / "default" / "shard-000.db"
+    shard.write_bytes(b"this is no database" * 1000)
+    (data / "dead-letter").mkdir()
+    (data / "dead-letter" / "default.jsonl").write_bytes(b'{"id":"1","event":{}}\n')
+    made = tidegate("backup", tmp_path / "b", "--data-dir", data)
+    assert made.returncode == 0
+    assert "default/shard-000 is damaged (file is not a database): copied as it is" in made.stderr
+    assert tidegate("restore", tmp_path / "b", "--data-dir", tmp_path / "new").returncode == 0
+    assert (tmp_path / "new" / "log" / "default" / "shard-000.db").read_bytes() == shard.read_bytes()
+    assert (tmp_path / "new" / "dead-letter" / "default.jsonl").exists()

@@ -98,3 +98,29 @@ async def test_unread_events_go_where_the_config_says_so(log: Any) -> None:
     await log.append(channel, log.events(1))
     await log.wait(lambda: away.got == [11])
     assert away.feed.lag() == 1
+
+
+class Jumping(FakeClock):
+    """A clock that somebody sets."""
+
+    ahead_s = 0.0
+
+    def now_ns(self) -> int:
+        return super().now_ns() + int(self.ahead_s * 1e9)
+
+
+@pytest.mark.spec("SAFE-E06")
+async def test_a_clock_that_jumps_forward_makes_no_event_old(log: Any, caplog: pytest.LogCaptureFixture) -> None:
+    clock = Jumping()
+    channel = await log.open(clock=clock, retention={"max_age_s": DAY, "keep_unread": False})
+    await log.append(channel, log.events(10))
+    clock.advance(20)
+    clock.ahead_s = 400 * DAY  # the time server is wrong
+    for _ in range(20):
+        clock.advance(20)
+        await log.append(channel, log.events(1))
+    assert "went forward by 34560000 s" in caplog.text
+    assert channel.info()["first"] == 1
+    clock.ahead_s = 0.0
+    clock.advance(DAY + 20)
+    await log.wait(lambda: channel.info()["first"] > 10)
