@@ -56,6 +56,16 @@ def checked(outcome: Any) -> Outcome:
     return Outcome(bool(outcome.delivered), retry=bool(outcome.retry), reason=reason)
 
 
+def _place_of(error: BaseException | None) -> str:
+    """Where it was raised: the plugin's file and line."""
+    trace = error.__traceback__ if error is not None else None
+    if trace is None:
+        return ""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return f" (at {trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno})"
+
+
 class Errors:
     """Counts the errors of one component, and logs them at a bounded rate. `owner` is its place in the config."""
 
@@ -84,7 +94,9 @@ class Errors:
         self._until = now + LOG_EVERY_S
         more = f" ({self._silent} more since the last message)" if self._silent else ""
         self._silent = 0
-        log.error("%s %s%s", self.owner, text, more, exc_info=error)
+        # what strangers send may be in an error's text: a traceback is for those who look for it
+        whole = error if log.isEnabledFor(logging.DEBUG) else None
+        log.error("%s %s%s%s", self.owner, text, _place_of(error), more, exc_info=whole)
 
 
 class FilterGuard:

@@ -41,20 +41,20 @@ class Endpoint:
 
     def take(self, message: Message, done: Accepted) -> None:
         """Calls `done` with None when the message's events are safe, else with the error to answer with."""
+        now = self._now_ns()
         try:
             events = self._decode(message)
+            for event in events:
+                event.received_ns = now
         except Refused as e:
             self._refuse(e, message, done)
             return
-        except Exception as e:
+        except Exception as e:  # also where a codec returns what are no events
             done(e)
             return
         if not events:  # an empty batch: nothing to wait for
             done(None)
             return
-        now = self._now_ns()
-        for event in events:
-            event.received_ns = now
         if self._traces and (trace := of_headers(message.headers)):
             for event in events:
                 event.trace = trace
