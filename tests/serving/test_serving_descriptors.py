@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from gateway_core.testing import GatewayProcess, Subscriber
+from tests.serving.doors import Doors
 
 pytestmark = pytest.mark.slow
 
@@ -75,6 +76,23 @@ def test_silent_connections_cost_no_delivery(tmp_path: Path) -> None:
         stack.close()
         assert gateway.stop() == 0
     assert {r.headers["ce-id"] for r in subscriber.requests} == {str(n) for n in range(150)}
+
+
+@pytest.mark.spec("SAFE-J04")
+def test_silent_handshakes_make_way(tmp_path: Path) -> None:
+    """With TLS, a client that never begins its handshake is a silent connection as well."""
+    doors = Doors(tmp_path, limits="limits: {header_timeout_s: 60}")
+    doors.gateway.launcher = ["sh", "-c", 'ulimit -n 90; exec "$@"', "sh"]
+    with doors.subscriber, doors.gateway, ExitStack() as stack:
+        host, port = doors.address("native with TLS")
+        connect(stack, f"https://{host}:{port}", 150)
+        url = f"https://{host}:{port}/"
+        for number in range(20):
+            headers = {**HEADERS, "ce-id": str(number)}
+            assert httpx.post(url, headers=headers, verify=doors.trust, timeout=20).status_code == 202
+        doors.gateway.wait_until(lambda: doors.gateway.drained("all"))
+        trigger = doors.gateway.trigger("all")
+        assert (trigger["delivered"], trigger["dead_lettered"]) == (20, 0)
 
 
 @pytest.mark.spec("SAFE-J04")
