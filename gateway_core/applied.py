@@ -6,7 +6,8 @@ Every file is written whole or not at all, so that a crash leaves the one before
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from .errors import StartError
@@ -19,6 +20,18 @@ _PAUSED = "paused.json"
 def applied_dir(settings: Settings) -> Path:
     """Where what was changed at run time is kept."""
     return settings.data_dir / "applied"
+
+
+def all_paths(paths: Sequence[Path], settings: Settings) -> list[Path]:
+    """The config's files and folders, with what was applied at run time. Raises `StartError`."""
+    applied = applied_dir(settings)
+    try:
+        names = os.listdir(applied)  # `glob` takes a folder that can't be read for an empty one
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    except OSError as e:
+        raise StartError(f"{applied} can't be read: {e.strerror}: nobody knows which triggers were applied") from e
+    return [*paths, *([applied] if any(name.endswith(".yaml") for name in names) else [])]
 
 
 class Applied:

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
-from .applied import Applied, applied_dir
+from .applied import Applied, all_paths, applied_dir
 from .config.load import Loaded, load_all
 from .config.yaml import Node
 from .errors import ConfigError, Fault, StartError
@@ -25,18 +25,6 @@ log = logging.getLogger("tidegate.reload")
 LOOK_EVERY_S = 0.5
 
 Signature = tuple[tuple[str, int, int, int], ...]
-
-
-def all_paths(paths: Sequence[Path], settings: Settings) -> list[Path]:
-    """The config's files and folders, with what was applied at run time. Raises `StartError`."""
-    applied = applied_dir(settings)
-    try:
-        names = os.listdir(applied)  # `glob` takes a folder that can't be read for an empty one
-    except (FileNotFoundError, NotADirectoryError):
-        names = []
-    except OSError as e:
-        raise StartError(f"{applied} can't be read: {e.strerror}: nobody knows which triggers were applied") from e
-    return [*paths, *([applied] if any(name.endswith(".yaml") for name in names) else [])]
 
 
 class Reloader:

@@ -23,11 +23,12 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
+from .applied import all_paths
 from .config.load import load_all
 from .errors import TidegateError
 from .logs import configure
 from .registry import Registry
-from .reloader import Reloader, all_paths
+from .reloader import Reloader
 from .runtime import Gateway, Supervised
 from .serving.descriptors import raise_limit
 from .settings import Settings

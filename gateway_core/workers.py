@@ -14,12 +14,12 @@ from typing import Any
 
 import anyio
 
-from .applied import Applied, applied_dir
+from .applied import Applied, all_paths, applied_dir
 from .config.load import Loaded, load_all
 from .control import Control
 from .errors import StartError
 from .registry import Registry
-from .reloader import Reloader, all_paths
+from .reloader import Reloader
 from .runtime import Gateway
 from .serving.descriptors import raise_limit
 from .settings import Settings

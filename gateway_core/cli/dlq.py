@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import eventjson
+from ..applied import all_paths
 from ..clock import SystemClock
 from ..component import BuildContext, DeadLetterRef
 from ..config.load import load
@@ -85,10 +86,10 @@ class Stores:
 
     @classmethod
     def of(cls, paths: Sequence[Path] | None, data_dir: Path | None) -> Stores:
-        """Those of the config that the command line means."""
+        """Those of the config that the command line means, and of the triggers that were applied to its gateway."""
         registry = Registry.installed()
         settings = common.settings(data_dir=data_dir)
-        return cls(load(common.config_paths(paths), registry), settings.data_dir, registry)
+        return cls(load(all_paths(common.config_paths(paths), settings), registry), settings.data_dir, registry)
 
     def unknown(self, query: Query) -> Iterator[str]:
         """What the query names and the config hasn't, though letters of earlier configs may still say so."""

@@ -205,3 +205,16 @@ def test_stores_are_each_read_once(tidegate, bury, tmp_path: Path) -> None:
         "triggers.own.dead_letter",
     ]
     assert len(list(stores.letters(Query()))) == 1
+
+
+@pytest.mark.spec("SAFE-G08")
+def test_letters_of_a_trigger_that_was_applied_are_seen(tidegate, bury, tmp_path: Path) -> None:
+    bury(letter("1", trigger="applied"), path="applied.jsonl")
+    assert listed(tidegate) == []
+    (tmp_path / "tidegate-data/applied").mkdir(parents=True)
+    (tmp_path / "tidegate-data/applied/applied.yaml").write_text(
+        'triggers:\n  applied: {subscriber: "http://127.0.0.1:1/", dead_letter: {deadletter: {path: applied.jsonl}}}\n'
+    )
+    (row,) = listed(tidegate, "--trigger", "applied")
+    assert (row["event_id"], row["broker"]) == ("1", "default")
+    assert json.loads(tidegate("dlq", "show", row["id"], "--json").out)["event_id"] == "1"
