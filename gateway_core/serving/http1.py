@@ -281,12 +281,11 @@ class Http1Connection(asyncio.Protocol):
         behind = self._h11.trailing_data[0]
         if behind[:1] in (b"\r", b"\n"):
             self._h11 = self._parser()
-            self._head_bytes = 0
             if behind := behind.lstrip(b"\r\n"):
                 self._h11.receive_data(behind)
-                self._head_bytes = len(behind)
         else:
             self._h11.start_next_cycle()
+        self._head_bytes = len(behind)  # a head that came with the request before has its limits too
         self._since = self._server.now
         self._steer_reading()
         try:
