@@ -57,14 +57,13 @@ def test_all_that_was_ever_found_is_mended(name: str) -> None:
 @has_fuzzer
 @pytest.mark.slow
 @pytest.mark.spec("SAFE-A09")
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", ["hang", "crash"])
 def test_a_planted_fault_is_found(kind: str, tmp_path: Path) -> None:
-    ended = fuzz("http", "--plant", kind, "--corpus", str(tmp_path), seconds=150)
+    ended = fuzz("http", "--plant", kind, "--corpus", str(tmp_path), "--seed", "1", seconds=250)
     assert ended.returncode != 0, ended.stderr[-3000:]
-    [found] = [*tmp_path.glob("crash-*"), *tmp_path.glob("timeout-*")]
-    assert found.name.startswith("timeout-" if kind == "hang" else "crash-")
-    assert b"hun" in found.read_bytes()
+    [found] = tmp_path.glob("timeout-*" if kind == "hang" else "crash-*")
+    assert b"/~" in found.read_bytes()
 
 
 @has_fuzzer
