@@ -83,6 +83,20 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 @pytest.fixture
+def make_log() -> Iterator[Callable[[Path], Log]]:
+    """Makes logs in folders of the test's choice."""
+    made: list[Log] = []
+
+    def make(folder: Path) -> Log:
+        made.append(Log(folder))
+        return made[-1]
+
+    yield make
+    for log in made:
+        log.close()
+
+
+@pytest.fixture
 def event() -> Callable[..., Event]:
     """Makes an event that is valid; arguments set its attributes, `data` and the rest."""
 
