@@ -53,6 +53,9 @@ class Values:
         self.found += [record.value for record in records]
         self.changed.set()
 
+    def passed(self, partition: Partition, offset: int) -> None:
+        pass
+
 
 @asynccontextmanager
 async def running(one: Any) -> AsyncIterator[Any]:
