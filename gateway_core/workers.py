@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import signal
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -47,6 +48,7 @@ def run(
 ) -> int:
     """Runs a gateway until SIGINT or SIGTERM; a second signal ends it at once. Returns the exit code: 0, or 130 where
     it was ended at once. Raises `ConfigError` and `StartError`."""
+    _fill_standard_files()
     registry = registry or Registry.installed()
     since_ns = time.time_ns()
     files = [Path(p) for p in paths]
@@ -59,6 +61,14 @@ def run(
         return anyio.run(supervisor.run, backend_options={"use_uvloop": has_uvloop()})
     job = _Alone(files, settings, registry, loaded, since_ns, on_started)
     return anyio.run(_serve, job, backend_options={"use_uvloop": has_uvloop()})
+
+
+def _fill_standard_files() -> None:
+    """Whoever starts a gateway may have closed its standard input or output: the next file that is opened would take
+    their place, and the loop's library ends a process that closes such a one."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
 
 
 def has_uvloop() -> bool:

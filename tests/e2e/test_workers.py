@@ -6,6 +6,8 @@ import logging
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -299,3 +301,21 @@ def test_signals_while_it_starts_end_it(tmp_path: Path) -> None:
             os.kill(gateway.pid, signal.SIGTERM)
             assert gateway.stop() in (0, -signal.SIGTERM, 130)
             gone(workers)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SAFE-G06")
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_gateway_without_standard_input_starts_and_stops(tmp_path: Path, workers: str) -> None:
+    text = BROKER.replace("      - poll: {path: QUEUE}\n", "").replace("PORT", str(free_port()))
+    (tmp_path / "tidegate.yaml").write_text(text.replace("URL", "http://127.0.0.1:9/"))
+    command = [sys.executable, "-m", "gateway_core.cli", "run", "tidegate.yaml", "--workers", workers]
+    env = {**os.environ, "TIDEGATE_ADMIN": "127.0.0.1:0", "TIDEGATE_DATA_DIR": str(tmp_path / "data")}
+    with (tmp_path / "log").open("wb") as out:
+        closed = lambda: os.close(0)  # noqa: E731
+        process = subprocess.Popen(command, cwd=tmp_path, env=env, stderr=out, preexec_fn=closed)
+    end = time.monotonic() + 30
+    while not (tmp_path / "data/gateway.json").exists() and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(40) == 0, (tmp_path / "log").read_text()
