@@ -100,6 +100,9 @@ def run(
     workers: Annotated[
         int | None, typer.Option(help="Processes that share the ingress addresses. [TIDEGATE_WORKERS]")
     ] = None,
+    admin_hosts: Annotated[
+        str | None, typer.Option(help="More host names of the admin API, with commas between. [TIDEGATE_ADMIN_HOSTS]")
+    ] = None,
     watchdog_s: Annotated[
         float | None, typer.Option(help="How long the event loop may stand still; 0: for ever. [TIDEGATE_WATCHDOG_S]")
     ] = None,
@@ -123,6 +126,7 @@ def run(
         "log_level": log_level.value if log_level else ctx.obj["log_level"],
         "log_format": log_format.value if log_format else None,
         "workers": workers,
+        "admin_hosts": admin_hosts,
         "watchdog_s": watchdog_s,
         "metrics": metrics,
         "reload": reload.value if reload else None,
