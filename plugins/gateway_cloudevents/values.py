@@ -23,7 +23,8 @@ _TIME = re.compile(
 )
 
 
-# RFC 3986 appendix A, and beyond ASCII whatever producers write there (IRIs): the value is carried, not dereferenced.
+# RFC 3986 appendix A, and beyond it what producers write and no parser of theirs refuses: characters beyond ASCII (IRIs),
+# and brackets behind the authority (`?tags[]=1`). The value is carried, not dereferenced.
 # Each repetition is possessive: what it took is never tried again in another way.
 def _characters(more: str) -> str:
     return rf"(?:[A-Za-z0-9\-._~!$&'()*+,;=\x80-\U0010ffff{more}]++|%[0-9A-Fa-f]{{2}})*+"
@@ -33,12 +34,14 @@ _IP_LITERAL = (
     rf"\[(?:(?P<ipv6>[0-9A-Fa-f:.]++)(?:%25{_characters('')})?|[vV][0-9A-Fa-f]++\.[A-Za-z0-9\-._~!$&'()*+,;=:]++)\]"
 )
 _AUTHORITY = rf"(?:{_characters(':')}@)?(?:{_IP_LITERAL}|{_characters('')})(?::[0-9]*+)?"
-_PATH = _characters(":@/")
-_NO_SCHEME = rf"{_characters('@')}(?:/{_PATH})?"  # a colon in the first segment would end a scheme
+_PATH = _characters(r":@/\[\]")
+_FIRST_SEGMENT = _characters(r"@\[\]")
+_NO_SCHEME = rf"{_FIRST_SEGMENT}(?:/{_PATH})?"  # a colon in the first segment would end a scheme
+_BEHIND_PATH = _characters(r":@/?\[\]")
 _URI_REFERENCE = re.compile(
     r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.\-]*+):)?"
     rf"(?://{_AUTHORITY}(?:/{_PATH})?|(?!//)(?(scheme){_PATH}|{_NO_SCHEME}))"
-    rf"(?:\?{_characters(':@/?')})?(?:\#{_characters(':@/?')})?"
+    rf"(?:\?{_BEHIND_PATH})?(?:\#{_BEHIND_PATH})?"
 )
 
 _TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"

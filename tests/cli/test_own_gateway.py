@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -58,7 +58,9 @@ def pid_of(tmp_path: Path, *flags: str, **env: str) -> int:
 @pytest.mark.slow
 @pytest.mark.spec("SAFE-G01")
 def test_two_gateways_with_default_settings_run_side_by_side(start: Start, tmp_path: Path) -> None:
-    with suppress(OSError), socket.create_server(("127.0.0.1", 9080)):  # or somebody else has it already
+    with ExitStack() as stack:
+        with suppress(OSError):  # somebody else may have it already
+            stack.enter_context(socket.create_server(("127.0.0.1", 9080)))
         one, two = start("one"), start("two")
         assert pid_of(tmp_path, "--data-dir", "one") == one.pid
         assert pid_of(tmp_path, "--data-dir", "two") == two.pid
@@ -91,7 +93,9 @@ def test_check_connect_tries_the_address(tidegate, tmp_path: Path, monkeypatch: 
     assert (ran.code, probe["ok"]) == (1, False)
     assert "TIDEGATE_ADMIN" in probe["reason"]
     monkeypatch.delenv("TIDEGATE_ADMIN")
-    with suppress(OSError), socket.create_server(("127.0.0.1", 9080)):
+    with ExitStack() as stack:
+        with suppress(OSError):
+            stack.enter_context(socket.create_server(("127.0.0.1", 9080)))
         ran = tidegate("check", "--connect", "--json")
         (probe,) = [p for p in json.loads(ran.out)["probes"] if p["path"] == "admin"]
         assert (ran.code, probe["ok"]) == (0, True)  # `run` starts, too

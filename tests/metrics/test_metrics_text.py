@@ -35,6 +35,7 @@ def document(name: str = "x") -> dict[str, Any]:
     source = {"address": "kafka://h/t", "error": None, "lag": 4}
     groups = {"g": {"lag": 1, "error": "away"}}
     channel = {"writable": True, "groups": groups, "events": 1, "bytes": 2, "waiting_bytes": 0, "failed": 0}
+    channel["quarantined"] = 1
     accepts = {"accepted": 5, "refused": 1, "unrouted": 0, "failed": 0, "accept": histogram(0.0005, 4000.0)}
     broker = {
         "name": name,

@@ -116,7 +116,12 @@ def test_a_shard_opened_again_has_its_events_and_places(
         shard.write([], Changes(0, end, list(places.items())))
         shard.close()
         again = Shard(at, 0, "normal")
-        assert (again.first, again.next, again.routed, again.places) == (1, end, end, places)
+        # a place beyond what there is can't be right: its subscription gets all events again
+        possible = {
+            name: place if all(n <= end for n in (*place.pending, place.next or 1)) else Place(1)
+            for name, place in places.items()
+        }
+        assert (again.first, again.next, again.routed, again.places) == (1, end, end, possible)
         again.close()
         reader = LogReader(at)
         found = list(reader.read(0, 1, end))
