@@ -23,8 +23,8 @@ _TIME = re.compile(
 )
 
 
-# RFC 3986 appendix A, and beyond it what producers write and no parser of theirs refuses: characters beyond ASCII (IRIs),
-# and brackets behind the authority (`?tags[]=1`). The value is carried, not dereferenced.
+# RFC 3986 appendix A, and beyond it what producers write and no parser of theirs refuses: characters beyond ASCII
+# (IRIs), and brackets behind the authority (`?tags[]=1`). The value is carried, not dereferenced.
 # Each repetition is possessive: what it took is never tried again in another way.
 def _characters(more: str) -> str:
     return rf"(?:[A-Za-z0-9\-._~!$&'()*+,;=\x80-\U0010ffff{more}]++|%[0-9A-Fa-f]{{2}})*+"

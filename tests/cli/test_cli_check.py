@@ -86,7 +86,7 @@ def test_connect_finds_a_path_that_run_would_refuse(tidegate, config: Path, tmp_
     assert (ran.code, "events is a directory" in probes(ran)["bridges.b.sink"]) == (1, True)
 
 
-@pytest.mark.spec("SAFE-H01")
+@pytest.mark.spec("SAFE-01")
 def test_a_filter_in_any_dialect_names_attributes_that_events_can_have(tidegate, config: Path) -> None:
     triggers = (
         "  a: {filters: [{exact: {da-ta: x}}, {any: [{prefix: {Source: x}}]}], subscriber: stdout}\n"

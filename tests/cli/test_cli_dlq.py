@@ -207,7 +207,7 @@ def test_stores_are_each_read_once(tidegate, bury, tmp_path: Path) -> None:
     assert len(list(stores.letters(Query()))) == 1
 
 
-@pytest.mark.spec("SAFE-G08")
+@pytest.mark.spec("SAFE-09")
 def test_letters_of_a_trigger_that_was_applied_are_seen(tidegate, bury, tmp_path: Path) -> None:
     bury(letter("1", trigger="applied"), path="applied.jsonl")
     assert listed(tidegate) == []

@@ -56,7 +56,7 @@ def pid_of(tmp_path: Path, *flags: str, **env: str) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G01")
+@pytest.mark.spec("SAFE-02")
 def test_two_gateways_with_default_settings_run_side_by_side(start: Start, tmp_path: Path) -> None:
     with ExitStack() as stack:
         with suppress(OSError):  # somebody else may have it already
@@ -73,7 +73,7 @@ def test_two_gateways_with_default_settings_run_side_by_side(start: Start, tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G01")
+@pytest.mark.spec("SAFE-02")
 def test_a_named_address_that_is_taken_is_a_fault_with_its_setting(start: Start, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         process = start("one", wait=False, TIDEGATE_ADMIN=f"127.0.0.1:{taken.getsockname()[1]}")
@@ -83,7 +83,7 @@ def test_a_named_address_that_is_taken_is_a_fault_with_its_setting(start: Start,
     assert "--admin or TIDEGATE_ADMIN" in err
 
 
-@pytest.mark.spec("SAFE-G01")
+@pytest.mark.spec("SAFE-02")
 def test_check_connect_tries_the_address(tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tidegate.yaml").write_text(CONFIG.format(port=0))
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -103,7 +103,7 @@ def test_check_connect_tries_the_address(tidegate, tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G01")
+@pytest.mark.spec("SAFE-02")
 def test_the_socket_is_its_users_own_and_needs_no_token(start: Start, tmp_path: Path) -> None:
     gateway = start("one", "--admin", "127.0.0.1:0", TIDEGATE_ADMIN_TOKEN="hush")
     assert stat.S_IMODE((tmp_path / "one/admin.sock").stat().st_mode) == 0o600
@@ -118,7 +118,7 @@ def test_the_socket_is_its_users_own_and_needs_no_token(start: Start, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G01")
+@pytest.mark.spec("SAFE-02")
 def test_without_an_address_the_socket_does_in_a_folder_of_any_length(start: Start, tmp_path: Path) -> None:
     folder = "/".join(["a-folder-whose-name-is-rather-long"] * 4)
     gateway = start(folder, "--admin", "socket")
@@ -133,7 +133,7 @@ def test_without_an_address_the_socket_does_in_a_folder_of_any_length(start: Sta
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G01")
+@pytest.mark.spec("SAFE-02")
 def test_a_second_gateway_of_one_data_directory_leaves_the_first_alone(start: Start, tmp_path: Path) -> None:
     (tmp_path / "bridge.yaml").write_text(
         'bridges: {b: {source: {http: {listen: "127.0.0.1:0"}}, sink: {file: {path: out.jsonl}}}}\n'

@@ -78,7 +78,7 @@ VALUES = {
 }
 
 
-@pytest.mark.spec("DP-01", "BR-16", "SAFE-A05")
+@pytest.mark.spec("DP-01", "BR-16", "SAFE-20")
 @pytest.mark.parametrize(("raw", "text"), VALUES.values(), ids=VALUES.keys())
 def test_header_values_are_decoded(codec: Codec, raw: bytes, text: str) -> None:
     [event] = codec.decode(message(b"", (b"ce-ext", raw)))

@@ -22,7 +22,7 @@ GOOD = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 OWN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 HOP = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
 STRUCTURED = b"application/cloudevents+json"
-MARK = pytest.mark.spec("SAFE-C09")
+MARK = pytest.mark.spec("SAFE-33")
 
 
 @MARK

@@ -81,7 +81,7 @@ def test_the_report_is_sorted_and_says_a_thing_once() -> None:
     assert render([a, b, a]) == "a.yaml:9: two\na.yaml:10: one\n2 faults\n"
 
 
-@pytest.mark.spec("SAFE-G02")
+@pytest.mark.spec("SAFE-03")
 def test_no_manifest_that_restricts_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(FAULTS / "manifest_restrictions")
     faults, _ = _report("manifest_restrictions")

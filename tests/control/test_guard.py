@@ -80,7 +80,7 @@ async def test_the_names_of_this_machine_are_taken(host: str) -> None:
         assert (await client.get("/status", headers={"host": host})).status_code == 200
 
 
-@pytest.mark.spec("SAFE-J05")
+@pytest.mark.spec("SAFE-14")
 def test_an_address_for_others_has_addresses_and_the_names_that_are_set() -> None:
     def asked(guard: Guard, host: str) -> None:
         guard.check_host(Request("GET", "/", headers={"host": host}))
@@ -105,7 +105,7 @@ async def test_a_query_of_too_many_parts_is_refused() -> None:
         assert (await client.get("/status?" + "&".join(["a=b"] * 1001))).status_code == 400
 
 
-@pytest.mark.spec("SAFE-J05")
+@pytest.mark.spec("SAFE-14")
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
 async def test_others_need_a_token(address: str) -> None:
     async with anyio.create_task_group() as tasks:
@@ -116,7 +116,7 @@ async def test_others_need_a_token(address: str) -> None:
     assert exposed(address, "secret") == exposed("off", "") == exposed("socket", "") == ""
 
 
-@pytest.mark.spec("SAFE-J05")
+@pytest.mark.spec("SAFE-14")
 def test_check_says_so_and_run_refuses(tmp_path: Path) -> None:
     (tmp_path / "t.yaml").write_text('brokers: {b: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}\n')
     env = {**os.environ, "TIDEGATE_ADMIN": "0.0.0.0:0", "TIDEGATE_DATA_DIR": str(tmp_path / "d")}

@@ -200,7 +200,7 @@ def test_what_was_safe_is_there_after_a_kill(tmp_path: Path) -> None:
     assert ids(build(tmp_path))[-1] == "1000000"
 
 
-@pytest.mark.spec("SAFE-C05")
+@pytest.mark.spec("SAFE-29")
 async def test_a_letter_whose_line_has_no_end_is_a_letter_and_survives_a_removal(tmp_path: Path) -> None:
     """An editor that ends no last line: the letter is listed, and removing another one leaves it where it is."""
     path = tmp_path / "letters.jsonl"

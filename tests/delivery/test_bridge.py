@@ -58,7 +58,7 @@ def test_the_source_is_told_of_a_failure_and_how_long_to_wait() -> None:
     assert b.failed == 1
 
 
-@pytest.mark.spec("SAFE-B08")
+@pytest.mark.spec("SAFE-41")
 def test_the_source_is_told_that_a_refusal_is_final() -> None:
     b, answers = bridge(ScriptedSink(default=Outcome(False, code=400, reason="400 Bad Request"))), []
     b.accept(events("1"), answers.append)
@@ -68,7 +68,7 @@ def test_the_source_is_told_that_a_refusal_is_final() -> None:
     assert "400 Bad Request" in str(error)
 
 
-@pytest.mark.spec("SAFE-B08")
+@pytest.mark.spec("SAFE-41")
 @pytest.mark.parametrize("first", [0, 1])
 def test_of_a_group_one_that_may_succeed_later_decides(first: int) -> None:
     sink = ScriptedSink(hold=True)

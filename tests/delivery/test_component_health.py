@@ -100,7 +100,7 @@ def seen(gateway: Gateway, section: str, name: str) -> tuple[bool | None, str, s
     return condition.ready, condition.message, condition.reason
 
 
-@pytest.mark.spec("SAFE-C07")
+@pytest.mark.spec("SAFE-31")
 async def test_a_broker_is_not_ready_while_its_only_source_is_dead(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -121,7 +121,7 @@ async def test_a_broker_is_not_ready_while_its_only_source_is_dead(
     assert len([line for line in told if line == "broker default is ready again"]) == 1
 
 
-@pytest.mark.spec("SAFE-C07")
+@pytest.mark.spec("SAFE-31")
 async def test_a_broker_with_another_way_in_is_ready_and_says_what_fails(tmp_path: Path) -> None:
     parts = Parts()
     config = {"brokers": {"default": {"ingress": ["pull", "tap"], "dead_letter": "letters"}}}
@@ -130,7 +130,7 @@ async def test_a_broker_with_another_way_in_is_ready_and_says_what_fails(tmp_pat
         assert seen(gateway, "brokers", "default") == (True, "1 of 2 ways in do not work: away", "IngressDegraded")
 
 
-@pytest.mark.spec("SAFE-C07")
+@pytest.mark.spec("SAFE-31")
 async def test_a_bridge_whose_source_is_dead_is_not_ready(tmp_path: Path) -> None:
     parts = Parts()
     async with running(parts, BRIDGE, tmp_path) as gateway:
@@ -140,7 +140,7 @@ async def test_a_bridge_whose_source_is_dead_is_not_ready(tmp_path: Path) -> Non
         assert not gateway.ready
 
 
-@pytest.mark.spec("SAFE-C07", "SAFE-C08")
+@pytest.mark.spec("SAFE-31", "SAFE-32")
 async def test_a_task_of_a_source_that_raises_ends_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     parts = More()
     parts.tap = DyingTap()
@@ -156,7 +156,7 @@ async def test_a_task_of_a_source_that_raises_ends_alone(tmp_path: Path, caplog:
     assert any("brokers.default.ingress[0] (tap)" in r.getMessage() for r in caplog.records)
 
 
-@pytest.mark.spec("SAFE-C07", "SAFE-C08")
+@pytest.mark.spec("SAFE-31", "SAFE-32")
 @pytest.mark.parametrize("which", ["far", "other", "letters", "observer"])
 async def test_a_task_of_a_sink_or_observer_that_raises_ends_alone(
     which: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -181,7 +181,7 @@ async def test_a_task_of_a_sink_or_observer_that_raises_ends_alone(
     assert any(place in r.getMessage() for r in caplog.records)
 
 
-@pytest.mark.spec("SAFE-C07")
+@pytest.mark.spec("SAFE-31")
 async def test_a_look_at_the_status_survives_components_that_raise_when_asked(tmp_path: Path) -> None:
     class Mute(Pull):
         def info(self) -> dict[str, Any]:
@@ -203,7 +203,7 @@ async def test_a_look_at_the_status_survives_components_that_raise_when_asked(tm
         assert "no such file" in message
 
 
-@pytest.mark.spec("SAFE-C08")
+@pytest.mark.spec("SAFE-32")
 async def test_a_start_that_hangs_is_named_and_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -227,7 +227,7 @@ async def test_a_start_that_hangs_is_named_and_given_up(
     assert any("observers[0] (test) has not started yet" in r.getMessage() for r in caplog.records)
 
 
-@pytest.mark.spec("SAFE-C08")
+@pytest.mark.spec("SAFE-32")
 @pytest.mark.parametrize("part", ["tap", "far", "letters", "observer"])
 @pytest.mark.parametrize("how", ["hangs", "raises"])
 async def test_a_stop_that_hangs_or_raises_keeps_nobody_from_stopping(

@@ -100,7 +100,7 @@ class Rig:
         return self.clock.monotonic() - began
 
 
-@pytest.mark.spec("SAFE-B04")
+@pytest.mark.spec("SAFE-37")
 def test_events_before_a_silent_subscriber_are_given_up_together() -> None:
     rig = Rig(lambda e: SILENT, 30.0)
     rig.offer(*(event(n) for n in range(1, 2001)))
@@ -113,7 +113,7 @@ def test_events_before_a_silent_subscriber_are_given_up_together() -> None:
     assert len([at for at in times if at > 31]) == len({at for at in times if at > 31}), "one at a time"
 
 
-@pytest.mark.spec("SAFE-B04")
+@pytest.mark.spec("SAFE-37")
 def test_no_event_is_given_up_sooner_than_its_policy_says() -> None:
     rig = Rig(lambda e: REFUSED, retry=8)
     policy = rig.subscription.policy
@@ -131,7 +131,7 @@ def test_no_event_is_given_up_sooner_than_its_policy_says() -> None:
     assert rig.letters.got[0][1].attributes["tidegatefirst"]
 
 
-@pytest.mark.spec("SAFE-B04")
+@pytest.mark.spec("SAFE-37")
 def test_a_dead_subscriber_costs_a_few_attempts_whatever_waits() -> None:
     rig = Rig(lambda e: REFUSED, retry=1000)
     rig.offer(*(event(n) for n in range(1, 5001)))
@@ -142,7 +142,7 @@ def test_a_dead_subscriber_costs_a_few_attempts_whatever_waits() -> None:
     assert rig.subscription.attempts == len(rig.far.sent)
 
 
-@pytest.mark.spec("SAFE-B04")
+@pytest.mark.spec("SAFE-37")
 @pytest.mark.parametrize("lane_of", [None, of_partition, of_key], ids=["unordered", "partition", "key"])
 def test_a_subscriber_that_comes_back_gets_all_within_seconds(lane_of: LaneOf | None) -> None:
     back = [False]
@@ -161,7 +161,7 @@ def test_a_subscriber_that_comes_back_gets_all_within_seconds(lane_of: LaneOf | 
     assert not rig.subscription.failing
 
 
-@pytest.mark.spec("SAFE-B04")
+@pytest.mark.spec("SAFE-37")
 @pytest.mark.parametrize("lane_of", [None, of_key], ids=["unordered", "key"])
 def test_one_event_that_gets_no_answer_takes_no_other_along(lane_of: LaneOf | None) -> None:
     rig = Rig(lambda e: SILENT if e.attributes["id"] == "3" else DELIVERED, 0.01, lane_of, retry=6)
@@ -172,7 +172,7 @@ def test_one_event_that_gets_no_answer_takes_no_other_along(lane_of: LaneOf | No
     assert len(rig.feed.acked) == 50
 
 
-@pytest.mark.spec("SAFE-B04")
+@pytest.mark.spec("SAFE-37")
 def test_an_event_that_gets_no_answer_holds_its_lane_and_is_given_up_alone() -> None:
     rig = Rig(lambda e: SILENT if e.attributes["id"] == "1" else DELIVERED, 1.0, of_partition, retry=10)
     rig.offer(*(event(n) for n in range(1, 21)))
@@ -181,7 +181,7 @@ def test_an_event_that_gets_no_answer_holds_its_lane_and_is_given_up_alone() -> 
     assert rig.feed.acked == list(range(1, 21))
 
 
-@pytest.mark.spec("SAFE-B04")
+@pytest.mark.spec("SAFE-37")
 def test_an_ordered_lane_before_a_silent_subscriber_is_given_up_in_order_and_soon() -> None:
     rig = Rig(lambda e: SILENT, 30.0, of_partition)
     rig.offer(*(event(n) for n in range(1, 501)))
@@ -191,7 +191,7 @@ def test_an_ordered_lane_before_a_silent_subscriber_is_given_up_in_order_and_soo
     assert {e.attributes["tidegateattempts"] for _, e in rig.letters.got} == {11}
 
 
-@pytest.mark.spec("SAFE-B04")
+@pytest.mark.spec("SAFE-37")
 def test_answers_are_never_shared() -> None:
     rig = Rig(lambda e: BUSY, retry=3)
     rig.offer(*(event(n) for n in range(1, 31)))
@@ -200,7 +200,7 @@ def test_answers_are_never_shared() -> None:
     assert len(rig.letters.got) == 30
 
 
-@pytest.mark.spec("SAFE-B04")
+@pytest.mark.spec("SAFE-37")
 def test_letters_of_events_that_are_given_up_together_come_a_few_at_once() -> None:
     rig = Rig(lambda e: REFUSED, retry=0, max_in_flight=4)
     most = 0
@@ -217,7 +217,7 @@ STEPS = st.lists(
 )
 
 
-@pytest.mark.spec("SAFE-B04")
+@pytest.mark.spec("SAFE-37")
 @settings(max_examples=80, deadline=None)
 @given(
     phases=STEPS,

@@ -110,7 +110,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.spec("SAFE-C01")
+@pytest.mark.spec("SAFE-25")
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_filter_that_raises_loses_nothing_and_holds_up_nobody(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -134,7 +134,7 @@ async def test_a_filter_that_raises_loses_nothing_and_holds_up_nobody(
     assert told.levelno == logging.ERROR
 
 
-@pytest.mark.spec("SAFE-C01")
+@pytest.mark.spec("SAFE-25")
 async def test_a_filter_that_raises_now_and_then_keeps_what_it_did_not_decide(tmp_path: Path) -> None:
     def moody(event: Event) -> bool:
         n = int(event.attributes["id"])
@@ -149,7 +149,7 @@ async def test_a_filter_that_raises_now_and_then_keeps_what_it_did_not_decide(tm
     assert sorted(map(int, ids(parts.other))) == list(range(0, 30, 3))
 
 
-@pytest.mark.spec("SAFE-C01")
+@pytest.mark.spec("SAFE-25")
 async def test_what_a_raising_filter_kept_waits_for_its_dead_letter_over_a_restart(tmp_path: Path) -> None:
     """While the dead letter fails the trigger holds a bounded number of events; all of them are there afterwards."""
     parts = Hostile(bad=raising(ValueError("no")))
@@ -166,7 +166,7 @@ async def test_what_a_raising_filter_kept_waits_for_its_dead_letter_over_a_resta
     assert sorted(map(int, ids(again.other))) == list(range(200))
 
 
-@pytest.mark.spec("SAFE-C01")
+@pytest.mark.spec("SAFE-25")
 async def test_a_filter_that_raises_while_its_trigger_catches_up(tmp_path: Path) -> None:
     """The events are in the file, not in the ring: the trigger was paused when they came, and the gateway restarted."""
     parts = Hostile(bad=lambda event: True)
@@ -180,7 +180,7 @@ async def test_a_filter_that_raises_while_its_trigger_catches_up(tmp_path: Path)
     assert ids(again.other) == [str(n) for n in range(20)]
 
 
-@pytest.mark.spec("SAFE-C02")
+@pytest.mark.spec("SAFE-26")
 async def test_a_key_mapper_that_raises_puts_the_event_into_the_dead_letter(tmp_path: Path) -> None:
     def mapper(event: Event) -> bytes | None:
         if event.attributes["id"] == "1":
@@ -217,7 +217,7 @@ class Rude(Observer):
         raise RuntimeError("the backend is away")
 
 
-@pytest.mark.spec("SAFE-C03")
+@pytest.mark.spec("SAFE-27")
 async def test_an_observer_that_raises_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rude = Rude()
     parts = Hostile(bad=raising(ValueError("no")), observer=rude)
@@ -232,7 +232,7 @@ async def test_an_observer_that_raises_is_passed_over(tmp_path: Path, caplog: py
     assert len(told) == 1
 
 
-@pytest.mark.spec("SAFE-C03")
+@pytest.mark.spec("SAFE-27")
 async def test_a_slow_observer_is_named_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     class Slow(Observer):
         def accepted(self, broker: str, events: Sequence[Event]) -> None:
@@ -254,7 +254,7 @@ def bridge(**more: Any) -> dict[str, Any]:
     return {"bridges": {"b": {"source": "tap", "sink": "far", "filters": [{"test": "bad"}], **more}}}
 
 
-@pytest.mark.spec("SAFE-C01")
+@pytest.mark.spec("SAFE-25")
 async def test_a_bridge_with_a_dead_letter_keeps_what_its_filter_raised_on(tmp_path: Path) -> None:
     parts = Hostile(bad=raising(ValueError("no")))
     async with running(parts, bridge(dead_letter="letters"), tmp_path) as gateway:
@@ -266,7 +266,7 @@ async def test_a_bridge_with_a_dead_letter_keeps_what_its_filter_raised_on(tmp_p
     assert parts.far.sent == []
 
 
-@pytest.mark.spec("SAFE-C01")
+@pytest.mark.spec("SAFE-25")
 async def test_a_bridge_without_a_dead_letter_tells_its_sender(tmp_path: Path) -> None:
     parts = Hostile(bad=raising(ValueError("no such field")))
     async with running(parts, bridge(), tmp_path):
@@ -277,7 +277,7 @@ async def test_a_bridge_without_a_dead_letter_tells_its_sender(tmp_path: Path) -
     assert parts.far.sent == []
 
 
-@pytest.mark.spec("SAFE-C01")
+@pytest.mark.spec("SAFE-25")
 async def test_a_fetching_bridge_without_a_dead_letter_stops_at_the_event_until_the_filter_decides(
     tmp_path: Path,
 ) -> None:
@@ -306,7 +306,7 @@ async def test_a_fetching_bridge_without_a_dead_letter_stops_at_the_event_until_
 # -- asking -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("SAFE-C01")
+@pytest.mark.spec("SAFE-25")
 async def test_explain_why_and_tap_say_that_a_filter_raises(tmp_path: Path) -> None:
     from gateway_core.explain import explain
     from gateway_core.tap.choice import Choice
@@ -358,7 +358,7 @@ class Odd(ScriptedSink):
             done(Outcome(True))
 
 
-@pytest.mark.spec("SAFE-C04")
+@pytest.mark.spec("SAFE-28")
 async def test_a_sink_that_breaks_its_contract_is_isolated_to_the_event(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -380,7 +380,7 @@ async def test_a_sink_that_breaks_its_contract_is_isolated_to_the_event(
     assert len([r for r in caplog.records if "the sink of it gave a second outcome" in r.getMessage()]) == 1
 
 
-@pytest.mark.spec("SAFE-C04")
+@pytest.mark.spec("SAFE-28")
 async def test_a_dead_letter_that_answers_twice_counts_once(tmp_path: Path) -> None:
     class Twice(ScriptedSink):
         def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:

@@ -49,7 +49,7 @@ def an_event(id: str) -> Event:
     return Event({"specversion": "1.0", "id": id, "source": "/s", "type": "t"}, None)
 
 
-@pytest.mark.spec("SAFE-G03")
+@pytest.mark.spec("SAFE-04")
 @pytest.mark.parametrize("error", [StorageError("the disk is gone"), OSError(5, "Input/output error"), ValueError("x")])
 @pytest.mark.parametrize("where", ["pull", "letters"])
 async def test_what_a_part_raises_is_a_failed_part_and_no_more(tmp_path: Path, error: Exception, where: str) -> None:
@@ -66,7 +66,7 @@ async def test_what_a_part_raises_is_a_failed_part_and_no_more(tmp_path: Path, e
         assert (again, failed) == ("added bridges across", {})
 
 
-@pytest.mark.spec("SAFE-G03")
+@pytest.mark.spec("SAFE-04")
 @pytest.mark.parametrize("where", ["pull", "letters"])
 async def test_what_a_part_raises_at_its_end_ends_only_the_part(tmp_path: Path, where: str) -> None:
     parts = Parts()

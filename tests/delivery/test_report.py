@@ -39,7 +39,7 @@ class Rig:
         self.subscription.feed = self.feed
 
 
-@pytest.mark.spec("SAFE-B05")
+@pytest.mark.spec("SAFE-38")
 def test_failure_not_ready_and_recovery_are_logged_and_little_else(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     sink = ScriptedSink(default=REFUSED, address="http://far.example/in")
@@ -61,7 +61,7 @@ def test_failure_not_ready_and_recovery_are_logged_and_little_else(caplog: pytes
     assert len(rig.feed.acked) == 499
 
 
-@pytest.mark.spec("SAFE-B05")
+@pytest.mark.spec("SAFE-38")
 def test_a_trigger_that_comes_and_goes_is_not_logged_each_time(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     outcomes = [o for _ in range(500) for o in [*[Outcome(False, code=400, reason="400")] * 6, DELIVERED]]
@@ -71,7 +71,7 @@ def test_a_trigger_that_comes_and_goes_is_not_logged_each_time(caplog: pytest.Lo
     assert len([m for m in caplog.messages if "dead letter" not in m]) <= 4
 
 
-@pytest.mark.spec("SAFE-B05")
+@pytest.mark.spec("SAFE-38")
 def test_what_others_wrote_makes_no_line_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig(ScriptedSink(default=Outcome(False, reason=NASTY), address=f"http://x/{NASTY}"))
     for n in range(1, 8):
@@ -83,7 +83,7 @@ def test_what_others_wrote_makes_no_line_of_its_own(caplog: pytest.LogCaptureFix
             assert len(line) < 3000
 
 
-@pytest.mark.spec("SAFE-B05")
+@pytest.mark.spec("SAFE-38")
 def test_the_formatter_is_the_last_guard() -> None:
     record = logging.LogRecord("x", logging.ERROR, "f", 1, "said: %s", (NASTY,), None)
     record.peer = NASTY
@@ -102,7 +102,7 @@ def test_one_line() -> None:
     assert one_line(None) == "None"
 
 
-@pytest.mark.spec("SAFE-B05")
+@pytest.mark.spec("SAFE-38")
 def test_refused_inputs_are_logged_with_their_number_at_a_bounded_rate(caplog: pytest.LogCaptureFixture) -> None:
     intake = Counted("b", ())
     for _ in range(1000):
@@ -113,7 +113,7 @@ def test_refused_inputs_are_logged_with_their_number_at_a_bounded_rate(caplog: p
     assert intake.refused == 1000
 
 
-@pytest.mark.spec("SAFE-B06")
+@pytest.mark.spec("SAFE-39")
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(3)])
 def test_a_sink_that_raises_no_ordinary_exception_stops_nobody(error: BaseException) -> None:
     class Raising(ScriptedSink):
@@ -131,7 +131,7 @@ def test_a_sink_that_raises_no_ordinary_exception_stops_nobody(error: BaseExcept
     assert rig.letters.sent == []
 
 
-@pytest.mark.spec("SAFE-B06")
+@pytest.mark.spec("SAFE-39")
 def test_an_attempt_of_which_the_sink_says_nothing_ends_and_is_tried_again() -> None:
     sink = ScriptedSink(hold=True)
     rig = Rig(sink, timeout_s=10, retry=1)
@@ -149,7 +149,7 @@ def test_an_attempt_of_which_the_sink_says_nothing_ends_and_is_tried_again() -> 
     assert (rig.subscription.in_flight, rig.subscription.held) == (0, 0)
 
 
-@pytest.mark.spec("SAFE-B06")
+@pytest.mark.spec("SAFE-39")
 def test_a_dead_letter_that_says_nothing_is_asked_again() -> None:
     letters = ScriptedSink(hold=True)
     rig = Rig(ScriptedSink(default=Outcome(False, reason="400")))
@@ -163,7 +163,7 @@ def test_a_dead_letter_that_says_nothing_is_asked_again() -> None:
     assert rig.feed.acked == [1]
 
 
-@pytest.mark.spec("SAFE-B07")
+@pytest.mark.spec("SAFE-40")
 def test_no_timer_goes_on_after_the_stop_whatever_is_answered_late() -> None:
     sink, letters = ScriptedSink(hold=True), ScriptedSink(hold=True)
     clock = FakeClock()
@@ -180,7 +180,7 @@ def test_no_timer_goes_on_after_the_stop_whatever_is_answered_late() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.spec("SAFE-B05")
+@pytest.mark.spec("SAFE-38")
 @pytest.mark.parametrize("kind", ["triggers", "bridges"])
 async def test_a_running_gateway_says_which_trigger_is_not_ready(
     tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture

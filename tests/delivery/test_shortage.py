@@ -38,7 +38,7 @@ class Rig:
         self.subscription.feed = self.feed
 
 
-@pytest.mark.spec("SAFE-B01")
+@pytest.mark.spec("SAFE-34")
 @pytest.mark.parametrize("ordered", [False, True])
 def test_a_shortage_is_waited_out_and_never_counted(ordered: bool) -> None:
     rig = Rig(ScriptedSink(default=SHORT), ordered, retry=0, max_in_flight=8)
@@ -56,7 +56,7 @@ def test_a_shortage_is_waited_out_and_never_counted(ordered: bool) -> None:
     assert not rig.subscription.short
 
 
-@pytest.mark.spec("SAFE-B01")
+@pytest.mark.spec("SAFE-34")
 def test_a_shortage_does_not_use_up_retries_between_attempts() -> None:
     busy = Outcome(False, retry=True, code=503, reason="503")
     rig = Rig(ScriptedSink([busy, SHORT, SHORT, busy, SHORT], DELIVERED), retry=2)
@@ -66,7 +66,7 @@ def test_a_shortage_does_not_use_up_retries_between_attempts() -> None:
     assert (rig.subscription.attempts, rig.subscription.delivered) == (3, 1)
 
 
-@pytest.mark.spec("SAFE-B01")
+@pytest.mark.spec("SAFE-34")
 @pytest.mark.parametrize("error", [MemoryError(), OSError(errno.EMFILE, "x"), RuntimeError("can't start new thread")])
 def test_a_sink_that_raises_for_a_shortage_loses_no_event(error: Exception) -> None:
     class Raising(ScriptedSink):
@@ -84,7 +84,7 @@ def test_a_sink_that_raises_for_a_shortage_loses_no_event(error: Exception) -> N
 
 
 @pytest.mark.anyio
-@pytest.mark.spec("SAFE-B01")
+@pytest.mark.spec("SAFE-34")
 async def test_a_sink_with_an_async_client_need_not_know_of_it() -> None:
     import anyio
 
@@ -104,7 +104,7 @@ async def test_a_sink_with_an_async_client_need_not_know_of_it() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.spec("SAFE-B01")
+@pytest.mark.spec("SAFE-34")
 @pytest.mark.parametrize("kind", ["triggers", "bridges"])
 async def test_status_says_that_the_machine_is_short(tmp_path: Path, kind: str) -> None:
     parts = Parts(ScriptedSink(default=SHORT))

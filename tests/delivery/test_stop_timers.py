@@ -16,7 +16,7 @@ from gateway_core.testing import FakeClock, ScriptedSink
 
 from .gateway_rig import Parts, running, until
 
-pytestmark = pytest.mark.spec("SAFE-B07")
+pytestmark = pytest.mark.spec("SAFE-40")
 
 REFUSED = Outcome(False, retry=True, reason="connection refused")
 BAD = Outcome(False, code=400, reason="400")

@@ -25,7 +25,7 @@ triggers:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-B02")
+@pytest.mark.spec("SAFE-35")
 def test_events_that_wait_for_the_one_connection_are_not_timed_out(tmp_path: Path) -> None:
     def slowly(received: Received) -> int:
         time.sleep(0.25)

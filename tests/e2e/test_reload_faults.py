@@ -88,7 +88,7 @@ def running(tmp_path: Path, subscriber: Subscriber) -> Iterator[Running]:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G03")
+@pytest.mark.spec("SAFE-04")
 @pytest.mark.parametrize("folder", ["conf", "conf/more", "data/applied"])
 def test_a_folder_that_cannot_be_listed_changes_nothing(
     running: Running, subscriber: Subscriber, tmp_path: Path, folder: str
@@ -115,7 +115,7 @@ def test_a_folder_that_cannot_be_listed_changes_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G03")
+@pytest.mark.spec("SAFE-04")
 def test_the_watcher_says_so_without_being_asked(running: Running, tmp_path: Path) -> None:
     (tmp_path / "conf").chmod(0o000)
     eventually(lambda: "Permission denied" in running.error())
@@ -124,7 +124,7 @@ def test_the_watcher_says_so_without_being_asked(running: Running, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G03")
+@pytest.mark.spec("SAFE-04")
 def test_a_data_directory_that_takes_no_files_ends_nothing(
     running: Running, subscriber: Subscriber, tmp_path: Path
 ) -> None:

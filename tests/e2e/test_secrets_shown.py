@@ -41,7 +41,7 @@ triggers:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G07")
+@pytest.mark.spec("SAFE-08")
 @pytest.mark.parametrize("client", ["http", "httpx"])
 def test_nothing_shows_a_secret_of_an_address(tmp_path: Path, client: str) -> None:
     env = {"HOOK": "path-s3cret", "ENVIRONMENT_TOKEN": "env-s3cret", "TIDEGATE_LOG_LEVEL": "debug"}
@@ -84,7 +84,7 @@ def test_nothing_shows_a_secret_of_an_address(tmp_path: Path, client: str) -> No
     }
 
 
-@pytest.mark.spec("SAFE-G07")
+@pytest.mark.spec("SAFE-08")
 @pytest.mark.parametrize(
     ("url", "shown"),
     [

@@ -79,7 +79,7 @@ def sent_in_spite(gateway: GatewayProcess, number: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G04")
+@pytest.mark.spec("SAFE-05")
 @pytest.mark.parametrize("name", ["poison", "poison.held"])
 def test_a_worker_that_hangs_is_replaced_and_nothing_is_lost(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
@@ -106,7 +106,7 @@ def test_a_worker_that_hangs_is_replaced_and_nothing_is_lost(tmp_path: Path, nam
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G04")
+@pytest.mark.spec("SAFE-05")
 @pytest.mark.parametrize("name", ["poison", "poison.held"])
 def test_a_single_process_says_where_it_hangs(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
@@ -118,7 +118,7 @@ def test_a_single_process_says_where_it_hangs(tmp_path: Path, name: str) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G04")
+@pytest.mark.spec("SAFE-05")
 @pytest.mark.parametrize("signals", [1, 2])
 def test_sigterm_works_while_the_loop_hangs(tmp_path: Path, signals: int) -> None:
     file = tmp_path / "poison"
@@ -142,7 +142,7 @@ def test_sigterm_works_while_the_loop_hangs(tmp_path: Path, signals: int) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G04")
+@pytest.mark.spec("SAFE-05")
 @pytest.mark.parametrize("flags", [(), ("--workers", "2")])
 def test_a_process_that_was_stopped_is_no_false_alarm(tmp_path: Path, flags: tuple[str, ...]) -> None:
     env = {"TIDEGATE_WATCHDOG_S": "2"}
@@ -165,7 +165,7 @@ def test_a_process_that_was_stopped_is_no_false_alarm(tmp_path: Path, flags: tup
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G04")
+@pytest.mark.spec("SAFE-05")
 def test_workers_end_with_their_supervisor_even_one_that_hangs(tmp_path: Path) -> None:
     file = tmp_path / "poison.held"
     with (

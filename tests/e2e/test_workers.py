@@ -129,7 +129,7 @@ def lags(gateway: GatewayProcess, section: str) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G05")
+@pytest.mark.spec("SAFE-06")
 @pytest.mark.parametrize("text", [BROKER, BRIDGE], ids=["broker", "bridge"])
 def test_a_source_that_fetches_runs_in_one_worker_and_moves_when_that_one_dies(tmp_path: Path, text: str) -> None:
     with Subscriber() as s, start(tmp_path, text, s.url) as gateway:
@@ -157,7 +157,7 @@ def test_a_source_that_fetches_runs_in_one_worker_and_moves_when_that_one_dies(t
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G05")
+@pytest.mark.spec("SAFE-06")
 def test_a_source_that_hangs_moves_once_its_worker_is_dead(tmp_path: Path) -> None:
     with Subscriber() as s, start(tmp_path, BROKER, s.url, TIDEGATE_WATCHDOG_S="2") as gateway:
         gateway.wait_until(lambda: both(gateway))
@@ -172,7 +172,7 @@ def test_a_source_that_hangs_moves_once_its_worker_is_dead(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G05")
+@pytest.mark.spec("SAFE-06")
 def test_a_source_that_shares_runs_in_every_worker(tmp_path: Path) -> None:
     with Subscriber() as s, start(tmp_path, BROKER, s.url, "shares = True") as gateway:
         gateway.wait_until(lambda: len(told(tmp_path)) == 2, 20, "both")
@@ -182,7 +182,7 @@ def test_a_source_that_shares_runs_in_every_worker(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G05")
+@pytest.mark.spec("SAFE-06")
 def test_a_reload_gives_one_worker_a_source_that_is_new(tmp_path: Path) -> None:
     with Subscriber() as s, start(tmp_path, BROKER, s.url) as gateway:
         gateway.wait_until(lambda: both(gateway))
@@ -202,7 +202,7 @@ def test_a_reload_gives_one_worker_a_source_that_is_new(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.spec("SAFE-G05")
+@pytest.mark.spec("SAFE-06")
 async def test_lines_that_say_nothing_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
     ours, theirs = socket.socketpair()
     wire = Wire(ours, "worker 1")
@@ -240,7 +240,7 @@ def accepted(gateway: GatewayProcess, number: int) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G06")
+@pytest.mark.spec("SAFE-07")
 @pytest.mark.parametrize("which", [0, 1])
 def test_any_worker_may_be_killed_and_service_goes_on(tmp_path: Path, which: int) -> None:
     """The one that answers for all, too."""
@@ -267,7 +267,7 @@ def test_any_worker_may_be_killed_and_service_goes_on(tmp_path: Path, which: int
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G06")
+@pytest.mark.spec("SAFE-07")
 def test_a_storm_of_reloads_and_kills_leaves_a_gateway_that_works(tmp_path: Path) -> None:
     with Subscriber() as s, start(tmp_path, BROKER, s.url) as gateway:
         gateway.wait_until(lambda: both(gateway))
@@ -290,7 +290,7 @@ def test_a_storm_of_reloads_and_kills_leaves_a_gateway_that_works(tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G06")
+@pytest.mark.spec("SAFE-07")
 def test_signals_while_it_starts_end_it(tmp_path: Path) -> None:
     with Subscriber() as s:
         gateway = start(tmp_path, BROKER, s.url)
@@ -304,7 +304,7 @@ def test_signals_while_it_starts_end_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-G06")
+@pytest.mark.spec("SAFE-07")
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_gateway_without_standard_input_starts_and_stops(tmp_path: Path, workers: str) -> None:
     text = BROKER.replace("      - poll: {path: QUEUE}\n", "").replace("PORT", str(free_port()))

@@ -11,7 +11,7 @@ from gateway_core.clock import SystemClock
 from gateway_core.interfaces import Outcome
 from gateway_core.linewriter import LineWriter
 
-pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-B01")]
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-34")]
 
 
 class Failing:

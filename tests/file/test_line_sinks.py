@@ -110,7 +110,7 @@ async def test_writers_of_one_file_never_mix_their_lines(tmp_path: Path) -> None
     assert sorted(int(load(line).attributes["id"]) for line in path.read_bytes().splitlines()) == list(range(300))
 
 
-@pytest.mark.spec("SAFE-C05")
+@pytest.mark.spec("SAFE-29")
 async def test_a_line_that_was_torn_is_moved_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "events.jsonl"
     torn = b'{"id":"2", "da' + b"x" * 70_000
@@ -127,7 +127,7 @@ async def test_a_line_that_was_torn_is_moved_aside(tmp_path: Path, caplog: pytes
     assert "events.jsonl.torn" in caplog.text
 
 
-@pytest.mark.spec("SAFE-C05")
+@pytest.mark.spec("SAFE-29")
 @pytest.mark.parametrize(
     "tail",
     [
@@ -159,7 +159,7 @@ async def test_what_is_not_torn_is_never_cut(tmp_path: Path, before: bytes, tail
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.spec("SAFE-C05")
+@pytest.mark.spec("SAFE-29")
 async def test_a_torn_line_that_cant_be_moved_aside_stays(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_bytes(b'{"id":')

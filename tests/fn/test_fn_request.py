@@ -101,7 +101,7 @@ def test_without_a_body_there_is_neither_data_nor_content_type(rig: Rig, method:
     assert request_in(rig.called())["headers"]["Content-Type"] == ["application/json"]
 
 
-@pytest.mark.spec("SAFE-A08")
+@pytest.mark.spec("SAFE-23")
 def test_a_body_in_gzip_is_undone_and_its_headers_say_so(rig: Rig) -> None:
     headers = {"content-type": "text/plain", "content-encoding": "gzip"}
     assert httpx.post(rig.fn, headers=headers, content=gzip.compress(b"hello " * 100)).status_code == 204

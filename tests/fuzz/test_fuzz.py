@@ -42,7 +42,7 @@ def fuzz(*arguments: str, seconds: int) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.spec("SAFE-A09")
+@pytest.mark.spec("SAFE-24")
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", TARGETS)
 def test_all_that_was_ever_found_is_mended(name: str) -> None:
@@ -56,7 +56,7 @@ def test_all_that_was_ever_found_is_mended(name: str) -> None:
 
 @has_fuzzer
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-A09")
+@pytest.mark.spec("SAFE-24")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", ["hang", "crash"])
 def test_a_planted_fault_is_found(kind: str, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_planted_fault_is_found(kind: str, tmp_path: Path) -> None:
 
 @has_fuzzer
 @pytest.mark.full
-@pytest.mark.spec("SAFE-A09")
+@pytest.mark.spec("SAFE-24")
 @pytest.mark.timeout(SECONDS + 120)
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_long_run_finds_nothing(name: str, tmp_path: Path) -> None:

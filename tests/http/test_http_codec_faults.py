@@ -10,7 +10,7 @@ import pytest
 
 from gateway_core.testing import GatewayProcess, Subscriber
 
-pytestmark = [pytest.mark.slow, pytest.mark.spec("SAFE-C02")]
+pytestmark = [pytest.mark.slow, pytest.mark.spec("SAFE-26")]
 
 MODULE = """
 from gateway_core.component import Component, Config

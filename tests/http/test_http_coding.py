@@ -14,7 +14,7 @@ import pytest
 from gateway_core.content_coding import UnknownCoding, coding_of, decoded
 from gateway_core.errors import Refused
 
-pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-A08")]
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-23")]
 
 EVENT = {"ce-id": "1", "ce-specversion": "1.0", "content-type": "application/json"}
 BODY = b'{"n": "' + b"x" * 500 + b'"}'

@@ -12,7 +12,7 @@ import pytest
 from gateway_core.event import Event
 from gateway_core.interfaces import Outcome
 
-pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-B09")]
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-42")]
 
 OK = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n"

@@ -13,7 +13,7 @@ import pytest
 from gateway_core.event import Event
 from gateway_core.interfaces import Outcome
 
-pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-B03")]
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-36")]
 
 EVENT = Event({"specversion": "1.0", "id": "1", "type": "t"}, b"{}")
 MOST = 12 * 1024 * 1024  # 4 MiB are read, the rest is what sockets hold

@@ -32,7 +32,7 @@ TUNNELS = {
 }
 
 
-@pytest.mark.spec("SAFE-A01")
+@pytest.mark.spec("SAFE-16")
 @pytest.mark.parametrize("version", [b"1.1", b"1.0"])
 @pytest.mark.parametrize("header", TUNNELS.values(), ids=TUNNELS.keys())
 @pytest.mark.parametrize("piecewise", [False, True], ids=["whole", "bytewise"])
@@ -53,7 +53,7 @@ async def test_connect_is_answered_and_the_gateway_lives(
         assert intake.ids() == ["1"]
 
 
-@pytest.mark.spec("SAFE-A01")
+@pytest.mark.spec("SAFE-16")
 async def test_a_read_full_of_upgrades_is_answered_request_by_request(kit: Any, intake: Any) -> None:
     count = 2000
     one = POST + UPGRADE + b"Content-Length: 2\r\n\r\nab"
@@ -69,7 +69,7 @@ async def test_a_read_full_of_upgrades_is_answered_request_by_request(kit: Any, 
 UNKNOWN = [b"FOO", b"post", b"Post", b"PATCHES", b"GE", b"M-SEARCH2", b"x" * 3000, b"PLAY", b"DESCRIBE", b"!"]
 
 
-@pytest.mark.spec("SAFE-A02")
+@pytest.mark.spec("SAFE-17")
 @pytest.mark.parametrize("method", UNKNOWN, ids=[m[:10].decode() for m in UNKNOWN])
 @pytest.mark.parametrize("piecewise", [False, True], ids=["whole", "bytewise"])
 async def test_a_method_that_nobody_knows_is_not_allowed(kit: Any, intake: Any, method: bytes, piecewise: bool) -> None:
@@ -89,7 +89,7 @@ async def test_a_method_that_nobody_knows_is_not_allowed(kit: Any, intake: Any, 
             assert intake.events == []
 
 
-@pytest.mark.spec("SAFE-A02")
+@pytest.mark.spec("SAFE-17")
 async def test_an_unknown_method_behind_a_request_is_answered_in_its_turn(kit: Any, intake: Any) -> None:
     async with kit.source(intake) as source, kit.connect(source) as client:
         client.write(POST + EMPTY + b"FOO / HTTP/1.1\r\nHost: x\r\n\r\n" + SMUGGLED)
@@ -108,7 +108,7 @@ async def test_the_first_byte_of_a_request_starts_its_clock(kit: Any, intake: An
         assert await client.rest() == b""
 
 
-@pytest.mark.spec("SAFE-A03")
+@pytest.mark.spec("SAFE-18")
 async def test_continue_is_said_once_where_the_protocol_was_to_be_changed(kit: Any, intake: Any) -> None:
     async with kit.source(intake) as source, kit.connect(source) as client:
         client.write(POST + UPGRADE + b"Expect: 100-continue\r\nContent-Length: 2\r\nConnection: close\r\n\r\n")
@@ -119,7 +119,7 @@ async def test_continue_is_said_once_where_the_protocol_was_to_be_changed(kit: A
     assert intake.events[0].data == b"ab"
 
 
-@pytest.mark.spec("SAFE-A03")
+@pytest.mark.spec("SAFE-18")
 async def test_nothing_else_of_a_head_is_lost_where_the_protocol_was_to_be_changed(kit: Any, intake: Any) -> None:
     async with kit.source(intake) as source, kit.connect(source) as client:
         client.write(b"POST / HTTP/1.1\r\nHost:\r\n" + UPGRADE + b"ce-id: 1\r\nce-empty:\r\nConnection: x\r\n" + EMPTY)
@@ -135,7 +135,7 @@ LAST = {
 }
 
 
-@pytest.mark.spec("SAFE-A03")
+@pytest.mark.spec("SAFE-18")
 @pytest.mark.parametrize("hold", [False, True])
 @pytest.mark.parametrize("raw", LAST.values(), ids=LAST.keys())
 async def test_nothing_behind_the_last_request_is_read(kit: Any, intake: Any, raw: bytes, hold: bool) -> None:
@@ -175,7 +175,7 @@ def _reset_by_client(port: int, requests: list[bytes], rounds: int) -> None:
                 sock.shutdown(socket.SHUT_WR)
 
 
-@pytest.mark.spec("SAFE-A04")
+@pytest.mark.spec("SAFE-19")
 async def test_clients_that_leave_at_any_moment_log_nothing(
     kit: Any, intake: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -195,7 +195,7 @@ async def test_clients_that_leave_at_any_moment_log_nothing(
     assert [r.getMessage() for r in caplog.records] == []
 
 
-@pytest.mark.spec("SAFE-A04")
+@pytest.mark.spec("SAFE-19")
 async def test_an_unforeseen_error_is_counted_in_lines_that_no_stranger_writes(
     kit: Any, intake: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -18,7 +18,7 @@ import h2.connection
 import pytest
 import trustme
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60), pytest.mark.spec("SAFE-A04")]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60), pytest.mark.spec("SAFE-19")]
 
 POST = b"POST / HTTP/1.1\r\nHost: x\r\nce-id: 1\r\nContent-Length: 0\r\n\r\n"
 HEADERS = [(":method", "POST"), (":path", "/"), (":scheme", "http"), (":authority", "x"), ("ce-id", "1")]

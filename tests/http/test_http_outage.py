@@ -16,7 +16,7 @@ from gateway_core.delivery import Subscription
 from gateway_core.event import Event
 from gateway_core.testing import MemoryFeed, ScriptedSink, Subscriber
 
-pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-B04")]
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-37")]
 
 
 @pytest.fixture(params=["native", "httpx"])

@@ -209,7 +209,7 @@ async def test_bytes_on_an_idle_connection_end_it(kit: Any) -> None:
         assert (await kit.send(sink, EVENT)).delivered
 
 
-@pytest.mark.spec("SAFE-B02")
+@pytest.mark.spec("SAFE-35")
 async def test_a_kept_connection_that_is_closed_under_a_request_is_one_attempt(kit: Any) -> None:
     """Nothing is sent again unannounced: each request that the server sees has an outcome of its own."""
     seen: list[int] = []
@@ -228,7 +228,7 @@ async def test_a_kept_connection_that_is_closed_under_a_request_is_one_attempt(k
         assert seen == [1, 1, 2, 2, 3, 3, 4, 4]
 
 
-@pytest.mark.spec("SAFE-B02")
+@pytest.mark.spec("SAFE-35")
 async def test_the_rate_holds_where_kept_connections_are_closed(kit: Any) -> None:
     seen: list[float] = []
 
@@ -249,7 +249,7 @@ async def test_the_rate_holds_where_kept_connections_are_closed(kit: Any) -> Non
     assert seen[-1] - seen[0] >= (len(seen) - 3) / 20
 
 
-@pytest.mark.spec("SAFE-B02")
+@pytest.mark.spec("SAFE-35")
 @pytest.mark.parametrize("hint", [b"", b"Keep-Alive: timeout=1\r\n"], ids=["end", "told before"])
 async def test_a_connection_that_ended_while_it_was_idle_costs_no_attempt(kit: Any, hint: bytes) -> None:
     seen: list[int] = []

@@ -98,7 +98,7 @@ async def test_overload_and_storage_faults(kit: Any, intake: Any, server: str) -
         assert intake.refused == []
 
 
-@pytest.mark.spec("SAFE-B08")
+@pytest.mark.spec("SAFE-41")
 async def test_a_final_refusal_of_a_bridges_sink_is_no_503(kit: Any, intake: Any, server: str) -> None:
     async with kit.source(intake, server=server) as source, httpx.AsyncClient() as client:
         intake.result = NotDelivered("not delivered: 400 Bad Request", 400)

@@ -44,7 +44,7 @@ def without_descriptors() -> Iterator[None]:
             os.close(descriptor)
 
 
-@pytest.mark.spec("SAFE-B01")
+@pytest.mark.spec("SAFE-34")
 @pytest.mark.parametrize("client", ["native", "httpx"])
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 async def test_no_descriptor_is_no_attempt(kit: Any, client: str, host: str) -> None:
@@ -58,7 +58,7 @@ async def test_no_descriptor_is_no_attempt(kit: Any, client: str, host: str) -> 
         assert len(subscriber.requests) == 1
 
 
-@pytest.mark.spec("SAFE-B01")
+@pytest.mark.spec("SAFE-34")
 async def test_connections_that_are_there_serve_those_who_find_no_descriptor(kit: Any) -> None:
     outcomes: list[Outcome] = []
     with Subscriber() as subscriber:
@@ -71,7 +71,7 @@ async def test_connections_that_are_there_serve_those_who_find_no_descriptor(kit
     assert all(o.delivered for o in outcomes)
 
 
-@pytest.mark.spec("SAFE-B01")
+@pytest.mark.spec("SAFE-34")
 @pytest.mark.parametrize("client", ["native", "httpx"])
 async def test_an_event_waits_for_a_descriptor_and_is_delivered_by_its_one_attempt(kit: Any, client: str) -> None:
     letters = ScriptedSink()

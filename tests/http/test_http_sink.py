@@ -147,7 +147,7 @@ async def test_retry_after(kit: Any, client: str, status: int) -> None:
     assert (await answer(kit, client, status)).retry_after_s is None
 
 
-@pytest.mark.spec("DP-17", "SAFE-A07")
+@pytest.mark.spec("DP-17", "SAFE-22")
 @pytest.mark.parametrize("value", ["1000000000", "9" * 40, "9" * 5000])
 async def test_a_long_retry_after_is_honoured_up_to_the_limit(kit: Any, client: str, value: str) -> None:
     asked = (await answer(kit, client, (503, {"retry-after": value}, b""))).retry_after_s

@@ -110,7 +110,7 @@ async def test_a_source_that_is_stopped_while_it_waits_for_kafka_does_not_join_l
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-F05")
+@pytest.mark.spec("SAFE-61")
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_what_waits_for_a_cluster_that_is_away_is_bounded(
     own_kafka: Callable[..., KafkaBroker], tmp_path: Path, client: str

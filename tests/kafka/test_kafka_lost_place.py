@@ -36,7 +36,7 @@ def source(kafka: KafkaBroker, folder: Path, name: str, client: str) -> Topic:
 
 @pytest.mark.anyio
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-F06")
+@pytest.mark.spec("SAFE-62")
 @pytest.mark.parametrize("client", ["aiokafka", "confluent"])
 async def test_a_source_whose_place_is_forgotten_waits_for_somebody_to_say_where_it_begins(
     kafka: KafkaBroker, tmp_path: Path, client: str
@@ -63,7 +63,7 @@ async def test_a_source_whose_place_is_forgotten_waits_for_somebody_to_say_where
 
 @pytest.mark.anyio
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-F01")
+@pytest.mark.spec("SAFE-57")
 async def test_a_topic_that_was_made_anew_while_nobody_read_it_is_read_from_its_beginning(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -81,7 +81,7 @@ async def test_a_topic_that_was_made_anew_while_nobody_read_it_is_read_from_its_
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-F06")
+@pytest.mark.spec("SAFE-62")
 def test_a_trigger_whose_place_is_forgotten_says_so_and_how_to_go_on(kafka: KafkaBroker, tmp_path: Path) -> None:
     with Subscriber() as subscriber:
         config = channel_config(kafka, "aiokafka")

@@ -44,7 +44,7 @@ async def write_batch(bootstrap: str, topic: str, compression: int) -> None:
     await client.close()
 
 
-@pytest.mark.spec("SAFE-F08")
+@pytest.mark.spec("SAFE-64")
 @pytest.mark.parametrize("compression", [0, GZIP], ids=["plain", "gzip"])
 @pytest.mark.parametrize("client", ["aiokafka", "confluent"])
 async def test_a_header_that_is_not_utf8_holds_up_nothing(kafka: KafkaBroker, client: str, compression: int) -> None:

@@ -86,7 +86,7 @@ def made_anew(kafka: KafkaBroker, folder: Path, client: str, after_s: float) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-F01", "SAFE-F02")
+@pytest.mark.spec("SAFE-57", "SAFE-58")
 @pytest.mark.timeout(180)
 @clients
 def test_topics_that_are_made_anew_are_read_from_their_beginning(
@@ -119,7 +119,7 @@ def recreate(kafka: KafkaBroker, topic: str, partitions: int = 1) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-F01")
+@pytest.mark.spec("SAFE-57")
 @clients
 async def test_an_old_offset_that_the_new_topic_has_too_skips_nothing(kafka: KafkaBroker, client: str) -> None:
     topic, group = name_of("same"), name_of("group")
@@ -136,7 +136,7 @@ async def test_an_old_offset_that_the_new_topic_has_too_skips_nothing(kafka: Kaf
 
 
 @pytest.mark.anyio
-@pytest.mark.spec("SAFE-F01")
+@pytest.mark.spec("SAFE-57")
 @clients
 async def test_what_was_committed_for_a_deleted_topic_does_not_count_for_the_new_one(
     kafka: KafkaBroker, client: str, caplog: pytest.LogCaptureFixture
@@ -155,7 +155,7 @@ async def test_what_was_committed_for_a_deleted_topic_does_not_count_for_the_new
 
 @pytest.mark.anyio
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-F02")
+@pytest.mark.spec("SAFE-58")
 @clients
 async def test_a_deleted_topic_stays_deleted_and_is_named(kafka: KafkaBroker, client: str) -> None:
     topic = name_of("deleted")

@@ -20,7 +20,7 @@ from gateway_core.event import Event
 from gateway_core.interfaces import Outcome, Sink
 from gateway_core.registry import Registry
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.spec("SAFE-B01")]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.spec("SAFE-34")]
 
 
 @contextmanager

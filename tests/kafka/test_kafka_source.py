@@ -183,7 +183,7 @@ class Behind(Intake):
         asyncio.get_running_loop().call_later(0.005, done, None)
 
 
-@pytest.mark.spec("SAFE-F03")
+@pytest.mark.spec("SAFE-59")
 @pytest.mark.parametrize("bad", [False, True], ids=["all good", "one is never taken"])
 async def test_what_is_refused_for_now_is_not_overtaken(kafka: KafkaBroker, tmp_path: Path, bad: bool) -> None:
     topic = Topic(kafka, tmp_path, 1, max_poll_records=600)
@@ -199,7 +199,7 @@ async def test_what_is_refused_for_now_is_not_overtaken(kafka: KafkaBroker, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-F04")
+@pytest.mark.spec("SAFE-60")
 async def test_who_has_stopped_tries_nothing_again(kafka: KafkaBroker, tmp_path: Path) -> None:
     topic = Topic(kafka, tmp_path, 2)
     topic.write("a", "b", partition=0)
@@ -213,7 +213,7 @@ async def test_who_has_stopped_tries_nothing_again(kafka: KafkaBroker, tmp_path:
     assert (intake.asked, len(intake.stages)) == (asked, letters)
 
 
-@pytest.mark.spec("SAFE-F07")
+@pytest.mark.spec("SAFE-63")
 @pytest.mark.parametrize("client", ["aiokafka", "confluent"])
 async def test_a_group_catches_up_behind_aborted_records_and_marks(
     kafka: KafkaBroker, tmp_path: Path, client: str

@@ -70,7 +70,7 @@ class Far:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.spec("SAFE-E03")
+@pytest.mark.spec("SAFE-53")
 def test_a_backup_under_load_has_all_that_was_accepted(tmp_path: Path) -> None:
     far = Far()
     ledgers = {"default": Ledger(), "second": Ledger()}
@@ -133,7 +133,7 @@ def fill(data_dir: Path, count: int = 10) -> None:
     (data_dir / "applied" / "more.yaml").write_text("triggers: {}\n")
 
 
-@pytest.mark.spec("SAFE-E03")
+@pytest.mark.spec("SAFE-53")
 def test_a_backup_that_was_changed_is_refused(tmp_path: Path) -> None:
     fill(tmp_path / "data")
     assert tidegate("backup", tmp_path / "b", "--data-dir", tmp_path / "data").returncode == 0
@@ -150,7 +150,7 @@ def test_a_backup_that_was_changed_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.spec("SAFE-E03")
+@pytest.mark.spec("SAFE-53")
 def test_a_restore_puts_nothing_over_what_is_there_unless_told(tmp_path: Path) -> None:
     data = tmp_path / "data"
     fill(data)
@@ -168,7 +168,7 @@ def test_a_restore_puts_nothing_over_what_is_there_unless_told(tmp_path: Path) -
     assert (data / "log").stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.spec("SAFE-E03")
+@pytest.mark.spec("SAFE-53")
 def test_what_can_not_be_is_said(tmp_path: Path) -> None:
     data = tmp_path / "data"
     assert tidegate("backup", tmp_path / "b", "--data-dir", data).returncode == 1
@@ -182,7 +182,7 @@ def test_what_can_not_be_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-E03")
+@pytest.mark.spec("SAFE-53")
 def test_nothing_is_restored_below_a_running_gateway(tmp_path: Path) -> None:
     with Subscriber() as s:
         config = RUNNING.replace("URL", s.url)
@@ -194,7 +194,7 @@ def test_nothing_is_restored_below_a_running_gateway(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-E03")
+@pytest.mark.spec("SAFE-53")
 def test_a_backup_that_is_cut_short_leaves_no_backup(tmp_path: Path) -> None:
     fill(tmp_path / "data", 30_000)
     command = [sys.executable, "-m", "gateway_core.cli", "backup", tmp_path / "b", "--data-dir", tmp_path / "data"]
@@ -231,7 +231,7 @@ def test_a_checkpoint_that_was_copied_while_its_query_ran_skips_no_batch(tmp_pat
     assert "the one that the table knows" not in (there / "checkpoint" / "metadata").read_text()
 
 
-@pytest.mark.spec("SAFE-E03")
+@pytest.mark.spec("SAFE-53")
 def test_a_damaged_shard_keeps_nothing_else_from_being_copied(tmp_path: Path) -> None:
     data = tmp_path / "data"
     fill(data)

@@ -38,7 +38,7 @@ def flip(file: Path, at: int, bit: int = 0) -> None:
     file.write_bytes(content)
 
 
-@pytest.mark.spec("SAFE-D03")
+@pytest.mark.spec("SAFE-45")
 @pytest.mark.parametrize("text", [b"<000007>", b'"id":"7"'])
 async def test_a_row_with_a_flipped_bit_is_found_and_not_delivered(log: Any, text: bytes) -> None:
     file = await write(log, 20)
@@ -52,7 +52,7 @@ async def test_a_row_with_a_flipped_bit_is_found_and_not_delivered(log: Any, tex
     assert subscriber.got == [n for n in range(1, 22) if n != 7]
 
 
-@pytest.mark.spec("SAFE-D03")
+@pytest.mark.spec("SAFE-45")
 def test_every_single_flipped_bit_of_what_is_delivered_changes_the_checksum() -> None:
     chance = random.Random(1)
     row: list[Any] = [(3 << 48) + 77, 1_800_000_000_123_456_789, 3, b"key", b'{"id":"1"}', bytes(range(40))]
@@ -71,7 +71,7 @@ def test_every_single_flipped_bit_of_what_is_delivered_changes_the_checksum() ->
         )
 
 
-@pytest.mark.spec("SAFE-D03")
+@pytest.mark.spec("SAFE-45")
 @pytest.mark.parametrize(
     "damage",
     [
@@ -101,7 +101,7 @@ async def test_whatever_is_wrong_with_a_row_is_found_and_its_neighbours_are_read
     assert any("event 7 can't be read" in line for line in faults(log.folder))
 
 
-@pytest.mark.spec("SAFE-D04")
+@pytest.mark.spec("SAFE-46")
 async def test_a_log_of_the_first_format_is_opened_and_goes_on(log: Any) -> None:
     """The fixture: two shards of ten events each; `broker/some` has not acknowledged four, `broker/none` nothing, and
     `broker/spark` reads from the beginning."""
@@ -126,7 +126,7 @@ async def test_a_log_of_the_first_format_is_opened_and_goes_on(log: Any) -> None
     assert list(faults(log.folder)) == ["shard-000.db: event 11 can't be read: its checksum is another one"]
 
 
-@pytest.mark.spec("SAFE-D04")
+@pytest.mark.spec("SAFE-46")
 async def test_an_old_row_that_is_no_json_is_found(log: Any) -> None:
     with tarfile.open(OLD) as archive:
         archive.extractall(log.path, filter="data")
@@ -136,7 +136,7 @@ async def test_an_old_row_that_is_no_json_is_found(log: Any) -> None:
         assert len(list(reader.read(0, 1))) == 9
 
 
-@pytest.mark.spec("SAFE-D04")
+@pytest.mark.spec("SAFE-46")
 async def test_a_log_of_a_newer_format_is_refused_with_the_way_out(log: Any) -> None:
     file = await write(log, 1)
     with closing(sqlite3.connect(file)) as connection:

@@ -24,7 +24,7 @@ async def run(log: Any, events: int) -> Any:
     return channel
 
 
-@pytest.mark.spec("SAFE-E02")
+@pytest.mark.spec("SAFE-52")
 async def test_a_reader_of_a_restored_log_goes_on_where_it_parted(log: Any, caplog: pytest.LogCaptureFixture) -> None:
     await run(log, 3)
     copy = log.path / "copy"
@@ -46,7 +46,7 @@ async def test_a_reader_of_a_restored_log_goes_on_where_it_parted(log: Any, capl
     assert "shard 0 was read up to 9, but the log went back to 4" in caplog.text
 
 
-@pytest.mark.spec("SAFE-E02")
+@pytest.mark.spec("SAFE-52")
 async def test_a_reader_of_the_same_log_goes_on_where_it_was(log: Any) -> None:
     for _ in range(3):
         channel = await log.open()

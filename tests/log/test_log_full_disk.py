@@ -115,7 +115,7 @@ def is_full(flow: Flow) -> bool:
     return flow.problem is not None and flow.problem.status_code == 503
 
 
-@pytest.mark.spec("SAFE-E01")
+@pytest.mark.spec("SAFE-51")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_disk_that_the_log_filled_recovers_by_itself(disk: Path, tmp_path: Path, workers: int) -> None:
     flow = Flow()
@@ -136,7 +136,7 @@ def test_a_disk_that_the_log_filled_recovers_by_itself(disk: Path, tmp_path: Pat
         assert gateway.stop() == 0
 
 
-@pytest.mark.spec("SAFE-E01")
+@pytest.mark.spec("SAFE-51")
 def test_a_full_disk_with_a_subscriber_that_is_away_survives_restarts(disk: Path, tmp_path: Path) -> None:
     flow = Flow()
     flow.up = False
@@ -175,7 +175,7 @@ def test_a_full_disk_with_a_subscriber_that_is_away_survives_restarts(disk: Path
         assert flow.accepted <= set(flow.got)
 
 
-@pytest.mark.spec("SAFE-E01")
+@pytest.mark.spec("SAFE-51")
 def test_the_write_ahead_log_has_a_bound(disk: Path, tmp_path: Path) -> None:
     flow = Flow()
     with Subscriber(decide=flow.decide) as s, gateway_on(disk, tmp_path, s.url) as gateway:
@@ -191,7 +191,7 @@ def test_the_write_ahead_log_has_a_bound(disk: Path, tmp_path: Path) -> None:
         assert largest < 5_000_000
 
 
-@pytest.mark.spec("SAFE-E01")
+@pytest.mark.spec("SAFE-51")
 def test_a_reader_that_never_ends_is_told_of_and_left_behind(disk: Path, tmp_path: Path) -> None:
     flow = Flow()
     with Subscriber(decide=flow.decide) as s, gateway_on(disk, tmp_path, s.url) as gateway:
@@ -213,7 +213,7 @@ def test_a_reader_that_never_ends_is_told_of_and_left_behind(disk: Path, tmp_pat
         assert flow.accepted <= set(flow.got)
 
 
-@pytest.mark.spec("SAFE-E01")
+@pytest.mark.spec("SAFE-51")
 def test_dead_letters_and_changes_on_a_full_disk_are_whole_or_refused(disk: Path, tmp_path: Path) -> None:
     flow = Flow()
     flow.up = False

@@ -10,7 +10,7 @@ from gateway_log.verify import faults
 
 from gateway_core.errors import StartError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-D01")]
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-43")]
 
 
 async def write(log: Any, count: int, **options: Any) -> None:

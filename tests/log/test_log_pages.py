@@ -34,7 +34,7 @@ triggers:
     subscriber: URL
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.spec("SAFE-D06")]
+pytestmark = [pytest.mark.slow, pytest.mark.spec("SAFE-48")]
 
 
 def send(url: str, first: int, count: int) -> list[int]:

@@ -23,7 +23,7 @@ triggers:
     delivery: {retry: 0}
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.spec("SAFE-D02")]
+pytestmark = [pytest.mark.slow, pytest.mark.spec("SAFE-44")]
 
 
 def run(tmp_path: Path) -> GatewayProcess:

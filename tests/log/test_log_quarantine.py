@@ -25,7 +25,7 @@ triggers:
     delivery: {retry: 1000, backoff_delay_s: 0.05, backoff_max_s: 0.1}
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.spec("SAFE-D05")]
+pytestmark = [pytest.mark.slow, pytest.mark.spec("SAFE-47")]
 
 
 def run(*arguments: str | Path) -> Any:

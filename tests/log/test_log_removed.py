@@ -12,7 +12,7 @@ import pytest
 
 from gateway_core.errors import StartError, StorageError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-D08")]
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-50")]
 
 
 @pytest.mark.parametrize("what", ["shard-000.db", "shard-000.db-wal", "."])

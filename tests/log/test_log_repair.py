@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from gateway_core.errors import StartError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-D07")]
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-49")]
 
 PAGE = 4096
 

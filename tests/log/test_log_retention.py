@@ -109,7 +109,7 @@ class Jumping(FakeClock):
         return super().now_ns() + int(self.ahead_s * 1e9)
 
 
-@pytest.mark.spec("SAFE-E06")
+@pytest.mark.spec("SAFE-56")
 async def test_a_clock_that_jumps_forward_makes_no_event_old(log: Any, caplog: pytest.LogCaptureFixture) -> None:
     clock = Jumping()
     channel = await log.open(clock=clock, retention={"max_age_s": DAY, "keep_unread": False})

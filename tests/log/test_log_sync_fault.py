@@ -53,7 +53,7 @@ def send(gateway: GatewayProcess, id: int) -> httpx.Response:
     return httpx.post(gateway.ingress(), headers=headers, content=b"x" * 5000)
 
 
-@pytest.mark.spec("SAFE-E05")
+@pytest.mark.spec("SAFE-55")
 def test_after_a_failed_sync_nothing_is_taken_until_a_restart(tmp_path: Path, failing: dict[str, str]) -> None:
     up, got = [False], set()
 

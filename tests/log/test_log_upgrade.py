@@ -47,7 +47,7 @@ def old_log(data_dir: Path, version: int = 1) -> Path:
     return path
 
 
-@pytest.mark.spec("SAFE-E04")
+@pytest.mark.spec("SAFE-54")
 def test_a_log_of_the_version_before_goes_on(tmp_path: Path) -> None:
     old_log(tmp_path / "data")
     with Subscriber() as s, GatewayProcess(CONFIG.replace("URL", s.url), tmp_path) as gateway:
@@ -57,7 +57,7 @@ def test_a_log_of_the_version_before_goes_on(tmp_path: Path) -> None:
     assert list(faults(tmp_path / "data" / "log" / "default")) == []
 
 
-@pytest.mark.spec("SAFE-E04")
+@pytest.mark.spec("SAFE-54")
 def test_a_log_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = old_log(tmp_path / "data", 99)
     before = hashlib.sha256(path.read_bytes()).hexdigest()

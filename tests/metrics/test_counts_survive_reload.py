@@ -79,7 +79,7 @@ async def fill(parts: Parts, gateway: Gateway) -> None:
     await until(lambda: answers)
 
 
-@pytest.mark.spec("SAFE-C06")
+@pytest.mark.spec("SAFE-30")
 async def test_no_counter_falls_over_reloads(tmp_path: Path) -> None:
     parts = WithAttic()
     async with running(parts, CONFIG, tmp_path) as gateway:
@@ -109,7 +109,7 @@ async def test_no_counter_falls_over_reloads(tmp_path: Path) -> None:
         assert bridge["delivered"] + bridge["dead_lettered"] == 24
 
 
-@pytest.mark.spec("SAFE-C06")
+@pytest.mark.spec("SAFE-30")
 async def test_what_ends_late_is_counted_and_what_is_gone_is_forgotten(tmp_path: Path) -> None:
     parts = Parts()
     parts.far._hold = True

@@ -79,7 +79,7 @@ def gateway(folder: Path, kind: str) -> Iterator[GatewayProcess]:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-J03")
+@pytest.mark.spec("SAFE-12")
 @pytest.mark.parametrize("kind", ["native", "fn"])
 def test_unfinished_bodies_are_bounded_and_starve_nobody(tmp_path: Path, kind: str) -> None:
     with gateway(tmp_path, kind) as running:

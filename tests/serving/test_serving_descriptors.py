@@ -57,7 +57,7 @@ def connect(stack: ExitStack, address: str, count: int) -> list[socket.socket]:
     return [stack.enter_context(socket.create_connection((parts.hostname, parts.port))) for _ in range(count)]
 
 
-@pytest.mark.spec("SAFE-J04")
+@pytest.mark.spec("SAFE-13")
 def test_silent_connections_cost_no_delivery(tmp_path: Path) -> None:
     with Subscriber() as subscriber, limited(subscriber, tmp_path, 64, 80) as gateway, ExitStack() as stack:
         address = gateway.ingress()
@@ -78,7 +78,7 @@ def test_silent_connections_cost_no_delivery(tmp_path: Path) -> None:
     assert {r.headers["ce-id"] for r in subscriber.requests} == {str(n) for n in range(150)}
 
 
-@pytest.mark.spec("SAFE-J04")
+@pytest.mark.spec("SAFE-13")
 def test_silent_handshakes_make_way(tmp_path: Path) -> None:
     """With TLS, a client that never begins its handshake is a silent connection as well."""
     doors = Doors(tmp_path, limits="limits: {header_timeout_s: 60}")
@@ -95,7 +95,7 @@ def test_silent_handshakes_make_way(tmp_path: Path) -> None:
         assert (trigger["delivered"], trigger["dead_lettered"]) == (20, 0)
 
 
-@pytest.mark.spec("SAFE-J04")
+@pytest.mark.spec("SAFE-13")
 def test_no_descriptors_at_all_neither_spins_nor_ends_it(tmp_path: Path) -> None:
     """The limit is lowered to what is in use while it runs, and raised again."""
     import resource

@@ -38,7 +38,7 @@ def read_all(sock: socket.socket) -> bytes:
     return b"".join(parts)
 
 
-@pytest.mark.spec("SAFE-J01")
+@pytest.mark.spec("SAFE-10")
 @pytest.mark.parametrize("door", DOORS)
 def test_two_lengths_are_refused_and_the_connection_closed(doors: Doors, door: str) -> None:
     with socket.create_connection(doors.address(door)) as sock:
@@ -50,7 +50,7 @@ def test_two_lengths_are_refused_and_the_connection_closed(doors: Doors, door: s
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-J02")
+@pytest.mark.spec("SAFE-11")
 @pytest.mark.parametrize("door", ["fn", "native", "hypercorn"])
 def test_half_sent_heads_are_cut_off(doors: Doors, door: str) -> None:
     with ExitStack() as stack:
@@ -63,7 +63,7 @@ def test_half_sent_heads_are_cut_off(doors: Doors, door: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-J02")
+@pytest.mark.spec("SAFE-11")
 @pytest.mark.parametrize("door", ["fn", "native", "hypercorn"])
 def test_connections_are_limited(doors: Doors, door: str) -> None:
     with ExitStack() as stack:
@@ -75,7 +75,7 @@ def test_connections_are_limited(doors: Doors, door: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-J02")
+@pytest.mark.spec("SAFE-11")
 @pytest.mark.parametrize("door", ["native with TLS", "hypercorn with TLS"])
 def test_tls_handshakes_are_counted_and_timed(doors: Doors, door: str) -> None:
     address = doors.address(door)

@@ -119,7 +119,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.spec("SAFE-J01")
+@pytest.mark.spec("SAFE-10")
 @pytest.mark.parametrize(("raw", "status"), REFUSED.values(), ids=REFUSED.keys())
 async def test_what_can_be_read_in_two_ways_ends_the_connection(raw: bytes, status: int) -> None:
     app = Echo()
@@ -151,7 +151,7 @@ TAKEN = {
 }
 
 
-@pytest.mark.spec("SAFE-J01")
+@pytest.mark.spec("SAFE-10")
 @pytest.mark.parametrize(("raw", "body"), TAKEN.values(), ids=TAKEN.keys())
 @pytest.mark.parametrize("piecewise", [False, True], ids=["whole", "bytewise"])
 async def test_no_protocol_is_changed_and_methods_stay_as_they_are(raw: bytes, body: bytes, piecewise: bool) -> None:
@@ -178,7 +178,7 @@ BEHIND = {
 }
 
 
-@pytest.mark.spec("SAFE-A04")
+@pytest.mark.spec("SAFE-19")
 @pytest.mark.parametrize(("raw", "count"), BEHIND.values(), ids=BEHIND.keys())
 @pytest.mark.parametrize("piecewise", [False, True], ids=["whole", "bytewise"])
 async def test_what_stands_around_requests_is_ignored_and_logs_nothing(
@@ -242,7 +242,7 @@ LATE = {
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-J02")
+@pytest.mark.spec("SAFE-11")
 @pytest.mark.parametrize(("raw", "status"), LATE.values(), ids=LATE.keys())
 @pytest.mark.parametrize("first", [True, False], ids=["first", "later"])
 async def test_time_limits(raw: bytes, status: int | None, first: bool) -> None:
@@ -283,7 +283,7 @@ async def test_a_client_that_reads_no_answers_is_cut_off() -> None:
             await until(lambda: not server.connections)
 
 
-@pytest.mark.spec("SAFE-J02")
+@pytest.mark.spec("SAFE-11")
 async def test_connections_are_limited() -> None:
     async with serving(Echo(), max_connections=2) as (server, port):
         async with connected(port) as one, connected(port):

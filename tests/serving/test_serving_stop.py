@@ -37,7 +37,7 @@ def faults(doors: Doors) -> list[str]:
     ]
 
 
-@pytest.mark.spec("SAFE-J06")
+@pytest.mark.spec("SAFE-15")
 def test_half_open_connections_do_not_hold_up_a_stop(doors: Doors) -> None:
     secure = ("native with TLS", "hypercorn with TLS")
     addresses = {door: doors.address(door) for door in ("admin", "fn", "native", "hypercorn", *secure)}
@@ -69,7 +69,7 @@ def test_half_open_connections_do_not_hold_up_a_stop(doors: Doors) -> None:
     assert faults(doors) == []
 
 
-@pytest.mark.spec("SAFE-J06")
+@pytest.mark.spec("SAFE-15")
 def test_frames_at_random_end_their_connection_and_log_nothing(doors: Doors) -> None:
     client = h2.connection.H2Connection()
     client.initiate_connection()
@@ -106,7 +106,7 @@ def test_frames_at_random_end_their_connection_and_log_nothing(doors: Doors) -> 
     assert faults(doors) == []
 
 
-@pytest.mark.spec("SAFE-J06")
+@pytest.mark.spec("SAFE-15")
 def test_an_answer_that_no_window_is_opened_for_holds_up_nothing(doors: Doors) -> None:
     """A client of HTTP/2 that grants no room for answers is still within the limits, and a stop does not wait."""
     with ExitStack() as stack:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.spec("SAFE-D03")]
+pytestmark = [pytest.mark.spark, pytest.mark.spec("SAFE-45")]
 
 
 def test_an_altered_row_is_left_out_and_said(log: Any, event: Any, caplog: pytest.LogCaptureFixture) -> None:

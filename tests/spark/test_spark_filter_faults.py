@@ -35,7 +35,7 @@ print([matches((0, 0, 0, None, "", b""), {**base, "id": id}) for id in ("wanted"
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SAFE-C01")
+@pytest.mark.spec("SAFE-25")
 def test_a_row_on_which_a_filter_raises_is_kept_and_named_in_the_log(tmp_path: Path) -> None:
     info = tmp_path / "tidegate_moody-0.1.dist-info"
     info.mkdir()

@@ -34,7 +34,7 @@ def table(spark: Any, folder: Path, log: Path) -> list[str]:
     return sorted(row.id for row in spark.read.parquet(str(folder / "t")).collect())
 
 
-@pytest.mark.spec("SAFE-E02")
+@pytest.mark.spec("SAFE-52")
 def test_a_query_goes_on_with_a_restored_log_only_knowingly(spark: Any, tmp_path: Path) -> None:
     from gateway_spark.commands import app
     from pyspark.errors import StreamingQueryException
@@ -66,7 +66,7 @@ def test_a_query_goes_on_with_a_restored_log_only_knowingly(spark: Any, tmp_path
     assert (again.exit_code, again.output) == (0, "nothing to do: the query stands in this log\n")
 
 
-@pytest.mark.spec("SAFE-E02")
+@pytest.mark.spec("SAFE-52")
 def test_a_checkpoint_without_epochs_is_taken_over(spark: Any, tmp_path: Path) -> None:
     log = tmp_path / "log"
     append(log, "a1", "a2")

@@ -27,7 +27,7 @@ def tidegate(*arguments: object) -> None:
     subprocess.run([sys.executable, "-m", "gateway_core.cli", *map(str, arguments)], check=True, timeout=60)
 
 
-@pytest.mark.spec("SAFE-E03")
+@pytest.mark.spec("SAFE-53")
 def test_a_table_that_is_ahead_of_a_restored_log_gets_all_new_events(tmp_path: Path) -> None:
     table = tmp_path / "table"
 
