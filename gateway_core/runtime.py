@@ -82,7 +82,7 @@ class Gateway:
         self._supervised = supervised
         self._pid = supervised.pid if supervised else os.getpid()
         self._started_at = supervised.began if supervised else time.monotonic()
-        self.started = self._ready = False
+        self.started = self._ready = self.stopping = False
         self._folder = DataFolder(settings.data_dir.absolute())
         self._config = config
         clock = clock or SystemClock()
@@ -179,7 +179,7 @@ class Gateway:
             log.warning("%s. The admin API answers at %s alone", e, self.admin_socket)
 
     async def _stop(self) -> None:
-        self._ready = False
+        self._ready, self.stopping = False, True
         await self._parts.stop()
         self.taps.close_all()
         if self._admin is not None:

@@ -86,7 +86,10 @@ class Conditions:
             self._seen[key] = Seen(condition, known.since_ns)
 
     def _tell(self, key: Key, condition: Condition, before: Seen | None) -> None:
-        """Logs what became of brokers, bridges and readers; a trigger's deliveries log for themselves."""
+        """Logs what became of brokers, bridges and readers; a trigger's deliveries log for themselves. Nobody wonders
+        about what a planned stop closes."""
+        if self._gateway.stopping:
+            return
         section, name = key
         if section == "triggers" and not isinstance(self._gateway.built.triggers.get(name), ReadingTrigger):
             return

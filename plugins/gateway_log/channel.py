@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 from gateway_core.abilities import Found
 from gateway_core.clock import Timer
 from gateway_core.component import BuildContext
-from gateway_core.errors import Overloaded, StartError, StorageError, TidegateError
+from gateway_core.errors import Overloaded, Refused, StartError, StorageError, TidegateError
 from gateway_core.event import Event
 from gateway_core.interfaces import Accepted, Filter, Receiver
 
@@ -51,6 +51,9 @@ RETRY_S = 5.0
 PROBE_S = 1.0
 """A write is tried this often while the log can't be written."""
 _encode = msgspec.json.Encoder().encode
+
+
+_KEYS = (bytes, type(None))
 
 
 class LogChannel:
@@ -171,9 +174,11 @@ class LogChannel:
                 text = _encode(event.attributes if trace is None else {**event.attributes, TRACE: trace})
                 attributes.append(text)
                 data = event.data
+                if (data.__class__ is not bytes and data is not None) or event.key.__class__ not in _KEYS:
+                    raise TypeError("data and key must be bytes or None")
                 size += 64 + len(text) + (len(data) if data else 0)
-        except Exception as e:  # a value that no codec should let through must not fail others
-            self._refuse(events, done, StorageError(f"the attributes of an event can't be stored: {e}"))
+        except Exception as e:  # what no codec or source should let through: it must not fail those beside it
+            self._refuse(events, done, Refused(f"an event can't be stored: {e}", status=500))
             return
         if self._queued and self._queued + size > self._config.max_queue_bytes:
             self._refuse(events, done, Overloaded("the disk is behind: too many events wait to be written"))

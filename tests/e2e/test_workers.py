@@ -319,3 +319,19 @@ def test_a_gateway_without_standard_input_starts_and_stops(tmp_path: Path, worke
         time.sleep(0.05)
     process.terminate()
     assert process.wait(40) == 0, (tmp_path / "log").read_text()
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+@pytest.mark.spec("SAFE-07")
+def test_workers_that_can_never_start_again_end_the_gateway(tmp_path: Path) -> None:
+    gateway = start(tmp_path, BRIDGE, "http://127.0.0.1:1/")
+    with gateway:
+        gateway.wait_until(lambda: len(status(gateway)["processes"]) == 2, what="both workers")
+        code = (tmp_path / "plugin/planted.py").read_text()
+        (tmp_path / "plugin/planted.py").write_text("import os\nos._exit(5)\n" + code)
+        for pid in descendants(gateway.pid):
+            os.kill(pid, signal.SIGKILL)
+        gone([gateway.pid], 240)
+        assert "every worker ended 10 times in a row" in gateway.log()
+        assert gateway.stop() == 3

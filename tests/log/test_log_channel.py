@@ -14,7 +14,7 @@ import pytest
 from gateway_log.places import Place, load
 from gateway_log.reader import LogReader, open_read_only, place_of, position_of, shard_file
 
-from gateway_core.errors import Overloaded, StartError, StorageError
+from gateway_core.errors import Overloaded, Refused, StartError
 from gateway_core.event import Event
 from gateway_core.filters import attributes_filter, match_all
 
@@ -50,6 +50,40 @@ async def test_a_subscriber_that_is_away_finds_its_events_after_a_restart(log: A
     back, eager = log.Subscriber(), log.Subscriber()
     await log.open({"away": back, "eager": eager})
     assert (back.got, eager.got) == ([1, 2, 3, 4, 5], [])
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        Event({"id": "x", "what": object()}, b""),
+        Event({"id": "x"}, "text"),  # type: ignore[arg-type]
+        Event({"id": "x"}, [1]),  # type: ignore[arg-type]
+        Event({"id": "x"}, b"", key="text"),  # type: ignore[arg-type]
+    ],
+    ids=["attribute", "text", "list", "key"],
+)
+async def test_an_event_that_cant_be_stored_is_refused_for_good_and_costs_no_other_one(log: Any, broken: Event) -> None:
+    s = log.Subscriber()
+    channel = await log.open({"s": s})
+    answers: dict[str, BaseException | None] = {}
+    (good,) = log.events(1)
+    answered = {"bad": anyio.Event(), "good": anyio.Event()}
+
+    def append(name: str, event: Event) -> None:
+        def done(error: BaseException | None) -> None:
+            answers[name] = error
+            answered[name].set()
+
+        channel.append([event], done)
+
+    append("bad", broken)  # both in one round of the loop: in one commit
+    append("good", good)
+    with anyio.fail_after(10):
+        for event in answered.values():
+            await event.wait()
+    assert answers["good"] is None
+    assert isinstance(answers["bad"], Refused)
+    assert len(s.events) == 1
 
 
 async def test_only_what_was_not_acknowledged_comes_again(log: Any) -> None:
@@ -111,15 +145,6 @@ async def test_a_batch_is_written_whole(log: Any) -> None:
     await asyncio.gather(*(log.append(channel, log.events(100)) for _ in range(7)))
     with LogReader(log.folder) as reader:
         assert (reader.bounds(0), [r.sequence for r in reader.read(0, 98, limit=3)]) == ((1, 701), [98, 99, 100])
-
-
-async def test_an_event_that_can_not_be_encoded_fails_alone(log: Any) -> None:
-    channel = await log.open()
-    good = asyncio.ensure_future(log.append(channel, [log.event(1)]))
-    with pytest.raises(StorageError):
-        await log.append(channel, [log.event(2, bad=object())])
-    await good
-    assert channel.info()["events"] == 1
 
 
 async def test_an_answer_that_raises_does_not_break_the_others(log: Any, caplog: pytest.LogCaptureFixture) -> None:
