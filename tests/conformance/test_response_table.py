@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -42,8 +42,13 @@ def send(gateway: GatewayProcess, *ids: str) -> None:
 
 
 @contextmanager
-def gateway(folder: Path, url: str, timeout_s: float = 20) -> Iterator[GatewayProcess]:
-    config = CONFIG.replace("URL", url).replace("TIMEOUT", str(timeout_s))
+def gateway(folder: Path, url: str, timeout_s: float = 20, ids: Iterable[str] = ()) -> Iterator[GatewayProcess]:
+    """With a trigger for each of these events: those of one trigger that find no answer count for all of its events."""
+    config = CONFIG
+    if ids:
+        triggers = [f"  {id}: {{filter: {{id: {id}}}, subscriber: URL}}\n" for id in ids]
+        config = config.replace('  table: {subscriber: "URL"}\n', "".join(triggers))
+    config = config.replace("URL", url).replace("TIMEOUT", str(timeout_s))
     with GatewayProcess(config, folder) as g:
         yield g
 
@@ -194,7 +199,7 @@ def test_answers_that_are_none_and_answers_in_pieces(tmp_path: Path) -> None:
         raw: Any = server
         raw.seen, raw.lock = Counter(), threading.Lock()
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        with gateway(tmp_path, f"http://127.0.0.1:{server.server_address[1]}/", timeout_s=2) as g:
+        with gateway(tmp_path, f"http://127.0.0.1:{server.server_address[1]}/", 2, RAW) as g:
             send(g, *RAW)
             dead = letters(g)
         server.shutdown()

@@ -49,7 +49,7 @@ class Queries:
         rows = []
         for e in events:
             self._position += 1
-            attributes = msgspec.json.encode(e.attributes).decode()
+            attributes = msgspec.json.encode(e.attributes)
             rows.append((self._position, e.received_ns, int(e.json_data), e.key, attributes, e.data))
         schema = arrow_schema(_parse_datatype_string(DDL))
         path = self._source / f"{self._position}.parquet"

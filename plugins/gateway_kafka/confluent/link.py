@@ -12,6 +12,9 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka import Producer as RdProducer
 
+from gateway_core.guards import text_of_error
+from gateway_core.shortage import is_shortage
+
 from ..client import Acknowledged, Headers, KafkaFault
 from ..config import KafkaProducerConfig
 from ..health import Health
@@ -101,7 +104,9 @@ class Link:
             try:
                 options = producer_options(self._config) | {"linger.ms": self._linger_ms}
                 client = self._watch.client(RdProducer, options)
-            except KafkaFault as fault:
+            except Exception as error:  # also what the machine is short of: the thread must not end by it
+                shortage = is_shortage(error)
+                fault = error if isinstance(error, KafkaFault) else KafkaFault(text_of_error(error), local=shortage)
                 self._health.bad(fault)
                 self._attempted()
                 self._closing.wait(_AGAIN_S)
