@@ -9,8 +9,9 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 _NAME = re.compile("[a-z0-9]+|[A-Za-z][A-Za-z0-9]*")  # CloudEvents 1.0 section 3.1; 0.1 has names such as eventType
-_OLDEST = frozenset({"cloudEventsVersion", "contentType", "eventID", "eventTime", "eventType", "eventTypeVersion"})
-_OLDEST_TOO = frozenset({"extensions", "schemaURL", "source"})
+_OLDEST = frozenset(
+    {"cloudEventsVersion", "contentType", "eventID", "eventTime", "eventType", "eventTypeVersion", "schemaURL"}
+)
 
 
 def attribute_name(name: str) -> str:
@@ -32,5 +33,5 @@ def old_names(names: Iterable[str]) -> Iterable[tuple[str, str, str]]:
     """A warning for each name that only events of CloudEvents 0.1 can have: the name, the message, the remedy."""
     for name in names:
         if name != name.lower():
-            remedy = "" if name in _OLDEST | _OLDEST_TOO else f"did you mean `{name.lower()}`?"
+            remedy = "" if name in _OLDEST else f"did you mean `{name.lower()}`?"
             yield name, f"only events of CloudEvents 0.1 can have an attribute `{name}`", remedy
