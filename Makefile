@@ -1,13 +1,18 @@
 # Every job of this tree. All need only Python 3.11+; the first one that is run makes .venv (tools/bootstrap.sh).
 .DEFAULT_GOAL := help
-.PHONY: notebook help demo demo-kafka test quick check conformance bench docs lock
+.PHONY: notebook help demo demo-kafka test test-all quick oldest check conformance bench docs lock
 
 BIN := .venv/bin
 READY := .venv/.ready
-PYTEST := $(BIN)/python -m pytest
+PYTEST := $(BIN)/python -m pytest --durations 10 --durations-min 1
+# more workers than cores, for many tests wait; tests that share a fixture in one worker, and in the order of tests/conftest.py: what takes long begins first
+SPREAD := $(PYTEST) -n 4 --dist loadgroup --no-loadscope-reorder
+ALL := --hypothesis-profile all
 # Options of the command that a target runs: make demo ARGS="--events 100000 --keep"
 ARGS ?=
 export PYTHON
+# the suite starts Python some hundred times: what is compiled must be kept
+unexport PYTHONDONTWRITEBYTECODE
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null || sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1   \2/p' Makefile
@@ -18,24 +23,37 @@ demo: $(READY)  ## real flight records through a gateway into a subscriber, a de
 demo-kafka: $(READY)  ## the same through a Kafka broker and a Spark cluster, both started on this machine, into Delta
 	$(BIN)/tidegate demo --kafka $(ARGS)
 
-test: $(READY)  ## the whole test suite (but for the long forms, marked "full")
-	$(PYTEST) -n 2 --dist loadgroup -m "not full" $(ARGS)
+test: $(READY)  ## every requirement, through real processes, Kafka and Spark
+	@$(BIN)/python tools/fetch.py
+	$(SPREAD) -m "not full" $(ARGS)
 
-quick: $(READY)  ## what can be tested within 60 seconds
-	$(PYTEST) -n 2 -m "not slow and not spark and not kafka and not full" --session-timeout 60 $(ARGS)
+test-all: $(READY)  ## the same with the long forms (marked "full"), and properties with five times the examples
+	@$(BIN)/python tools/fetch.py
+	$(SPREAD) $(ALL) $(ARGS)
+
+quick: $(READY)  ## what can be tested within 30 seconds: all that starts no process
+	$(PYTEST) -n 2 -m "unit and not full" --hypothesis-profile quick --session-timeout 60 $(ARGS)
+
+oldest: $(READY)  ## make quick with the oldest dependencies that pyproject.toml allows, in .venv-oldest
+	$(BIN)/python -m venv --clear .venv-oldest
+	.venv-oldest/bin/python -m pip install -q --disable-pip-version-check -r requirements/oldest.txt
+	.venv-oldest/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	.venv-oldest/bin/python -m pytest -n 2 -m "unit and not full" --hypothesis-profile quick $(ARGS)
 
 check: $(READY)  ## lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy tools contrib tests
 
-conformance: $(READY)  ## run the suite and write docs/conformance.md: each requirement with its tests
-	$(PYTEST) -n 2 --dist loadgroup -m "not full" --conformance=docs/conformance.md $(ARGS)
+conformance: $(READY)  ## make test-all, and write docs/conformance.md: each requirement with its tests
+	@$(BIN)/python tools/fetch.py
+	$(SPREAD) $(ALL) --conformance=docs/conformance.md $(ARGS)
 
 bench: $(READY)  ## measure, beside the targets, in one table
 	$(BIN)/python tests/bench/run.py $(ARGS)
 
-docs: $(READY)  ## write the generated reference pages anew
+docs: $(READY)  ## write everything that is generated: reference pages, pictures, the snapshot of the contract
 	$(BIN)/python tools/docs.py
 
 notebook: $(READY)  ## run the notebooks of docs and write their outputs anew

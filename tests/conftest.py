@@ -1,16 +1,77 @@
-"""Fixtures that every test may use."""
+"""Fixtures that every test may use, and the tier of each test.
+
+A test's tier is the dearest thing that it starts, and its fixtures say what that is: `unit` (nothing), `process`
+(`processes`, or `real_time`), `kafka`, `spark`. The tier is a marker too, so `-m unit` selects it.
+"""
 
 from __future__ import annotations
 
+import subprocess
+from typing import Any
+
 import pytest
 
+from tests import budget
+
 pytest_plugins = ["tests.spec_report", "tests.kafka_broker"]
+
+# the dearest first
+TIERS = {
+    "spark": {"spark", "own_spark", "sink"},
+    "kafka": {"kafka", "own_kafka", "secure_kafka"},
+    "process": {"processes", "real_time"},
+    "unit": set[str](),
+}
+budget.register_profiles()
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     """The gateway runs on asyncio."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def processes() -> None:
+    """The test starts processes: gateways, commands. Without this fixture or a dearer one it can't."""
+
+
+@pytest.fixture(scope="session")
+def real_time() -> None:
+    """The test takes seconds: it waits for real time to pass, or has that much to do."""
+
+
+@pytest.fixture(scope="session")
+def own_spark() -> None:
+    """The test starts a Spark session of its own, in whatever process."""
+
+
+def tier(item: pytest.Item) -> str:
+    """The name of the item's tier."""
+    used = set(getattr(item, "fixturenames", ()))
+    return next((name for name, fixtures in TIERS.items() if fixtures & used), "unit")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks each test with its tier. The dearest run first, so that no core waits for a single one of them in the end;
+    those that share a fixture run in one worker, so that it is made once."""
+    tiers = {item: tier(item) for item in items}
+    items.sort(key=lambda item: list(TIERS).index(tiers[item]))
+    for item, name in tiers.items():
+        item.add_marker(name)
+        if (group := _group(item)) and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _group(item: pytest.Item) -> str | None:
+    if not isinstance(item, pytest.Function):
+        return None
+    for name in ("spark", "secure_kafka"):
+        if name in item.fixturenames:
+            return name
+    made = item._fixtureinfo.name2fixturedefs.values()
+    return item.nodeid.partition("::")[0] if any(one[-1].scope in ("module", "class") for one in made) else None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -21,3 +82,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         from gateway_spark import class_archive
 
         class_archive.make(java.find())
+
+
+@pytest.fixture(autouse=True)
+def _no_process_in_a_unit_test(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps the tiers honest: a test that starts a process and does not say so fails."""
+    if request.node.get_closest_marker("unit"):
+        monkeypatch.setattr(subprocess.Popen, "_execute_child", _refused)
+
+
+def _refused(self: Any, *args: Any, **kwargs: Any) -> None:
+    raise AssertionError("a unit test starts a process; give it the fixture `processes` (tests/conftest.py)")

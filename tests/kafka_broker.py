@@ -1,10 +1,11 @@
-"""A pytest plugin: real Kafka brokers. Every test that uses one has the marker `kafka`, without writing it.
+"""A pytest plugin: real Kafka brokers.
 
 Where the jars can't be had, or there is no Java, the tests fail with that reason.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -13,9 +14,13 @@ import pytest
 from gateway_java.kafka import KafkaBroker
 
 from tests.kafka_secure import SecureKafka, start
+from tests.kafka_shared import PROPERTIES, shared_broker
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
+
+# End to end one client does for `make test`: that both do the same, the tests in tests/kafka show
+CLIENTS = ("aiokafka", pytest.param("confluent", marks=pytest.mark.full))
 
 CHANNEL = """
 brokers:
@@ -27,8 +32,6 @@ brokers:
     delivery: {retry: 4, backoff_delay_s: 0.05, backoff_max_s: 0.2}
 triggers:
 """
-FIXTURES = {"kafka", "own_kafka", "secure_kafka"}
-PROPERTIES = {"num.partitions": "4"}  # of topics that come into being when they are first used
 
 
 def channel_config(kafka: KafkaBroker, client: str) -> str:
@@ -46,20 +49,13 @@ def producer(bootstrap: str, **options: Any) -> Producer:
     return Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **quiet, **options})
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if FIXTURES.intersection(getattr(item, "fixturenames", ())):
-            item.add_marker("kafka")
-
-
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """A broker that all tests of this process share: use topics and groups of your own. `bootstrap` is its address."""
-    broker = KafkaBroker(tmp_path_factory.mktemp("kafka"), properties=PROPERTIES)
-    broker.start()
-    yield broker
-    broker.kill()
+    """A broker that all tests of this run share: use topics and groups of your own. `bootstrap` is its address."""
+    of_worker = tmp_path_factory.getbasetemp()
+    of_run = of_worker.parent if "PYTEST_XDIST_WORKER" in os.environ else of_worker
+    with shared_broker(of_run / "kafka") as broker:
+        yield broker
 
 
 @pytest.fixture
@@ -80,7 +76,7 @@ def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
 
 @pytest.fixture(scope="session")
 def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
-    """A broker with TLS and SASL listeners, which all tests of this process share, and credentials for them."""
+    """A broker with TLS and SASL listeners, and credentials for them. Its tests run in one worker."""
     secure = start(tmp_path_factory.mktemp("secure-kafka"))
     yield secure
     secure.broker.kill()

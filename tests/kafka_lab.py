@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
+from gateway_testing import GatewayProcess, Subscriber
+from gateway_testing.subscriber import Received
 
-from gateway_core.testing import GatewayProcess, Subscriber
-from gateway_core.testing.subscriber import Received
 from tests.kafka_broker import producer
 from tests.kafka_console import Follower, RawRecord
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from gateway_core.testing import Received
+from gateway_testing import Received
 
 NEVER = 97
 """Every event whose number is a multiple of this is never taken by the subscriber."""

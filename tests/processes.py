@@ -11,7 +11,7 @@ from collections.abc import Iterable
 def descendants(pid: int) -> set[int]:
     """The processes that it has begun, those that these have begun, and so on."""
     ran = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
-    parents: dict[int, int] = dict(tuple(map(int, line.split())) for line in ran.stdout.splitlines())
+    parents: dict[int, int] = {int(pid): int(parent) for pid, parent in map(str.split, ran.stdout.splitlines())}
     found = {pid}
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more

@@ -46,7 +46,7 @@ class Ledger:
 
     def add(self, report: pytest.TestReport) -> None:
         facts = dict(report.user_properties)
-        test = report.nodeid.partition("[")[0]
+        test = report.nodeid.partition("[")[0].partition("@")[0]  # xdist puts @ and the group behind it
         if facts.get("hypothesis"):
             self.properties.add(test)
         if "spec" not in facts:

@@ -18,13 +18,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import Sampler
 
-from gateway_core.component import Component, Config
 from gateway_core.config.load import load
-from gateway_core.hookspecs import hookimpl
-from gateway_core.interfaces import Observer
-from gateway_core.registry import Registry
-from gateway_core.runtime import Gateway
-from gateway_core.settings import Settings
+from gateway_core.config.registry import Registry
+from gateway_core.contract.component import Component, Config
+from gateway_core.contract.hookspecs import hookimpl
+from gateway_core.contract.interfaces import Observer
+from gateway_core.runtime.gateway import Gateway
+from gateway_core.runtime.settings import Settings
 
 LIMIT_S = 60.0
 OBSERVED = "observers: [traced]\n"

@@ -13,7 +13,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from gateway_core.component import ComponentRef
+from gateway_core.contract.component import ComponentRef
 
 _PLAIN = {
     str: "text",

@@ -12,29 +12,54 @@ from typing import Any, get_args
 
 import docs_fields as fields
 import docs_metrics
+import docs_picture
 import typer
+from code_map import code_map
+from oldest import oldest
+from public_contract import public_contract
 from pydantic import BaseModel
 from typer.core import TyperArgument, TyperGroup
 
-from gateway_core import abilities, errors, event, hookspecs, interfaces, outcome
 from gateway_core.cli.app import app
-from gateway_core.component import Binding, BuildContext, Command, Component, Kind, Transport
-from gateway_core.config.model import GatewayConfig
-from gateway_core.registry import Offer, Registry
-from gateway_core.settings import Settings
+from gateway_core.cli.lazy import loaded
+from gateway_core.config.registry import Offer, Registry
+from gateway_core.config.sections import whole_model
+from gateway_core.contract import (
+    capabilities,
+    config_extension,
+    config_node,
+    errors,
+    event,
+    hookspecs,
+    interfaces,
+    outcome,
+    routes,
+    services,
+)
+from gateway_core.contract.component import Binding, BuildContext, Command, Component, Kind, Transport
+from gateway_core.contract.config_extension import (
+    ConfigSection,
+    DocumentContent,
+    DocumentEntry,
+    DocumentKind,
+    DocumentOrigin,
+    TriggerDocuments,
+)
+from gateway_core.runtime.settings import Settings
 
+EXTENSIONS = (ConfigSection, DocumentKind, DocumentContent, DocumentEntry, DocumentOrigin, TriggerDocuments)
 _EVERYWHERE = ("install_completion", "show_completion")
 HEAD = "<!-- Written by `make docs`; do not edit. -->\n\n"
 
 _KINDS: dict[Kind, str] = {
-    "source": "Ways in: a broker's `ingress`, a bridge's `source`.",
-    "sink": "Ways out: a trigger's `subscriber`, a bridge's `sink`, and `dead_letter`.",
-    "channel": "Where a broker keeps events between ingress and delivery: its `channel`.",
-    "codec": "How messages become events and events messages: the `codec` of transports.",
-    "filter": "Which events a trigger or a bridge wants: an entry of `filters`.",
-    "key_mapper": "The record key of events that go out.",
-    "dead_letter": "Where undeliverable events go: `dead_letter`. Every sink can be one, too.",
-    "observer": "Who is told of what happens to events: an entry of `observers`.",
+    "source": "Bring events in: a broker's `ingress`, a bridge's `source`.",
+    "sink": "Send events out: a trigger's `subscriber`, a bridge's `sink`, and `dead_letter`.",
+    "channel": "Keep a broker's events between ingress and delivery: its `channel`.",
+    "codec": "Turn messages into events and events into messages: the `codec` of transports.",
+    "filter": "Select the events that a trigger or a bridge wants: an entry of `filters`.",
+    "key_mapper": "Choose the record key of outgoing events.",
+    "dead_letter": "Store undeliverable events: `dead_letter`. Every sink can be one, too.",
+    "observer": "Are notified of what happens to events: an entry of `observers`.",
 }
 
 
@@ -52,16 +77,18 @@ def _page(*parts: str) -> str:
 
 def config() -> str:
     """Sections of a config file, and the settings of the process."""
-    lines = ["# Config", "", fields.text_of(GatewayConfig), ""]
+    registry = Registry.installed()
+    model = whole_model(section for section, plugin in registry.sections.values() if _ours(registry, plugin))
+    lines = ["# Config", "", fields.text_of(model), ""]
     lines += [
         "In every value `${NAME}` is the environment variable NAME, `${NAME:-text}` has a default, `${secret:NAME}` is",
         "a secret, and `$${` is the text `${`. Keys that are not listed are faults, as are wrong types and unknown",
         "components; `tidegate check` reports all of them. `tidegate schema` prints a JSON Schema for editors.",
         "",
     ]
-    lines += fields.table(GatewayConfig, "components.md")
-    for model in fields.nested(GatewayConfig):
-        lines += ["", f"## {model.__name__}", "", fields.text_of(model), "", *fields.table(model, "components.md")]
+    lines += fields.table(model, "components.md")
+    for inner in fields.nested(model):
+        lines += ["", f"## {inner.__name__}", "", fields.text_of(inner), "", *fields.table(inner, "components.md")]
     lines += ["", "## Process settings", "", fields.text_of(Settings), "", *_settings()]
     return _page(*lines)
 
@@ -128,15 +155,30 @@ def hooks() -> str:
         if name.startswith("gateway_"):
             lines += ["", f"## {name}", "", _signature(function), "", inspect.getdoc(function) or ""]
     lines += ["", "# Descriptors", ""]
+    cls: type
     for cls in (Component, Transport, Command, BuildContext, Binding):
         lines += [f"## {cls.__name__}", "", _fenced(_fields_of(cls)), "", _listed(inspect.getdoc(cls) or ""), ""]
-    lines += ["# Values", "", "`gateway_core.event` and `gateway_core.outcome`.", ""]
+    lines += ["`gateway_core.contract.config_extension`. " + (inspect.getdoc(config_extension) or ""), ""]
+    for cls in EXTENSIONS:
+        lines += [f"## {cls.__name__}", "", _fenced(_fields_of(cls)), "", _listed(inspect.getdoc(cls) or ""), ""]
+    lines += ["`gateway_core.contract.config_node`. " + (inspect.getdoc(config_node) or ""), ""]
+    lines += _classes(config_node)
+    lines += ["# Values", "", "`gateway_core.contract.event` and `gateway_core.contract.outcome`.", ""]
     lines += [*_classes(event), *_classes(outcome)]
-    lines += ["# Errors", "", "`gateway_core.errors`. " + (inspect.getdoc(errors) or ""), "", *_classes(errors)]
-    lines += ["# Interfaces", "", "`gateway_core.interfaces`. " + (inspect.getdoc(interfaces) or ""), ""]
+    lines += [
+        "# Errors",
+        "",
+        "`gateway_core.contract.errors`. " + (inspect.getdoc(errors) or ""),
+        "",
+        *_classes(errors),
+    ]
+    lines += ["# Interfaces", "", "`gateway_core.contract.interfaces`. " + (inspect.getdoc(interfaces) or ""), ""]
     lines += _classes(interfaces)
-    lines += ["# Abilities", "", "`gateway_core.abilities`. " + (inspect.getdoc(abilities) or ""), ""]
-    lines += _classes(abilities)
+    lines += ["# Capabilities", "", "`gateway_core.contract.capabilities`. " + (inspect.getdoc(capabilities) or ""), ""]
+    lines += _classes(capabilities)
+    for module in (services, routes):
+        title = module.__name__.rpartition(".")[2].capitalize()
+        lines += [f"# {title}", "", f"`{module.__name__}`. " + (inspect.getdoc(module) or ""), "", *_classes(module)]
     return _page(*lines)
 
 
@@ -230,9 +272,12 @@ def cli() -> str:
     assert isinstance(root, TyperGroup)
     lines = ["# Command line", "", inspect.cleandoc(root.help or ""), "", *_parameters(root)]
     registry = Registry.installed()
-    added = {n: typer.main.get_command(c.load()) for n, (c, p) in registry.commands.items() if _ours(registry, p)}
-    for name, command in {**root.commands, **added}.items():
-        lines += _command(command, f"tidegate {name}")
+    for name in root.list_commands(typer.Context(root)):
+        command, plugin = registry.commands.get(name, (None, ""))
+        if command is None:
+            lines += _command(root.commands[name], f"tidegate {name}")
+        elif _ours(registry, plugin):
+            lines += _command(loaded(command), f"tidegate {name}")
     return _page(*lines)
 
 
@@ -288,10 +333,14 @@ def metrics() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "config.md": config,
-    "components.md": components,
-    "hooks.md": hooks,
-    "cli.md": cli,
-    "metrics.md": metrics,
+    "docs/reference/config.md": config,
+    "docs/reference/components.md": components,
+    "docs/reference/hooks.md": hooks,
+    "docs/reference/cli.md": cli,
+    "docs/reference/metrics.md": metrics,
+    "docs/pipeline.svg": docs_picture.picture,
+    "docs/discussion/code-map.md": code_map,
+    "tests/contract/public.txt": public_contract,
+    "requirements/oldest.txt": oldest,
 }
-"""File name -> what makes its text."""
+"""File -> the function that makes its text."""

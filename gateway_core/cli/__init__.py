@@ -6,25 +6,29 @@ import os
 import sys
 from collections.abc import Sequence
 
-PROGRAM = "tidegate"
+from .exit_codes import CRASH, FAULT, INTERRUPTED, OK, START
 
-OK, FAULT, USAGE, START, CRASH, INTERRUPTED = 0, 1, 2, 3, 70, 130
-"""Exit codes: 0 done; 1 faults in a config, refused events, a far side that says no; 2 a wrong command line; 3 a
-gateway that can't start; 70 a fault of Tidegate's own. A command ended by Ctrl-C has 130."""
+PROGRAM = "tidegate"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line and exits. Mistakes of users end in one clear message, never in a traceback."""
+    """Runs the command line and exits. User errors end with one clear message, never with a traceback."""
     args = list(sys.argv[1:] if argv is None else argv)
     try:
         code = _run(args)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a short output is written only here
     except KeyboardInterrupt:  # at any moment, also while modules are imported
         code = INTERRUPTED
+    except BrokenPipeError:
+        # the reader of our output has seen enough; Python would complain about it once more at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = FAULT
     sys.exit(code)
 
 
 def _run(args: list[str]) -> int:
-    from ..errors import TidegateError
+    from ..contract.errors import TidegateError
     from .app import app, prepare_completion
 
     prepare_completion()
@@ -35,9 +39,7 @@ def _run(args: list[str]) -> int:
     except TidegateError as e:
         return _explain(e)
     except BrokenPipeError:
-        # who reads our output has seen enough; Python would complain about it once more at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAULT
+        raise
     except Exception as e:
         cause = _unwrapped(e)
         return _explain(cause) if isinstance(cause, TidegateError) else _crash(cause, args)
@@ -45,14 +47,14 @@ def _run(args: list[str]) -> int:
 
 
 def _unwrapped(error: Exception) -> Exception:
-    """The error itself, where task groups wrapped it."""
+    """The error without the groups that task groups wrap around it."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 def _explain(error: Exception) -> int:
-    from ..errors import ConfigError, StartError
+    from ..contract.errors import ConfigError, StartError
 
     if isinstance(error, ConfigError):
         from ..config.faults import render
@@ -65,7 +67,7 @@ def _explain(error: Exception) -> int:
 
 
 def _crash(error: Exception, args: list[str]) -> int:
-    """What no command foresaw: a file or folder that the system refuses, else a fault of our own."""
+    """Reports an unexpected error: a file or folder that the system refuses, or a bug."""
     if "debug" in args or "--log-level=debug" in args or os.environ.get("TIDEGATE_LOG_LEVEL", "").lower() == "debug":
         import traceback
 
@@ -76,7 +78,7 @@ def _crash(error: Exception, args: list[str]) -> int:
         return FAULT
     print(
         f"{PROGRAM}: internal error: {type(error).__name__}: {error}\n"
-        f"    this is a fault of {PROGRAM}'s own; `{PROGRAM} --log-level debug …` shows where",
+        f"    this is a bug in {PROGRAM}; `{PROGRAM} --log-level debug …` shows where",
         file=sys.stderr,
     )
     return CRASH

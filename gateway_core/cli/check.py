@@ -7,23 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..api.guard import EXPOSED_REMEDY, exposed
 from ..config.faults import render, to_json
 from ..config.load import Loaded, load_all
-from ..errors import ConfigError, Fault
-from ..registry import Registry
-from ..settings import Settings
-from . import FAULT, OK, common, tables
-
-
-def _exposed(settings: Settings) -> list[Fault]:
-    """The fault of an admin API that other machines could use without a token: `run` refuses it as well."""
-    token = settings.admin_token.get_secret_value() if settings.admin_token else ""
-    try:
-        fault = exposed(settings.admin, token)
-    except ValueError as e:
-        return [Fault(str(e), "TIDEGATE_ADMIN", remedy="write HOST:PORT, or off")]
-    return [Fault(fault, "TIDEGATE_ADMIN", remedy=EXPOSED_REMEDY)] if fault else []
+from ..config.registry import Registry
+from ..contract.errors import ConfigError, Fault
+from . import common, tables
+from .exit_codes import FAULT, OK
 
 
 def check_config(paths: Sequence[Path] | None, *, connect: bool, data_dir: Path | None, as_json: bool) -> int:
@@ -36,7 +25,7 @@ def check_config(paths: Sequence[Path] | None, *, connect: bool, data_dir: Path 
         loaded = load_all(common.config_paths(paths), registry)
     except ConfigError as e:
         faults = e.faults
-    faults = [*faults, *_exposed(settings)]
+    faults = [*faults, *(fault for check in registry.settings_checks for fault in check(settings))]
     probes: list[dict[str, Any]] = []
     if connect and loaded is not None:
         from .connect import probe_all

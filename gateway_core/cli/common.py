@@ -1,4 +1,4 @@
-"""What several commands need: the config's place, settings, output."""
+"""What several commands need: the config's paths, settings, output."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from ..errors import TidegateError
+from ..contract.errors import TidegateError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..settings import Settings
+    from ..runtime.settings import Settings
 
 DEFAULT_CONFIG = Path("tidegate.yaml")
 
 
 class CommandError(TidegateError):
-    """A command can't do what it was asked; the text says why. Exit code 1."""
+    """A command failed; the text says why. Exit code 1."""
 
 
 def config_paths(paths: Sequence[Path] | None) -> list[Path]:
@@ -40,7 +40,7 @@ def settings(**flags: Any) -> Settings:
     """The process's settings: flags that were given win over the environment."""
     from pydantic import ValidationError
 
-    from ..settings import Settings
+    from ..runtime.settings import Settings
 
     given = {name: value for name, value in flags.items() if value is not None}
     try:
@@ -53,7 +53,7 @@ def settings(**flags: Any) -> Settings:
 
 
 def _expected(error: Any) -> str:
-    """What pydantic found missing, in plain words."""
+    """What pydantic expected, in plain words."""
     match error["type"], error.get("ctx", {}):
         case "literal_error", {"expected": values}:
             return f"expected {values}"

@@ -1,4 +1,4 @@
-"""Trying the real ends of a config, without sending an event: hosts answer, ports are free, files can be written."""
+"""Tries the real endpoints of a config without sending an event: hosts answer, ports are free, files can be written."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
-from ..asgi import split_address
-from ..component import ComponentRef
 from ..config.model import GatewayConfig
-from ..settings import Settings
+from ..contract.address import split_address
+from ..contract.capabilities import Addressed, HasPath, Listening
+from ..contract.component import ComponentRef
+from ..runtime.settings import Settings
 
 TIMEOUT_S = 5.0
 _PORTS = {"http": 80, "https": 443}
@@ -21,13 +22,13 @@ _PORTS = {"http": 80, "https": 443}
 
 @runtime_checkable
 class Connects(Protocol):
-    """Options that can try their far side by themselves. `end` says which that is."""
+    """Options that can try their endpoint themselves. `end` names it."""
 
     @property
     def end(self) -> str: ...
 
     def connect(self, limit_s: float) -> None:
-        """Returns where it answers and takes us. Raises `OSError` with the reason."""
+        """Returns if it answers and accepts us. Raises `OSError` with the reason."""
 
 
 def probe_all(config: GatewayConfig, settings: Settings) -> list[dict[str, Any]]:
@@ -43,7 +44,7 @@ def probe_all(config: GatewayConfig, settings: Settings) -> list[dict[str, Any]]
 
 
 class Bearable(Exception):
-    """Something to say of an end that stops no gateway."""
+    """A problem of an endpoint that does not keep the gateway from running."""
 
 
 def _tried(attempt: Callable[[], None]) -> tuple[bool, str]:
@@ -61,17 +62,17 @@ def _ends(config: GatewayConfig, settings: Settings) -> Iterator[tuple[str, str,
     if settings.admin not in ("off", "socket"):
         yield "admin", f"listen {settings.admin}", partial(_admin_free, settings)
     for path, ref in _refs(config):
-        # the shipped transports' words; a component with other ends says so when it starts
+        # by the usual words; a component with other endpoints reports problems when it starts
         options = ref.options
         if isinstance(options, Connects):
             yield path, options.end, partial(options.connect, TIMEOUT_S)
-        elif ref.kind == "source" and isinstance(listen := getattr(options, "listen", None), str):
-            yield path, f"listen {listen}", partial(_free, listen)
+        elif ref.kind == "source" and isinstance(options, Listening):
+            yield path, f"listen {options.listen}", partial(_free, options.listen)
         elif ref.kind in ("sink", "dead_letter"):
-            if isinstance(url := getattr(options, "url", None), str):
-                yield path, _host(url), partial(_reachable, url)
-            elif isinstance(file := getattr(options, "path", None), Path):
-                yield path, str(file), partial(_appendable, file)
+            if isinstance(options, Addressed) and isinstance(options.url, str):
+                yield path, _host(options.url), partial(_reachable, options.url)
+            elif isinstance(options, HasPath) and isinstance(options.path, Path):
+                yield path, str(options.path), partial(_appendable, options.path)
 
 
 def _refs(config: GatewayConfig) -> Iterator[tuple[str, ComponentRef]]:
@@ -105,14 +106,14 @@ def _reachable(url: str) -> None:
 
 
 def _admin_free(settings: Settings) -> None:
-    """As `run` sees it: that the default address is taken stops no gateway."""
+    """Like `run`: the gateway runs even if the default address is taken."""
     try:
         _free(settings.admin)
     except OSError as e:
         remedy = "name another address by --admin or TIDEGATE_ADMIN"
         if "admin" in settings.model_fields_set:
             raise OSError(e.errno, f"{e.strerror}: {remedy}") from e
-        raise Bearable(f"{e.strerror}: the admin API will answer at its socket alone; {remedy}") from e
+        raise Bearable(f"{e.strerror}: the admin API will answer only at its socket; {remedy}") from e
 
 
 def _free(address: str) -> None:
@@ -124,7 +125,7 @@ def _free(address: str) -> None:
 
 
 def _appendable(file: Path) -> None:
-    """The file can be appended to, or made."""
+    """Raises `OSError` unless the file can be appended to, or created."""
     if file.is_dir():
         raise IsADirectoryError(21, f"{file} is a directory: name a file in it")
     if file.exists() and not os.access(file, os.W_OK):
@@ -133,11 +134,11 @@ def _appendable(file: Path) -> None:
 
 
 def _writable(directory: Path) -> None:
-    """The directory, or the nearest above it that is there (it will be made), can be written."""
+    """Raises `OSError` unless the directory, or its nearest existing parent, can be written."""
     there = directory.absolute()
     while not there.exists():
         there = there.parent
     if not there.is_dir():
-        raise NotADirectoryError(20, f"{there} is no directory")
+        raise NotADirectoryError(20, f"{there} is not a directory")
     if not os.access(there, os.W_OK | os.X_OK):
         raise PermissionError(13, f"{there} can't be written")

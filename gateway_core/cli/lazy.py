@@ -1,57 +1,84 @@
-"""Plugin commands beside our own: known by name and sentence, imported when they are used."""
+"""Commands of plugins, listed beside the core's, and imported when they are used."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
 
-from ..errors import StartError
+from ..contract.errors import StartError
 
 if TYPE_CHECKING:
-    from ..component import Command
+    from ..contract.component import Command
 
-PANEL = "Commands of plugins"
+PANELS = ("Run", "Look inside", "Change", "Look after data", "Try out", "This installation")
+"""The headings of `tidegate --help`, in order. Others follow by name."""
+
+
+def loaded(command: Command) -> Any:
+    """A plugin's command, as typer runs it."""
+    app = command.load()
+    if not isinstance(app, typer.Typer):
+        function, app = app, typer.Typer(add_completion=False, rich_markup_mode="rich")
+        app.command(command.name)(function)
+    return typer.main.get_command(app)
 
 
 class PluginCommand(TyperGroup):
-    """Stands in for a plugin's command until it is invoked; then it is that command."""
+    """A placeholder for a plugin's command, which is loaded once it is invoked."""
 
     def __init__(self, command: Command, plugin: str) -> None:
-        super().__init__(name=command.name, help=command.summary, rich_help_panel=PANEL)
+        super().__init__(name=command.name, help=command.summary, rich_help_panel=command.panel)
         self._command = command
         self._plugin = plugin
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         try:
-            app = self._command.load()
+            real = loaded(self._command)
         except ImportError as e:
             raise StartError(f"command {self.name!r} of plugin {self._plugin!r} can't be loaded: {e}") from e
-        real = typer.main.get_command(app)
         return real.make_context(info_name, args, parent=parent, **extra)
 
 
 class Commands(TyperGroup):
-    """Our own commands first. Plugins are asked only for help, or for a name that isn't ours: our own start fast."""
+    """The core's commands, which need no plugins, and those of plugins.
+
+    Plugins are searched one by one until a command is found; only help reads all of them.
+    """
 
     def list_commands(self, ctx: Any) -> list[str]:
-        own = super().list_commands(ctx)
-        try:
-            return [*own, *sorted(name for name in _offered() if name not in own)]
-        except StartError as e:
-            print(f"tidegate: {e}", file=sys.stderr)
-            return own
+        for offered in self._search():
+            if isinstance(offered, StartError):
+                print(f"tidegate: {offered}", file=sys.stderr)
+        return sorted(self.commands, key=lambda name: _place(getattr(self.commands[name], "rich_help_panel", "")))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if (own := super().get_command(ctx, cmd_name)) is not None:
-            return own
-        offered = _offered().get(cmd_name)
-        return PluginCommand(*offered) if offered else None
+        if (known := super().get_command(ctx, cmd_name)) is not None:
+            return known
+        failed = None
+        for offered in self._search():
+            if isinstance(offered, StartError):
+                failed = failed or offered
+            elif offered.name == cmd_name:
+                return offered
+        if failed:
+            raise failed
+        return None
+
+    def _search(self) -> Iterator[PluginCommand | StartError]:
+        """Adds the commands of one plugin after another, and yields the errors of plugins that fail."""
+        from ..config.installed import commands
+
+        for offered in commands():
+            if isinstance(offered, StartError):
+                yield offered
+            elif offered[0].name not in self.commands:
+                self.commands[offered[0].name] = found = PluginCommand(*offered)
+                yield found
 
 
-def _offered() -> dict[str, tuple[Command, str]]:
-    from ..registry import Registry
-
-    return Registry.installed().commands
+def _place(panel: str) -> tuple[int, str]:
+    return (PANELS.index(panel), "") if panel in PANELS else (len(PANELS), panel)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..registry import Registry
+from ..config.registry import Registry
 from . import common, tables
 
 
 def list_plugins(*, as_json: bool) -> None:
-    """All offers: kind, name, sentence, plugin, distribution, and what is missing here."""
+    """All offers: kind, name, summary, plugin, distribution, and missing libraries."""
     registry = Registry.installed()
     rows = [
         {
@@ -21,22 +21,27 @@ def list_plugins(*, as_json: bool) -> None:
         }
         for offer in registry.offers()
     ]
+    others = [
+        *(("command", name, offered.summary, plugin) for name, (offered, plugin) in registry.commands.items()),
+        *(("config section", name, offered.summary, plugin) for name, (offered, plugin) in registry.sections.items()),
+        *(("document kind", name, offered.summary, plugin) for name, (offered, plugin) in registry.documents.items()),
+    ]
     rows += [
         {
-            "kind": "command",
+            "kind": kind,
             "name": name,
-            "summary": command.summary,
+            "summary": summary,
             "plugin": plugin,
             "distribution": registry.plugins[plugin],
             "missing": "",
             "extra": "",
         }
-        for name, (command, plugin) in sorted(registry.commands.items())
+        for kind, name, summary, plugin in sorted(others)
     ]
     if as_json:
         common.print_json(rows)
         return
-    # what every row would say is left out, for the width of a terminal
+    # columns with the same value in every row are left out, to fit a terminal
     columns = ["kind", "name", "plugin", "distribution", "missing", "summary"]
     columns = [c for c in columns if c != "missing" or any(row[c] for row in rows)]
     columns = [c for c in columns if c != "distribution" or len({row[c] for row in rows}) > 1]

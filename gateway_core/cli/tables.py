@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 GAP = 2
 """Cells between two columns."""
 ROOM = 24
-"""Where a column of long texts would get fewer cells than this, it is shown below each row."""
+"""A column of long texts that would get fewer cells than this is shown below each row."""
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -31,8 +31,8 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
 
 
 def rich_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Group:
-    """A table for a terminal of this width. Cells are text, not markup. Long texts are folded, or stand below their
-    row where the other columns leave no room."""
+    """A table for a terminal of this width. Cells are text, not markup. Long texts are folded, or shown below their row
+    if the other columns leave no room."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.text import Text
@@ -51,7 +51,7 @@ def rich_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
 
 
 def _below(columns: Sequence[str], row: Sequence[str], below: Sequence[int], width: int) -> list[str]:
-    """The values that stand below a row, as many in a line as have room."""
+    """The values below a row, as many in a line as fit."""
     lines: list[str] = []
     for text in (f"{columns[i]}: {row[i]}" for i in below if row[i]):
         if lines and len(lines[-1]) + GAP + len(text) <= width:
@@ -62,12 +62,12 @@ def _below(columns: Sequence[str], row: Sequence[str], below: Sequence[int], wid
 
 
 def layout(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> tuple[list[int], list[int]]:
-    """How many cells each column gets, and which columns (by index) stand below the rows instead."""
+    """The width of each column, and which columns (by index) are shown below the rows instead."""
     from rich.cells import cell_len
 
     texts = [[row[i] for row in rows] for i in range(len(columns))]
     whole = [max(map(cell_len, [name, *cells])) for name, cells in zip(columns, texts, strict=True)]
-    # words are never split, but for those of long texts; the first column, which names the row, gives way last
+    # only words of long texts are split; the first column, which names the row, shrinks last
     least = [
         max(
             cell_len(word)
@@ -85,14 +85,15 @@ def layout(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) ->
             i for i, got in zip(beside, widths, strict=True) if got < min(whole[i], ROOM) and i and whole[i] > ROOM
         ]
         if not tight and sum(widths) > room and len(beside) > 1:
-            tight = beside[-1:]  # what is said last is missed least
+            tight = beside[-1:]  # the last column matters least
         if not tight:
             return widths, sorted(below)
         below.append(max(tight, key=lambda i: whole[i]))
 
 
 def _share(whole: list[int], least: list[int], room: int) -> list[int]:
-    """The room for columns: what they need, and where that is too much the widest give way, down to their least."""
+    """Divides the width among columns: what they need, or if that is too much, the widest shrink first, down to their
+    minimum."""
     widths = list(whole)
     while sum(widths) > room:
         can = [i for i in range(len(widths)) if widths[i] > least[i]]

@@ -1,4 +1,4 @@
-"""What can only be seen in a config as a whole: names that belong together, addresses, cycles."""
+"""Checks that need the whole config: names that refer to each other, addresses, cycles."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..attribute_names import old_names
-from ..component import ComponentRef
+from ..contract.attribute_names import old_names
+from ..contract.capabilities import Addressed, HasPath, Listening, pulls
+from ..contract.component import ComponentRef
 from .faults import dotted, near
 from .interpolate import Path
 from .model import BridgeConfig, BrokerConfig, DeliveryConfig, TriggerConfig
@@ -27,15 +28,15 @@ def effective_delivery(broker: DeliveryConfig, trigger: DeliveryConfig) -> Deliv
 def cross_check(
     valid: Mapping[str, Any], names: Mapping[str, Sequence[str]], unused: Sequence[str], report: Report
 ) -> None:
-    """Reports what does not fit together. `valid` has the sections' entries that are right in themselves, `names` all
+    """Reports contradictions in the config. `valid` has the sections' entries that are valid by themselves, `names` all
     names that are written, `unused` the secrets that nothing uses."""
     brokers: Mapping[str, BrokerConfig] = valid["brokers"]
     triggers: Mapping[str, TriggerConfig] = valid["triggers"]
     bridges: Mapping[str, BridgeConfig] = valid["bridges"]
     _broker_names(triggers, names["brokers"], report)
-    ways_in = list(_ways_in(brokers, bridges))
-    _same_address(ways_in, report)
-    _cycles(list(_edges(brokers, triggers, bridges, ways_in)), report)
+    listeners = list(_listeners(brokers, bridges))
+    _same_address(listeners, report)
+    _cycles(list(_edges(brokers, triggers, bridges, listeners)), report)
     _idle(brokers, names, report)
     _held_up(bridges, report)
     _old_names(triggers, report)
@@ -63,9 +64,9 @@ def _idle(brokers: Mapping[str, BrokerConfig], names: Mapping[str, Sequence[str]
 
 
 def _held_up(bridges: Mapping[str, BridgeConfig], report: Report) -> None:
-    """A source whose config says `pulls` waits until an event is settled: without dead letter perhaps for ever."""
+    """A source that pulls waits until an event is settled; without a dead letter, perhaps forever."""
     for name, bridge in bridges.items():
-        if bridge.dead_letter is None and getattr(bridge.source.options, "pulls", False):
+        if bridge.dead_letter is None and pulls(bridge.source.options):
             message = "an event that its sink refuses holds up the others of its partition"
             report.warn(f"the bridge has no `dead_letter`: {message}", ("bridges", name), "add a `dead_letter`")
 
@@ -80,8 +81,8 @@ def _old_names(triggers: Mapping[str, TriggerConfig], report: Report) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _WayIn:
-    """A source with an address: whose it is (a broker's or bridge's path), where it listens."""
+class _Listener:
+    """A source with an address: its owner (the path of a broker or bridge) and where it listens."""
 
     owner: Path
     path: Path
@@ -89,7 +90,7 @@ class _WayIn:
     port: int
     url_path: str
 
-    def collides(self, other: _WayIn) -> bool:
+    def collides(self, other: _Listener) -> bool:
         same_host = _same_host(self.host, other.host) or self.host in _ANY or other.host in _ANY
         return self.port == other.port and self.port != 0 and self.url_path == other.url_path and same_host
 
@@ -109,30 +110,30 @@ def _same_host(one: str, other: str) -> bool:
     return one == other or (one in _LOCAL and other in _LOCAL)
 
 
-def _ways_in(brokers: Mapping[str, BrokerConfig], bridges: Mapping[str, BridgeConfig]) -> Iterator[_WayIn]:
+def _listeners(brokers: Mapping[str, BrokerConfig], bridges: Mapping[str, BridgeConfig]) -> Iterator[_Listener]:
     for name, broker in brokers.items():
         for i, ref in enumerate(broker.ingress):
-            yield from _way_in(ref, ("brokers", name), ("brokers", name, "ingress", i))
+            yield from _listener(ref, ("brokers", name), ("brokers", name, "ingress", i))
     for name, bridge in bridges.items():
-        yield from _way_in(bridge.source, ("bridges", name), ("bridges", name, "source"))
+        yield from _listener(bridge.source, ("bridges", name), ("bridges", name, "source"))
 
 
-def _way_in(ref: ComponentRef, owner: Path, path: Path) -> Iterator[_WayIn]:
-    listen, url_path = getattr(ref.options, "listen", None), getattr(ref.options, "path", None)
-    if isinstance(listen, str) and isinstance(url_path, str):
-        host, _, port = listen.rpartition(":")
+def _listener(ref: ComponentRef, owner: Path, path: Path) -> Iterator[_Listener]:
+    options = ref.options
+    if isinstance(options, Listening) and isinstance(options, HasPath) and isinstance(options.path, str):
+        host, _, port = options.listen.rpartition(":")
         if port.isdecimal() and port.isascii():
-            yield _WayIn(owner, path, host.strip("[]").lower(), int(port), url_path)
+            yield _Listener(owner, path, host.strip("[]").lower(), int(port), options.path)
 
 
-def _same_address(ways_in: Sequence[_WayIn], report: Report) -> None:
-    by_place: dict[tuple[int, str], list[_WayIn]] = {}
-    for way in ways_in:
-        earlier = by_place.setdefault((way.port, way.url_path), [])
-        if taken := next((w for w in earlier if w.collides(way)), None):
-            message = f"`{dotted(taken.path)}` already listens on port {way.port} at `{way.url_path}`"
-            report.fault(message, way.path, "give one of them another `path` or `listen`")
-        earlier.append(way)
+def _same_address(listeners: Sequence[_Listener], report: Report) -> None:
+    by_place: dict[tuple[int, str], list[_Listener]] = {}
+    for listener in listeners:
+        earlier = by_place.setdefault((listener.port, listener.url_path), [])
+        if taken := next((w for w in earlier if w.collides(listener)), None):
+            message = f"`{dotted(taken.path)}` already listens on port {listener.port} at `{listener.url_path}`"
+            report.fault(message, listener.path, "give one of them another `path` or `listen`")
+        earlier.append(listener)
 
 
 # -- cycles -------------------------------------------------------------------------------------------------------
@@ -151,7 +152,7 @@ def _edges(
     brokers: Mapping[str, BrokerConfig],
     triggers: Mapping[str, TriggerConfig],
     bridges: Mapping[str, BridgeConfig],
-    ways_in: Sequence[_WayIn],
+    listeners: Sequence[_Listener],
 ) -> Iterator[_Edge]:
     sends: list[tuple[Path, ComponentRef | None, Path]] = []
     for name, broker in brokers.items():
@@ -165,10 +166,12 @@ def _edges(
         sends.append((("bridges", name), bridge.sink, ("bridges", name, "sink")))
         sends.append((("bridges", name), bridge.dead_letter, ("bridges", name, "dead_letter")))
     for start, ref, path in sends:
-        url = getattr(ref.options, "url", None) if ref is not None else None
-        for way in ways_in if isinstance(url, str) else ():
-            if way.takes(str(url)):
-                yield _Edge(start, way.owner, path)
+        options = ref.options if ref is not None else None
+        if not isinstance(options, Addressed) or not isinstance(options.url, str):
+            continue
+        for listener in listeners:
+            if listener.takes(options.url):
+                yield _Edge(start, listener.owner, path)
 
 
 def _cycles(edges: Sequence[_Edge], report: Report) -> None:
@@ -178,7 +181,7 @@ def _cycles(edges: Sequence[_Edge], report: Report) -> None:
         out.setdefault(edge.start, []).append(edge)
     told: set[frozenset[Path]] = set()
     for edge in edges:
-        way = _way_back(edge, out)
+        way = _shortest_cycle(edge, out)
         if way is None or frozenset(e.path for e in way) in told:
             continue
         told.add(frozenset(e.path for e in way))
@@ -191,8 +194,8 @@ def _cycles(edges: Sequence[_Edge], report: Report) -> None:
         report.fault(f"events go in a circle: {' → '.join(around)}", edge.path, remedy)
 
 
-def _way_back(first: _Edge, out: Mapping[Path, Sequence[_Edge]]) -> list[_Edge] | None:
-    """The shortest circle that begins with this edge, None where there is none."""
+def _shortest_cycle(first: _Edge, out: Mapping[Path, Sequence[_Edge]]) -> list[_Edge] | None:
+    """The shortest cycle that starts with this edge, None if there is none."""
     ways: list[list[_Edge]] = [[first]]
     seen = {first.end}
     for way in ways:

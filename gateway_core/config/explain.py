@@ -1,4 +1,4 @@
-"""What pydantic found wrong, in plain words."""
+"""Turns the errors of pydantic into plain words."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ _SIZES |= {"string_too_short": _SIZES["too_short"], "string_too_long": _SIZES["t
 
 @dataclass
 class Finding:
-    """One thing wrong: `path` leads from the validated value; `expected` is what may stand there, or `message` says
-    what is wrong in another way."""
+    """One fault: `path` starts at the validated value; `expected` is what is allowed there, or `message` describes the
+    fault."""
 
     path: Path
     message: str
@@ -130,7 +130,7 @@ def _finding(details: ErrorDetails, data: Any, model: Any) -> Finding:
 
 
 def _shape(kind: str, value: Any) -> str:
-    """The remedy for a value that YAML reads as something else than was meant."""
+    """The remedy for a value that YAML reads differently than its author meant."""
     if kind == "string_type" and isinstance(value, bool | int | float):
         return "put it in quotes"
     return "begin each entry with `- `" if kind == "list_type" and value is not None else ""

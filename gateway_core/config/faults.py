@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..errors import Fault
+from ..contract.errors import Fault
 
 _RED, _YELLOW, _BOLD, _DIM, _END = "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
@@ -20,7 +20,7 @@ def dotted(path: Iterable[str | int]) -> str:
 
 
 def near(word: str, words: Iterable[str]) -> str:
-    """The remedy for a misspelt word, "" where none is near."""
+    """The remedy for a misspelt word, "" if no word is similar."""
     found = difflib.get_close_matches(word, list(words), 1)
     return f"did you mean `{found[0]}`?" if found else ""
 

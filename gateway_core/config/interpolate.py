@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..secrecy import HIDDEN as HIDDEN
+from ..contract.config_node import Node
+from ..contract.secrecy import HIDDEN as HIDDEN
 from .faults import near
-from .yaml import Node, scalar
+from .yaml import scalar
 
 Path = tuple[str | int, ...]
 Report = Callable[[str, Path, str], None]
@@ -21,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Secrets:
-    """The secrets by name, each read when it is first used; and the hiding of their values in texts."""
+    """Secrets by name, each read on first use. Also hides their values in texts."""
 
     def __init__(self, readers: Mapping[str, Callable[[], str | None]] | None = None) -> None:
         self._readers = dict(readers or {})
@@ -35,7 +36,7 @@ class Secrets:
         return list(self._readers)
 
     def use(self, name: str) -> str | None:
-        """The value; None where it can't be read (its reader has reported why)."""
+        """The value; None if it can't be read (its reader has reported why)."""
         if name not in self._values:
             self._values[name] = self._readers[name]()
         return self._values[name]
@@ -56,7 +57,7 @@ def _forms(value: str) -> Iterable[str]:
 
 
 class Interpolator:
-    """Turns nodes into plain values, with the places in their text filled.
+    """Turns nodes into plain values, with `${…}` in their text filled in.
 
     `bad` collects the paths whose value could not be made (it has a fault already), `secret` those whose text holds a
     secret's value: nothing may show them.

@@ -10,27 +10,20 @@ from typing import Any
 
 from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 
-from ..component import ObserverRef, SinkRef
-from ..errors import ConfigError, Fault
-from ..registry import Registry
-from ..scenario.model import ScenarioConfig
+from ..contract.component import ObserverRef
+from ..contract.config_node import Node
+from ..contract.errors import ConfigError, Fault
 from .check import cross_check
 from .explain import NAME_RULE
 from .faults import in_order, near
 from .interpolate import Interpolator, Secrets
-from .model import (
-    BridgeConfig,
-    BrokerConfig,
-    GatewayConfig,
-    Name,
-    SecretConfig,
-    TriggerConfig,
-)
+from .model import BridgeConfig, BrokerConfig, EntryConfig, GatewayConfig, Name, SecretConfig, TriggerConfig
 from .places import locate
+from .registry import Registry
 from .report import Report
 from .resolve import Resolver
+from .sections import section_names
 from .sources import Sources, gather
-from .yaml import Node
 
 _SECTIONS: dict[str, type[BaseModel]] = {
     "brokers": BrokerConfig,
@@ -45,19 +38,19 @@ class _Observers(RootModel[list[ObserverRef]]):
     """The section `observers`."""
 
 
-class _Refs(RootModel[dict[str, SinkRef]]):
-    """The section `refs`."""
-
-
 @dataclass(frozen=True)
 class Loaded:
-    """A config, what is odd about it, and where it was read from."""
+    """A config with its warnings, and where it was read from."""
 
     config: GatewayConfig
     warnings: list[Fault]
     files: list[str]
-    tests_at: dict[str, tuple[str, int]] = field(default_factory=dict)  # scenario -> file and line
-    triggers_at: dict[str, tuple[str, int]] = field(default_factory=dict)
+    places: Mapping[str, Mapping[str, tuple[str, int]]] = field(default_factory=dict)
+    """File and line of each entry: by section, then by name."""
+
+    def place(self, section: str, name: str) -> tuple[str, int] | None:
+        """File and line of an entry; None if there is none of this name."""
+        return self.places.get(section, {}).get(name)
 
 
 def load(paths: Sequence[Path], registry: Registry, env: Mapping[str, str] | None = None) -> GatewayConfig:
@@ -69,14 +62,6 @@ def load(paths: Sequence[Path], registry: Registry, env: Mapping[str, str] | Non
     return load_all(paths, registry, env).config
 
 
-def load_with_warnings(
-    paths: Sequence[Path], registry: Registry, env: Mapping[str, str] | None = None
-) -> tuple[GatewayConfig, list[Fault]]:
-    """Like `load`, with what is odd but does not keep the config from being used."""
-    loaded = load_all(paths, registry, env)
-    return loaded.config, loaded.warnings
-
-
 def load_all(
     paths: Sequence[Path],
     registry: Registry,
@@ -84,10 +69,10 @@ def load_all(
     documents: Sequence[Node] = (),
     without: Collection[Path] = (),
 ) -> Loaded:
-    """Like `load`, with warnings and the list of files. `documents` come on top of the files, and the files `without`
-    are left out: what the config would be with them, and without those."""
+    """Like `load`, with warnings and the list of files. `documents` are added to the files, and the files in `without`
+    are left out, to see what the config would be."""
     env = os.environ if env is None else env
-    sources = gather(paths, env, documents, without)
+    sources = gather(paths, registry, env, documents, without)
     return _Loading(sources, registry, env).run()
 
 
@@ -97,7 +82,8 @@ class _Loading:
     def __init__(self, sources: Sources, registry: Registry, env: Mapping[str, str]) -> None:
         self._sources = sources
         self._env = env
-        self._report = Report(sources.root, sources.manifests.bad)
+        self._report = Report(sources.root, sources.documents.faulty)
+        self._registry = registry
         self._resolver = Resolver(registry, self._report)
         self._secrets = Secrets()
         self._valid: dict[str, Any] = {}
@@ -111,23 +97,22 @@ class _Loading:
                 self._valid[section] = self._named(section, model, data.get(section, {}))
         observers = self._resolver.validate(_Observers, data.get("observers", []), ("observers",))
         self._valid["observers"] = observers.root if isinstance(observers, _Observers) else []
-        refs = self._resolver.validate(_Refs, data.get("refs", {}), ("refs",))
-        self._valid["refs"] = refs.root if isinstance(refs, _Refs) else {}
-        for (section, name), manifest in self._sources.manifests.origins.items():
-            if name in self._valid[section]:
-                self._valid[section][name].came_from(manifest)
-        self._valid["tests"] = self._scenarios(data.get("tests", {}))
+        for (section, name), origin in self._sources.documents.origins.items():
+            entry = self._valid.get(section, {}).get(name)
+            if isinstance(entry, EntryConfig):
+                entry.came_from(origin)
+        extended = {section: self._extended(section, data.get(section, {})) for section in self._registry.sections}
         names = {section: list(data.get(section, {})) for section in _SECTIONS}
         cross_check(self._valid, names, self._secrets.unused, self._report)
         faults = in_order([*self._sources.faults, *self._report.faults(self._secrets)])
         if faults:
             raise ConfigError(faults)
         warnings = in_order([*self._sources.warnings, *self._report.warnings(self._secrets)])
-        tests_at, triggers_at = (
-            {name: locate(self._sources.root, (section, name)) for name in self._valid[section]}
-            for section in ("tests", "triggers")
-        )
-        return Loaded(GatewayConfig(**self._valid), warnings, self._sources.files, tests_at, triggers_at)
+        places = {
+            section: {name: locate(self._sources.root, (section, name)) for name in entries}
+            for section, entries in {**{s: self._valid[s] for s in _SECTIONS}, **extended}.items()
+        }
+        return Loaded(GatewayConfig(**self._valid).with_sections(extended), warnings, self._sources.files, places)
 
     def _plain(self, sections: list[str], secrets: Secrets | None) -> dict[str, Any]:
         interpolator = Interpolator(self._env, secrets, self._report.fault)
@@ -148,13 +133,15 @@ class _Loading:
                 valid[name] = value
         return valid
 
-    def _scenarios(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Their names are sentences."""
-        found = {name: self._resolver.validate(ScenarioConfig, inner, ("tests", name)) for name, inner in data.items()}
-        return {name: scenario for name, scenario in found.items() if scenario is not None}
+    def _extended(self, section: str, data: dict[str, Any]) -> Mapping[str, Any]:
+        """The entries of a plugin's section. Any text may be a name."""
+        offered, plugin = self._registry.sections[section]
+        model = RootModel[dict[str, offered.entry]]  # type: ignore[name-defined]
+        found = self._resolver.validate_plugins(model, data, (section,), plugin) if data else None
+        return found.root if isinstance(found, RootModel) else {}
 
     def _unknown_sections(self, data: dict[str, Any]) -> None:
-        known = list(GatewayConfig.model_fields)
+        known = section_names(self._registry)
         for key in data:
             if key not in known:
                 remedy = near(key, known) or f"sections: {', '.join(f'`{k}`' for k in known)}"

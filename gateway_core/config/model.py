@@ -3,14 +3,23 @@ and the reference page and the editor schema are made from that."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ..attribute_names import AttributeName
-from ..component import ChannelRef, Config, DeadLetterRef, FilterRef, KeyMapperRef, ObserverRef, SinkRef, SourceRef
-from ..scenario.model import ScenarioConfig
+from ..contract.attribute_names import AttributeName
+from ..contract.component import (
+    ChannelRef,
+    Config,
+    DeadLetterRef,
+    FilterRef,
+    KeyMapperRef,
+    ObserverRef,
+    SinkRef,
+    SourceRef,
+)
+from ..contract.config_extension import DocumentOrigin
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
@@ -35,45 +44,35 @@ class DeliveryConfig(Config):
     max_in_flight: Annotated[int, Field(ge=1, le=10_000)] = 64
     """How many attempts may be under way at once."""
     rate_per_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """How many attempts may start in a second; no limit where absent."""
+    """How many attempts may start in a second; no limit by default."""
     order: Literal["unordered", "partition", "key"] = "unordered"
     """Which events wait for an earlier one to be settled (delivered, or in the dead letter). `partition`: one event of
     each partition of the channel (a shard of the log) is under way at once. `key`: one event of each key, many keys at
     once; events without a key don't wait."""
     order_key: KeyMapperRef | None = None
-    """The key for `order: key`. By default the record key, or the attribute `partitionkey` where there is none."""
+    """The key for `order: key`. By default the record key, or the attribute `partitionkey` if there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """The Knative manifest that a broker or trigger came from. Where it stands does not make it another one."""
+class EntryConfig(Config):
+    """An entry that a document of a plugin's kind can describe, too."""
 
-    namespace: str
-    name: str
-    file: str = field(default="", compare=False)
-    line: int = field(default=0, compare=False)
-
-
-class Manifested(Config):
-    """What a Knative manifest can describe."""
-
-    _manifest: Manifest | None = None
+    _origin: DocumentOrigin | None = None
 
     @property
-    def manifest(self) -> Manifest | None:
-        """The manifest that it came from, if any."""
-        return self._manifest
+    def origin(self) -> DocumentOrigin | None:
+        """The object in a document that the entry came from; None if only the config's own sections define it."""
+        return self._origin
 
-    def came_from(self, manifest: Manifest) -> None:
-        """Remembers the manifest; the loader calls it."""
-        self._manifest = manifest
+    def came_from(self, origin: DocumentOrigin) -> None:
+        """Remembers the origin; the loader calls it."""
+        self._origin = origin
 
 
-class BrokerConfig(Manifested):
+class BrokerConfig(EntryConfig):
     """A broker takes events at its ingress, keeps them in its channel and feeds its triggers."""
 
     ingress: list[SourceRef] = []
-    """The ways in."""
+    """Its sources."""
     channel: ChannelRef = ChannelRef("log")
     """Where events are kept between ingress and delivery."""
     delivery: DeliveryConfig = DeliveryConfig()
@@ -83,7 +82,7 @@ class BrokerConfig(Manifested):
     directory."""
 
 
-class TriggerConfig(Manifested):
+class TriggerConfig(EntryConfig):
     """A trigger sends those of its broker's events that match its filter to one subscriber."""
 
     broker: str = "default"
@@ -98,33 +97,33 @@ class TriggerConfig(Manifested):
     delivery: DeliveryConfig = DeliveryConfig()
     """What differs from the broker's delivery."""
     dead_letter: DeadLetterRef | None = None
-    """Where its undeliverable events go; the broker's where absent."""
+    """Where its undeliverable events go; by default the broker's dead letter."""
     start: Literal["latest", "earliest"] = "latest"
     """Which events a new trigger begins with: those that come from now on, or all that the channel still has."""
     allow_cycle: bool = False
-    """True where the trigger may send events back to their own broker, because its filter ends the loop."""
+    """True if the trigger may send events back to their own broker, because its filter ends the loop."""
 
 
-class BridgeConfig(Config):
+class BridgeConfig(EntryConfig):
     """A bridge carries events from a source straight to a sink. The source is acknowledged when the sink has the event
     (or the dead letter has it); nothing is stored in between."""
 
     source: SourceRef
-    """The way in."""
+    """Where events come from."""
     sink: SinkRef
-    """The way out."""
+    """Where events go."""
     filters: list[FilterRef] = []
     """Only events that match all of these are carried; the others are acknowledged and counted."""
     delivery: DeliveryConfig = DeliveryConfig(retry=0)
     """Retries here keep the source waiting; by default there are none, and the sender tries again. A source that
     fetches its events (Kafka) can wait: there the defaults are those of a trigger."""
     dead_letter: DeadLetterRef | None = None
-    """Where events go that can't be delivered. Where absent the source is told of the failure; a source that fetches
-    its events then waits until the sink takes them, however long that is."""
+    """Where events go that can't be delivered. Without it the source gets the failure; a source that fetches its events
+    then waits until the sink accepts them, however long that takes."""
 
 
 class SecretConfig(Config):
-    """A secret's place: an environment variable or a file. Its value is used as `${secret:NAME}` and never shown."""
+    """A secret's place: an environment variable or a file. Use its value as `${secret:NAME}`; it is never shown."""
 
     env: str | None = None
     """The environment variable that holds it."""
@@ -142,13 +141,19 @@ class GatewayConfig(Config):
     bridges: dict[Name, BridgeConfig] = {}
     """Bridges by name."""
     observers: list[ObserverRef] = []
-    """Who is told of what happens to events."""
+    """Observers of what happens to events (traces, metrics)."""
     secrets: dict[Name, SecretConfig] = {}
     """Secrets by name."""
-    refs: dict[str, SinkRef] = {}
-    """Where the objects are that Knative manifests name by `ref`: `Kind/name` or `Kind/namespace/name` (either may have
-    `apiVersion/` in front) and a URL or any sink."""
-    tests: dict[str, ScenarioConfig] = {}
-    """Scenarios by name, for `tidegate test`; a running gateway does not look at them."""
     include: list[str] = []
     """Other files to read as well, relative to this one; `*` is expanded."""
+    _sections: Mapping[str, Mapping[str, Any]] = {}
+
+    def section(self, name: str) -> Mapping[str, Any]:
+        """The entries, by name, of a section that a plugin offers (`ConfigSection`); none if the config lacks it."""
+        return self._sections.get(name, {})
+
+    def with_sections(self, sections: Mapping[str, Mapping[str, Any]]) -> GatewayConfig:
+        """This config with these entries in the sections of plugins."""
+        made = self.model_copy()
+        made._sections = sections
+        return made

@@ -1,17 +1,17 @@
-"""Where a value of the config stands: its file, its line, and the path of keys that its author wrote."""
+"""Locates a value of the config: its file, its line, and the path of keys that its author wrote."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..contract.config_node import Node
 from .faults import dotted
-from .yaml import Node
 
 Path = tuple[str | int, ...]
 
 
 def locate(root: Node, path: Path) -> tuple[str, int]:
-    """File and line of the value at a path; of the nearest parent that exists where the value does not."""
+    """File and line of the value at a path, or of its nearest existing parent."""
     file, line = root.file, root.line
     for node, at in _steps(root, path):
         file, line = node.file, at
@@ -19,7 +19,7 @@ def locate(root: Node, path: Path) -> tuple[str, int]:
 
 
 def written(root: Node, path: Path) -> str:
-    """The path as it is written in the file: what came from a manifest has the manifest's keys (`Node.written`)."""
+    """The path as written in the file: values from a manifest have the keys of the manifest (`Node.written`)."""
     start: str | None = None
     rest = path
     for i, (node, _) in enumerate(_steps(root, path), 1):

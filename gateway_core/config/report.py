@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..errors import Fault
+from ..contract.config_node import Node
+from ..contract.errors import Fault
 from .faults import in_order
 from .interpolate import Interpolator, Path, Secrets
 from .places import locate, written
-from .yaml import Node
 
 _LONG = 4  # a shorter secret is hidden only where its own value is spoken of: it would blot out common words
 
 
 class Report:
-    """Places each message by its path. What is about a value that could not be made (it has a fault) is dropped."""
+    """Adds file and line to each message by its path. Messages about a value that already has a fault are dropped."""
 
     def __init__(self, root: Node, bad: Iterable[Path] = ()) -> None:
         self._root = root
@@ -26,23 +26,23 @@ class Report:
         self._around_secret: set[Path] = set()  # all paths that lead to one
 
     def fault(self, message: str, path: Path, remedy: str = "") -> None:
-        """Reports what keeps the config from being used."""
+        """Reports a fault: the config can't be used."""
         if not self._about_bad(path):
             self._faults.append((self._make(message, path, remedy), path))
 
     def warn(self, message: str, path: Path, remedy: str = "") -> None:
-        """Reports what is odd, and does not keep the config from being used."""
+        """Reports a warning: the config can be used."""
         self._warnings.append((self._make(message, path, remedy), path))
 
     def take(self, interpolator: Interpolator) -> None:
-        """Learns which values could not be made, and which hold secrets."""
+        """Takes over which values have a fault, and which hold secrets."""
         self._bad |= interpolator.bad
         self._secret |= interpolator.secret
         self._shown |= interpolator.shown
         self._around_secret |= {p[:n] for p in interpolator.secret for n in range(len(p) + 1)}
 
     def shown(self, path: Path) -> str | None:
-        """What may be shown of the URL at a path, where that is less than its value; a sink may be written as one."""
+        """What may be shown of the URL at a path, if not all of it. A sink may be written as a URL."""
         return next((text for n in range(len(path), 0, -1) if (text := self._shown.get(path[:n]))), None)
 
     def is_secret(self, path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Checks the components that a config names, and gives each reference its validated options."""
+"""Checks the components named in a config, and sets the validated options of each reference."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel, RootModel, ValidationError
 
-from ..component import ComponentRef, Config, Kind, Warns
-from ..registry import Offer, Registry
+from ..contract.component import ComponentRef, Config, Kind, Warns
 from .explain import arms, explain, inside
 from .interpolate import Path
+from .registry import Registry
 from .report import Report
 
 
@@ -23,7 +23,7 @@ class Resolver:
         self._report = report
 
     def validate(self, model: type[BaseModel], data: Any, path: Path) -> BaseModel | None:
-        """The model of the data with all references resolved, or None where the data is at fault."""
+        """The model of the data with all references resolved, or None if the data is at fault."""
         try:
             value = model.model_validate(data)
         except ValidationError as e:
@@ -77,17 +77,19 @@ class Resolver:
         if offer.missing:
             needs, _, remedy = offer.missing.partition(": ")
             self._report.fault(f"{word} `{ref.name}` {needs}, which isn't installed", path, remedy)
-        ref.options = self._options(offer, {} if raw is None else raw, (*path, ref.name))
+        inner = (*path, ref.name)
+        ref.options = self.validate_plugins(offer.component.config, {} if raw is None else raw, inner, offer.plugin)
 
-    def _options(self, offer: Offer, raw: Any, path: Path) -> BaseModel | None:
+    def validate_plugins(self, model: type[BaseModel], data: Any, path: Path, plugin: str) -> BaseModel | None:
+        """`validate` for a plugin's model, with the warnings of its values. If the plugin's own checks fail, that is a
+        fault that names the plugin."""
         try:
-            options = self.validate(offer.component.config, raw, path)
-            if isinstance(options, Warns):
-                for below, message, remedy in options.warnings():
-                    self._report.warn(message, (*path, *below), remedy)
-            return options
+            value = self.validate(model, data, path)
+            for below, message, remedy in _warnings(value):
+                self._report.warn(message, (*path, *below), remedy)
+            return value
         except Exception as e:  # a plugin's validator that raises something else than ValueError
-            self._report.fault(f"the plugin `{offer.plugin}` failed to check this: {type(e).__name__}: {e}", path)
+            self._report.fault(f"the plugin `{plugin}` failed to check this: {type(e).__name__}: {e}", path)
             return None
 
     def _unknown_scheme(self, kind: Kind, url: str, path: Path) -> None:
@@ -105,6 +107,16 @@ _ADDRESS = re.compile(
 )
 """A host, or a host with a port, and perhaps a path: what a URL is without its scheme."""
 _CONTAINERS = (ComponentRef, BaseModel, dict, list, tuple)
+
+
+def _warnings(value: Any) -> Iterator[tuple[Path, str, str]]:
+    """What a model, or the entries of a section, warn of (`Warns`)."""
+    if isinstance(value, Warns):
+        yield from value.warnings()
+    elif isinstance(value, RootModel) and isinstance(value.root, dict):
+        for name, entry in value.root.items():
+            if isinstance(entry, Warns):
+                yield from (((name, *below), message, remedy) for below, message, remedy in entry.warnings())
 
 
 def _written(annotation: Any, data: Any, path: Path) -> Iterator[tuple[ComponentRef, Path]]:

@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import BaseModel, RootModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from ..component import ComponentRef, Kind
-from ..registry import Offer, Registry
-from .model import GatewayConfig
+from ..contract.component import ComponentRef, Kind
+from .registry import Offer, Registry
+from .sections import whole_model
 
 _KINDS: tuple[Kind, ...] = (
     "source",
@@ -27,13 +27,14 @@ _NARROW = ("pattern", "format", "minLength", "maxLength", "enum", "const")
 
 
 def schema(registry: Registry) -> dict[str, Any]:
-    """A self-contained JSON Schema (2020-12) of a config file, with all components of the registry.
+    """A self-contained JSON Schema (2020-12) of a config file, with all components and sections of the registry.
 
     It admits `${…}` wherever a value may stand, so what it accepts may still be a fault when it is loaded.
     """
     offers = {kind: _offers(registry, kind) for kind in _KINDS}
     models = {o.component.config for found in offers.values() for o in found}
-    ordered: list[type[BaseModel]] = [GatewayConfig, *sorted(models, key=lambda m: (m.__module__, m.__qualname__))]
+    whole = whole_model(section for section, _ in registry.sections.values())
+    ordered: list[type[BaseModel]] = [whole, *sorted(models, key=lambda m: (m.__module__, m.__qualname__))]
     refs, made = models_json_schema([(m, "validation") for m in ordered], schema_generator=_Generator)
     definitions: dict[str, Any] = made.get("$defs", {})
     for kind, found in offers.items():
@@ -42,7 +43,7 @@ def schema(registry: Registry) -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Tidegate config",
-        "$ref": refs[GatewayConfig, "validation"]["$ref"],
+        "$ref": refs[whole, "validation"]["$ref"],
         "$defs": {name: _admit_places(d) for name, d in sorted(definitions.items())},
     }
 

@@ -7,13 +7,15 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from ..errors import Fault
+from ..contract.config_node import Node
+from ..contract.errors import Fault
+from .documents import Documents
 from .faults import dotted
 from .interpolate import Interpolator
 from .interpolate import Path as Keys
-from .manifests import Manifests, is_manifest
-from .model import GatewayConfig
-from .yaml import Node, read
+from .registry import Registry
+from .sections import form_of
+from .yaml import read
 
 MAX_INCLUDE_DEPTH = 32
 SUFFIXES = (".yaml", ".yml")
@@ -22,19 +24,20 @@ SUFFIXES = (".yaml", ".yml")
 class Sources:
     """The merged config: `root` holds all sections, `files` those that were read, in order."""
 
-    def __init__(self, env: Mapping[str, str], without: Collection[Path] = ()) -> None:
+    def __init__(self, registry: Registry, env: Mapping[str, str], without: Collection[Path] = ()) -> None:
         self.root = Node({}, "", 0)
         self.files: list[str] = []
         self.faults: list[Fault] = []
         self.warnings: list[Fault] = []
-        self.manifests = Manifests(env)
+        self.documents = Documents(registry, env)
+        self._registry = registry
         self._env = env
         self._seen: set[Path] = {path.resolve() for path in without}
 
     def add(self, path: Path, at: Fault | None = None, chain: tuple[Path, ...] = ()) -> None:
         """Reads a file, or a directory's `*.yaml` and `*.yml`. `at` is the place of the include that names it."""
         try:
-            files = _yaml_files(path) if path.is_dir() else [path]
+            files = config_files(path, self._registry) if path.is_dir() else [path]
             if not files:
                 remedy = "name a file, or put the config there"
                 self._fault("the directory has no *.yaml or *.yml file", at or Fault("", "", str(path)), remedy)
@@ -68,16 +71,14 @@ class Sources:
                 self._include(document.value["include"], file, (*chain, identity))
 
     def take(self, documents: Sequence[Node]) -> None:
-        """Takes documents that were read; what they include is not looked at."""
+        """Takes documents that were read; their includes are ignored. Raises `ConfigError` (`kind_of`)."""
         for document in documents:
-            if is_manifest(document):
-                self.manifests.add(document)
-            else:
+            if not self.documents.take(document):
                 self._merge(document)
 
     def _merge(self, document: Node) -> None:
         for key, node in document.value.items():
-            kind = _form(key)
+            kind = form_of(key, self._registry)
             line = document.lines[key]
             if key == "include" or (kind is not None and node.value is None):
                 continue
@@ -85,7 +86,7 @@ class Sources:
                 what = "a mapping of names" if kind is dict else "a list"
                 self.faults.append(Fault(f"expected {what}", key, node.file, line))
             elif key not in self.root.value:
-                self.root.value[key] = _copy(node, line)
+                self.root.value[key] = node.copy(line) if isinstance(node.value, dict | list) else node
                 self.root.lines[key] = line
             elif kind is dict:
                 self._merge_names(key, node)
@@ -138,7 +139,7 @@ class Sources:
         found = [Path(p) for p in sorted(glob.glob(str(Path(glob.escape(str(file.parent))) / pattern), recursive=True))]
         own = chain[-1]
         for path in found:
-            if path.resolve() != own and not is_scenario(path):  # `*.yaml` beside the file that says so
+            if path.resolve() != own and not _of_plugin(path, self._registry):  # `*.yaml` beside the file that says so
                 self.add(path, at, chain)
         if not found:
             self.warnings.append(Fault(f"no file matches `{pattern}`", at.path, at.file, at.line))
@@ -151,48 +152,42 @@ class Sources:
 
 
 def gather(
-    paths: Sequence[Path], env: Mapping[str, str], documents: Sequence[Node] = (), without: Collection[Path] = ()
+    paths: Sequence[Path],
+    registry: Registry,
+    env: Mapping[str, str],
+    documents: Sequence[Node] = (),
+    without: Collection[Path] = (),
 ) -> Sources:
-    """Reads all that the paths name, but for the files `without`; `documents` come on top."""
-    sources = Sources(env, without)
+    """Reads everything that the paths name, except the files in `without`, and adds `documents`. Raises `ConfigError`
+    if a plugin can't tell the kind of a document; all other faults are in `Sources.faults`."""
+    sources = Sources(registry, env, without)
     for path in paths:
         sources.add(Path(path))
     sources.take(documents)
     if sources.files:
         sources.root.file = sources.files[0]
-    sources.manifests.merge(sources.root)
-    sources.faults += sources.manifests.notes.faults
-    sources.warnings += sources.manifests.notes.warnings
+    sources.documents.merge(sources.root)
+    sources.faults += sources.documents.faults
+    sources.warnings += sources.documents.warnings
     return sources
 
 
-def _yaml_files(directory: Path) -> list[Path]:
-    return sorted(p for p in directory.iterdir() if p.suffix in SUFFIXES and p.is_file() and not is_scenario(p))
+def config_files(directory: Path, registry: Registry) -> list[Path]:
+    """The files in a directory that are read as a config. Raises `OSError`."""
+    files = (f for f in directory.iterdir() if f.suffix in SUFFIXES and f.is_file())
+    return sorted(f for f in files if not _of_plugin(f, registry))
 
 
-def is_scenario(file: Path) -> bool:
-    """Whether a file is called `*.scenario.yaml`: it tests a config and is no part of it."""
-    return file.suffix in SUFFIXES and file.stem.endswith(".scenario")
+def _of_plugin(file: Path, registry: Registry) -> bool:
+    """Whether a file belongs to a plugin (`ConfigSection.file_suffix`) and not to the config."""
+    suffixes = tuple(section.file_suffix for section, _ in registry.sections.values() if section.file_suffix)
+    return file.suffix in SUFFIXES and file.stem.endswith(suffixes)
 
 
 def _fixed(folder: Path, pattern: str) -> Path:
-    """The folder in which a pattern begins to choose."""
+    """The folder before the first wildcard of a pattern."""
     for part in Path(pattern).parts:
         if glob.has_magic(part):
             break
         folder /= part
     return folder
-
-
-def _form(section: str) -> type | None:
-    """What a section is written as: dict for names, list; None for one that is unknown."""
-    info = GatewayConfig.model_fields.get(section)
-    return None if info is None else (dict if str(info.annotation).startswith("dict") else list)
-
-
-def _copy(node: Node, line: int) -> Node:
-    if not isinstance(node.value, dict | list):
-        return node
-    copy = Node(node.value.copy(), node.file, line)
-    copy.lines = dict(node.lines)
-    return copy

@@ -24,7 +24,8 @@ from ruamel.yaml.events import (
     StreamEndEvent,
 )
 
-from ..errors import Fault
+from ..contract.config_node import Node
+from ..contract.errors import Fault
 
 try:
     from _ruamel_yaml import CParser as _CParser
@@ -40,28 +41,6 @@ _WORDS: dict[str, bool | None] = {"": None, "~": None, "null": None, "Null": Non
 _WORDS |= {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INT = re.compile(r"[-+]?[0-9]{1,400}|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-
-
-class Node:
-    """A value with its place. `value` is a scalar, a dict of nodes or a list of nodes; `lines` holds the line of each
-    key of a dict; `plain` is True for text without quotes. `size` and `height` count what is inside, aliases expanded.
-    `written` is the path in the file of a value that was put at another place in the config.
-    """
-
-    __slots__ = ("file", "height", "line", "lines", "plain", "size", "value", "written")
-
-    def __init__(self, value: Any, file: str, line: int, plain: bool = False, written: str | None = None) -> None:
-        self.value = value
-        self.file = file
-        self.line = line
-        self.plain = plain
-        self.written = written
-        self.lines: dict[str, int] = {}
-        self.size = 1
-        self.height = 0
-
-    def __repr__(self) -> str:
-        return f"<Node {type(self.value).__name__} {self.file}:{self.line}>"
 
 
 def scalar(text: str) -> Any:

@@ -1,12 +1,13 @@
-"""What bounds a subscription: attempts at once, attempts a second, the subscriber's wish to be left alone, memory."""
+"""Limits of a subscription: concurrent attempts, attempts per second, `Retry-After`, memory."""
 
 from __future__ import annotations
 
-from ..clock import Clock
 from ..config.model import DeliveryConfig
+from ..contract.clock import Clock
 
 SHORT_S = (0.05, 1.0)
-"""The first and the longest wait, in seconds, before an attempt is tried again that this machine was too short for."""
+"""The first and the longest wait, in seconds, before an attempt is repeated that a shortage on this machine
+prevented."""
 
 
 class Budget:
@@ -21,8 +22,8 @@ class Budget:
 
 class Window:
     """Starts fully open at `most`. A retriable failure halves it, at most once a `pause_s` so that one burst of
-    failures counts once; every success opens it by one. It never closes below a sixteenth: an event's own retries must
-    not wait for ever behind others (Knative data plane contract: brokers MUST implement congestion control)."""
+    failures counts once; every success opens it by one. It never closes below a sixteenth: the retries of an event must
+    not wait forever behind others (Knative data plane contract: brokers MUST implement congestion control)."""
 
     __slots__ = ("_halved", "_least", "_most", "_pause_s", "size")
 
@@ -60,7 +61,7 @@ class Rate:
         now = self._clock.monotonic()
         self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._per_s)
         self._filled = now
-        # the slack is for float rounding: without it a timer could fire a hair too early, again and again
+        # the slack absorbs float rounding: without it a timer could fire slightly early, again and again
         if self._tokens >= 1.0 - 1e-9:
             self._tokens -= 1.0
             return 0.0
@@ -68,7 +69,7 @@ class Rate:
 
 
 class Limits:
-    """All that decides whether the next attempt may start now."""
+    """Decides whether the next attempt may start now."""
 
     __slots__ = (
         "_alone",
@@ -91,12 +92,11 @@ class Limits:
         self._short_s = 0.0
         self._away = self._alone = False  # one attempt at a time
         self.short = False
-        """This machine is short of something that an attempt needs; one attempt at a time finds out whether it still
-        is."""
+        """This machine is short of something that an attempt needs. One attempt at a time tests whether it still is."""
 
     def wait_s(self, in_flight: int) -> float | None:
-        """0 where an attempt may start (it is counted as started), the seconds to wait where time alone will allow
-        it, None where an attempt must end first."""
+        """0 if an attempt may start (it counts as started), else the seconds to wait; None if another attempt must end
+        first."""
         if in_flight >= (1 if self._alone else self._window.size):
             return None
         if self._not_before:
@@ -107,12 +107,12 @@ class Limits:
         return self._rate.take() if self._rate else 0.0
 
     def succeeded(self) -> None:
-        """An attempt was answered well."""
+        """An attempt succeeded."""
         self._window.succeeded()
 
     def held_up(self) -> None:
-        """An attempt could not be made, for this machine is short of something. The next one waits, twice as long each
-        time (`SHORT_S`); the attempts that meet the same shortage together count once."""
+        """An attempt could not be made because this machine is short of something. The next one waits, twice as long
+        each time (`SHORT_S`); concurrent attempts that meet the same shortage count once."""
         now = self._clock.monotonic()
         self.short = self._alone = True
         if now >= self._not_before:
@@ -127,18 +127,18 @@ class Limits:
         self._alone = self._away
 
     def one_at_a_time(self, wait_s: float) -> None:
-        """The subscriber is away: one attempt is under way at once, the next one after this wait."""
+        """The subscriber is down: allows one attempt at a time, the next one after this wait."""
         self._away = self._alone = True
         self._not_before = max(self._not_before, self._clock.monotonic() + wait_s)
 
     def all_at_once(self) -> None:
-        """The subscriber gives answers again."""
+        """The subscriber answers again."""
         self._away = False
         self._alone = self.short
 
     def failed(self, retry_after_s: float | None) -> float:
-        """An attempt failed in a retriable way. Returns how long the subscriber asked to be left alone, within what is
-        honoured (0 where it did not): no attempt at all starts before that."""
+        """An attempt failed in a retriable way. Returns how long the subscriber asked us to wait, up to the configured
+        maximum (0 if it did not). No attempt starts before that."""
         now = self._clock.monotonic()
         self._window.failed(now)
         if retry_after_s is None:

@@ -1,11 +1,11 @@
-"""What a reply takes over from the event that it answers."""
+"""What a reply inherits from the event that it answers."""
 
 from __future__ import annotations
 
-from ..event import Event, text_of
+from ..contract.event import Event, text_of
 
 TTL = "knativebrokerttl"
-"""Knative's loop guard: how many more replies may follow. Each reply has one less than the event that it answers."""
+"""Knative's loop guard: how many more replies may follow. Each reply has one less than its event."""
 MOST_REPLIES = 255
 
 TRACING = ("traceparent", "tracestate")
@@ -13,7 +13,7 @@ TRACING = ("traceparent", "tracestate")
 
 def as_published(reply: Event, event: Event, now_ns: int) -> Event | None:
     """The reply as it goes to the broker: with the loop guard counted down, and with the event's trace context unless
-    it has its own (Knative Broker specification, Observability). None where the loop guard is used up."""
+    it has its own (Knative Broker specification, Observability). None if the loop guard is used up."""
     left = remaining(event) - 1
     if left <= 0:
         return None

@@ -1,23 +1,23 @@
-"""What the log says of a trigger's or bridge's deliveries: the first failure, whether it is ready, and recovery.
+"""Logs the deliveries of a trigger or bridge: the first failure, changes of readiness, and recovery.
 
-A failing subscriber is worth a line at once, one when the trigger is no longer ready, one a minute while that lasts,
-and one when it takes events again. No number of events makes more.
+A failing subscriber gets one line at once, one when the trigger is no longer ready, one a minute while that lasts, and
+one when it accepts events again, however many events fail.
 """
 
 from __future__ import annotations
 
 import logging
 
-from ..clock import Clock
-from ..interfaces import Sink
-from ..oneline import one_line
+from ..contract.clock import Clock
+from ..contract.interfaces import Sink
+from ..contract.one_line import one_line
 
 log = logging.getLogger("tidegate.delivery")
 
 EVERY_S = 60.0
-"""Between two lines on failures."""
+"""Seconds between two lines about failures."""
 CHANGE_S = 10.0
-"""Between two lines that say "not ready": a trigger that changes more often is not reported each time."""
+"""Seconds between two lines that say "not ready", for triggers whose state changes often."""
 
 
 class Report:
@@ -75,7 +75,7 @@ class Report:
             )
 
     def short(self, reason: str) -> None:
-        """This machine lacks what an attempt needs."""
+        """This machine is short of something that an attempt needs."""
         now = self._clock.monotonic()
         if not self._short or now >= self._next:
             self._short = True

@@ -1,38 +1,38 @@
-"""How a subscription stands: what status, readiness and the commands ask of it."""
+"""The state of a subscription, for status, readiness and commands."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..guards import FilterGuard
+from ..pipeline.guards import FilterGuard
 from .attempt import Delivery
-from .burials import Burials
-from .lanes import Line
+from .dead_letter_writer import SubscriptionDeadLetterWriter
 from .limits import Budget, Limits
+from .ordering import DeliveryQueue
 
 MOST_HELD = 10_000
-"""Events that one subscription holds in memory at the most; the channel keeps the rest."""
+"""How many events one subscription holds in memory at most; the channel keeps the rest."""
 ALWAYS_HELD = 16
-"""Events that it may hold whatever the others hold."""
+"""How many events it may hold even if the memory budget is used up."""
 FAILING = 5
 """Failures in a row after which the trigger is not ready."""
 
 
 class State:
-    """The questions to a subscription, which keeps these facts."""
+    """Read-only properties of `Subscription`, which sets these attributes."""
 
     in_flight: int
     failures_in_a_row: int
     _held: int
     _budget: Budget
     _stopping: bool
-    _line: Line
-    _burials: Burials | None
+    _queue: DeliveryQueue
+    _dead_letters: SubscriptionDeadLetterWriter | None
     _limits: Limits
     _filter: FilterGuard | None
 
     def room(self, count: int = 1) -> bool:
-        """Whether `count` more events may come now."""
+        """Whether there is room for `count` more events."""
         if self._stopping:
             return False
         held = self._held + count
@@ -40,25 +40,25 @@ class State:
 
     @property
     def paused(self) -> bool:
-        """True while the dead letter refuses a letter."""
-        return self._burials is not None and self._burials.stuck > 0
+        """True while a dead letter can't be written."""
+        return self._dead_letters is not None and self._dead_letters.stuck > 0
 
     @property
     def busy(self) -> bool:
-        """True while an attempt or the writing of a letter is under way."""
-        return self.in_flight > 0 or (self._burials is not None and self._burials.sending)
+        """True while an attempt or the write of a dead letter is under way."""
+        return self.in_flight > 0 or (self._dead_letters is not None and self._dead_letters.sending)
 
     @property
     def short(self) -> bool:
-        """True while this machine lacks what an attempt needs (`Outcome.local`)."""
+        """True while this machine is short of something that an attempt needs (`Outcome.local`)."""
         return self._limits.short
 
     def under_way(self) -> Iterator[tuple[str, Delivery]]:
-        """What is held, but for attempts in flight: `due`, `waiting` (for its retry), `behind` another of its order,
-        `letter` (on its way into the dead letter)."""
-        yield from self._line.under_way()
-        if self._burials is not None:
-            yield from (("letter", delivery) for delivery in self._burials.deliveries())
+        """Events held without an attempt in flight, each with its state: `due`, `waiting` (for a retry), `behind`
+        (another one with its order key) or `letter` (being written to the dead letter)."""
+        yield from self._queue.under_way()
+        if self._dead_letters is not None:
+            yield from (("letter", delivery) for delivery in self._dead_letters.deliveries())
 
     @property
     def held(self) -> int:
@@ -72,5 +72,5 @@ class State:
 
     @property
     def failing(self) -> bool:
-        """True while the subscriber answers nothing but failures."""
+        """True while all attempts fail."""
         return self.failures_in_a_row >= FAILING

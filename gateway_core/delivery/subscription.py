@@ -1,8 +1,8 @@
 """One trigger's deliveries: from the channel's offer to the acknowledgement.
 
-The way of an event: `offer` puts a `Delivery` in line; `_pump` starts attempts while limits allow; the sink calls the
+The path of an event: `offer` queues a `Delivery`; `_pump` starts attempts while limits allow; the sink calls the
 delivery with the outcome; then it is acknowledged, or waits for its retry, or goes to the dead letter. It is
-acknowledged to the channel only when the subscriber or the dead letter has it. Everything runs on the event loop in
+acknowledged to the channel only once the subscriber or the dead letter has it. Everything runs on the event loop in
 callbacks: there is no task per event.
 """
 
@@ -13,21 +13,21 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 
-from ..clock import Clock, Timer
 from ..config.model import DeliveryConfig
-from ..errors import Refused
-from ..event import Event
-from ..guards import Errors, FilterGuard, checked, text_of_error
-from ..interfaces import Accepted, Feed, Observer, Outcome, Send, Sink
-from ..oneline import one_line
-from ..outcome import short
-from ..shortage import is_shortage
+from ..contract.clock import Clock, Timer
+from ..contract.errors import Refused
+from ..contract.event import Event
+from ..contract.interfaces import Accepted, Feed, Observer, Outcome, Send, Sink
+from ..contract.one_line import one_line
+from ..contract.outcome import short
+from ..contract.shortage import is_shortage
+from ..pipeline.guards import Errors, FilterGuard, checked, text_of_error
 from . import backoff
 from .attempt import NO_FEED, UNTIMED, Delivery
-from .burials import Burials
-from .lanes import LaneOf, Line
+from .dead_letter_writer import SubscriptionDeadLetterWriter
+from .history import Memory
 from .limits import Budget, Limits
-from .memory import Memory
+from .ordering import DeliveryQueue, OrderKeyOf
 from .outage import Outage
 from .reply import TTL, as_published
 from .report import Report
@@ -41,11 +41,10 @@ class Subscription(State):
     """Delivers to one sink by one policy. `feed` is set once the channel knows the subscription.
 
     Without a `dead_letter`, failures go to `give_back(position, outcome)` instead (bridges); without both, an event is
-    tried until it is delivered. `lane_of` says which events must wait for each other, None where none must.
-    `publish` takes a reply event to the broker's channel; None where replies aren't wanted. `draw` gives the random
-    numbers in [0, 1) that waits are drawn with; it may be set at any time. `send` stands before the sink's own.
-    `filter` is the guard of the filter, which knows the events on which that raised. `what` is the kind of owner, for
-    the log.
+    tried until it is delivered. `order_key_of` says which events must wait for each other, None if none must.
+    `publish` takes a reply event to the broker's channel; None if replies aren't wanted. `draw` returns the random
+    numbers in [0, 1) for waits; it may be set at any time. `send` replaces that of the sink. `filter` is the guard of
+    the filter, which knows the events on which the filter raised. `what` is the kind of owner, for the log.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Subscription(State):
         budget: Budget | None = None,
         observers: tuple[Observer, ...] = (),
         draw: Callable[[], float] = random.random,
-        lane_of: LaneOf | None = None,
+        order_key_of: OrderKeyOf | None = None,
         send: Send | None = None,
         filter: FilterGuard | None = None,
         what: str = "trigger",
@@ -78,21 +77,27 @@ class Subscription(State):
         self._clock = clock
         self._give_back = give_back
         self._endless = dead_letter is None and give_back is None
-        self._burials = (
-            Burials(name, dead_letter, clock, lambda: self.draw(), observers, self._stuck, self._buried)
-            if dead_letter
-            else None
-        )
-        self.letters: Mapping[str, int] = self._burials.stages if self._burials else {}
+        self.draw = draw
+        self._dead_letters: SubscriptionDeadLetterWriter | None = None
+        if dead_letter is not None:
+            self._dead_letters = SubscriptionDeadLetterWriter(
+                name,
+                dead_letter,
+                clock,
+                lambda: self.draw(),
+                observers,
+                on_failure=self._dead_letter_failed,
+                on_written=self._dead_letter_written,
+            )
+        self.dead_lettered_by_stage: Mapping[str, int] = self._dead_letters.stages if self._dead_letters else {}
         self._publish = publish
         self._budget = budget or Budget()
         self._observers = observers
-        self.draw = draw
-        self.lane_of = lane_of
+        self.order_key_of = order_key_of
         self._limits = Limits(policy, clock)
 
-        self._line = Line(lane_of, float("inf") if self._endless else policy.retry + 1)
-        self._outage = Outage(policy, clock, self._limits, self._line, lambda: self.draw())
+        self._queue = DeliveryQueue(order_key_of, float("inf") if self._endless else policy.retry + 1)
+        self._outage = Outage(policy, clock, self._limits, self._queue, lambda: self.draw())
         self._report = Report(what, name, sink, clock)
         self._watch = Watch(clock, longest_s(sink, policy.timeout_s))
         self._held = 0
@@ -110,15 +115,15 @@ class Subscription(State):
         self.memory = Memory()
 
     def observe(self, observers: tuple[Observer, ...]) -> None:
-        """Tells these from now on, and no others."""
+        """Replaces the observers."""
         self._observers = observers
-        if self._burials is not None:
-            self._burials.observe(observers)
+        if self._dead_letters is not None:
+            self._dead_letters.observe(observers)
 
     # -- from the channel -------------------------------------------------------------------------------------------
 
     def offer(self, event: Event) -> bool:
-        """Takes an event to deliver, or says False: no room now; the channel keeps it until `feed.resume()`."""
+        """Accepts an event, or returns False if there is no room: the channel keeps it until `feed.resume()`."""
         if self.suspended or not self.room():
             self._full = True
             return False
@@ -129,28 +134,28 @@ class Subscription(State):
         self._held += 1
         self._budget.used += delivery.size
         try:
-            self._line.enter(delivery)
+            self._queue.enter(delivery)
         except Exception as e:
-            self._without_lane(delivery, e)
+            self._without_order_key(delivery, e)
             return True
         self._pump()
         return True
 
     def reject(self, event: Event, outcome: Outcome) -> None:
-        """Takes what a channel made of a record that is no event: it goes to the dead letter as it is."""
+        """Accepts the event that a channel made of a record that is not one, and writes it to the dead letter."""
         if not self._stopping:  # else the channel keeps it
             self._put_away(event, outcome, "decode")
 
     def _put_away(self, event: Event, outcome: Outcome, stage: str) -> None:
-        """Holds an event for which no attempt can be made."""
+        """Accepts an event for which no attempt can be made."""
         delivery = Delivery(self, event)
         self._held += 1
         self._budget.used += delivery.size
         self._without_attempt(delivery, outcome, stage)
 
-    def _without_lane(self, delivery: Delivery, error: Exception) -> None:
-        """The key mapper raised: nobody knows what the event must wait for."""
-        delivery.lane = None
+    def _without_order_key(self, delivery: Delivery, error: Exception) -> None:
+        """The key mapper raised: the order of the event is unknown."""
+        delivery.order_key = None
         detail = error.detail if isinstance(error, Refused) else text_of_error(error)
         self._without_attempt(delivery, Outcome(False, reason=f"order: {detail}"), "order")
 
@@ -161,14 +166,14 @@ class Subscription(State):
         if not self._endless:
             self._give_up(delivery, stage)
             return
-        # without a dead letter, and with a source that can wait: the event is decided on again
+        # no dead letter, and a source that can wait: try the filter and the key mapper again later
         self.failures_in_a_row += 1
         wait = backoff.wait_s(self.policy, self.failures_in_a_row, self.draw())
         self._later(delivery, self._clock.now_ns(), wait, self._decide)
 
     def _decide(self, delivery: Delivery) -> None:
-        """Asks the filter and the key mapper again."""
-        self._line.waiting.discard(delivery)
+        """Runs the filter and the key mapper again."""
+        self._queue.waiting.discard(delivery)
         event = delivery.event
         if self._filter is not None:
             wanted = self._filter.filter.matches(event)
@@ -180,21 +185,21 @@ class Subscription(State):
                 self._settle(delivery)
                 return
         try:
-            self._line.enter(delivery)
+            self._queue.enter(delivery)
         except Exception as e:
-            self._without_lane(delivery, e)
+            self._without_order_key(delivery, e)
             return
         self.failures_in_a_row = 0
         self._pump()
 
     def withdraw(self, partition: int) -> list[int]:
-        """Drops the events of a partition for which no attempt, and no letter, is under way: they are someone else's
+        """Drops the events of a partition without an attempt or a dead letter under way: another gateway delivers them
         now. Returns their positions."""
-        dropped = self._line.withdraw(partition)
-        if self._burials is not None:
-            letters = self._burials.withdraw(partition)
+        dropped = self._queue.withdraw(partition)
+        if self._dead_letters is not None:
+            letters = self._dead_letters.withdraw(partition)
             for delivery in letters:
-                self._line.leave(delivery)
+                self._queue.leave(delivery)
             dropped += letters
         for delivery in dropped:
             self._held -= 1
@@ -206,15 +211,15 @@ class Subscription(State):
     # -- attempts ---------------------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        if self._pumping:  # a sink may answer inside `send`; the loop below goes on
+        if self._pumping:  # a sink may answer inside `send`; the loop below continues
             return
         self._pumping = True
         try:
-            line = self._line
-            due = line.due
-            while (due or line.spent) and not self.suspended and not self.paused and not self._stopping:
-                if line.spent and self._may_give_up():
-                    self._give_up(line.spent.popleft(), "delivery")
+            queue = self._queue
+            due = queue.due
+            while (due or queue.spent) and not self.suspended and not self.paused and not self._stopping:
+                if queue.spent and self._may_give_up():
+                    self._give_up(queue.spent.popleft(), "delivery")
                     continue
                 if not due:
                     break
@@ -263,14 +268,14 @@ class Subscription(State):
                 delivery(short(e))
             else:  # the event can't be written for this sink (its codec refuses it); no later attempt can help
                 delivery(Outcome(False, reason=f"encode: {e}"))
-        except (asyncio.CancelledError, SystemExit) as e:  # nobody cancels a callback: it is the sink's own
+        except (asyncio.CancelledError, SystemExit) as e:  # nothing cancels a callback: the sink itself raised it
             delivery(Outcome(False, retry=True, reason=f"the sink raised {type(e).__name__}"))
         if delivery.awaited:
             self._watch.begin(delivery)
 
     def unasked(self, delivery: Delivery, outcome: Outcome) -> None:
-        """An attempt has an outcome already: the sink called `done` twice. The first one holds."""
-        self._stray.warn(f"gave a second outcome for one attempt, which is ignored: {outcome!r}")
+        """Takes an outcome when no attempt is under way: the sink called `done` twice. The first call counts."""
+        self._stray.warn(f"reported a second outcome for one attempt; ignored: {outcome!r}")
 
     def attempted(self, delivery: Delivery, outcome: Outcome) -> None:
         """Takes the outcome of an attempt (called by the delivery)."""
@@ -285,7 +290,7 @@ class Subscription(State):
             self._limits.plenty()
             self._report.plenty()
         if self._observers:
-            # an attempt that began before anybody was told has no beginning
+            # an attempt that began before the observers were set has no start time
             seconds = self._clock.monotonic() - delivery.started if delivery.started >= 0 else 0.0
             delivery.started = UNTIMED
             for observer in self._observers:
@@ -297,14 +302,14 @@ class Subscription(State):
         self._pump()
 
     def _held_up(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Takes an attempt back that this machine was too short for: it is not counted, and nothing was sent."""
+        """Takes back an attempt that a shortage on this machine prevented: it does not count, and nothing was sent."""
         self._report.short(outcome.reason)
         self._limits.held_up()
         self.last_error = one_line(outcome.reason)
         self.attempts -= 1
         delivery.attempts -= 1
         delivery.started = UNTIMED
-        self._line.due.appendleft(delivery)
+        self._queue.due.appendleft(delivery)
         self._pump()
 
     def _succeeded(self, delivery: Delivery, outcome: Outcome) -> None:
@@ -362,34 +367,35 @@ class Subscription(State):
 
     def _later(self, delivery: Delivery, now_ns: int, wait: float, then: Callable[[Delivery], None]) -> None:
         delivery.due_ns = now_ns + int(wait * 1e9)
-        self._line.waiting.add(delivery)
+        self._queue.waiting.add(delivery)
         if not self._stopping:
             delivery.timer = self._clock.call_later(wait, then, delivery)
 
     def _due(self, delivery: Delivery) -> None:
-        self._line.waiting.discard(delivery)
-        self._line.due.append(delivery)
+        self._queue.waiting.discard(delivery)
+        self._queue.due.append(delivery)
         self._pump()
 
     # -- the dead letter --------------------------------------------------------------------------------------------
 
     def _may_give_up(self) -> bool:
-        """Whether one more letter may be on its way: events that are given up together don't come all at once."""
-        return self._burials is None or self._burials.count < self.policy.max_in_flight
+        """Whether another dead letter may be written now, so that events given up together are not all written at
+        once."""
+        return self._dead_letters is None or self._dead_letters.count < self.policy.max_in_flight
 
     def _give_up(self, delivery: Delivery, stage: str) -> None:
         assert delivery.outcome is not None
-        if self._burials is None:
+        if self._dead_letters is None:
             self._forget(delivery)
             assert self._give_back is not None
             self._give_back(delivery.event.position, delivery.outcome)
             return
-        self._burials.begin(delivery, stage, self.sink.address)
+        self._dead_letters.write(delivery, stage, self.sink.address)
 
-    def _stuck(self, reason: str) -> None:
+    def _dead_letter_failed(self, reason: str) -> None:
         self.last_error = one_line(reason)
 
-    def _buried(self, delivery: Delivery) -> None:
+    def _dead_letter_written(self, delivery: Delivery) -> None:
         self.dead_lettered += 1
         self._settle(delivery)
         self._pump()
@@ -409,26 +415,26 @@ class Subscription(State):
     def _forget(self, delivery: Delivery) -> None:
         self._held -= 1
         self._budget.used -= delivery.size
-        self._line.leave(delivery)
+        self._queue.leave(delivery)
 
     def suspend(self) -> None:
-        """Starts no more attempts until `proceed`; those under way finish. New events stay with the channel."""
+        """Starts no attempts until `proceed`; those under way finish. New events stay in the channel."""
         self.suspended = True
 
     def proceed(self) -> None:
-        """Goes on after `suspend`."""
+        """Resumes after `suspend`."""
         self.suspended = False
         self._pump()
         self._resume()
 
     def stop(self) -> None:
-        """Starts no more attempts and cancels all waits. What is not settled stays with the channel."""
+        """Starts no more attempts and cancels all waits. Unsettled events stay in the channel."""
         self._stopping = True
-        for delivery in self._line.waiting:
+        for delivery in self._queue.waiting:
             if delivery.timer is not None:
                 delivery.timer.cancel()
-        if self._burials is not None:
-            self._burials.stop()
+        if self._dead_letters is not None:
+            self._dead_letters.stop()
         if self._wake is not None:
             self._wake.cancel()
         self._watch.stop()

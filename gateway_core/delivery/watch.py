@@ -1,23 +1,24 @@
-"""Attempts whose sink never says what became of them: after a while they count as failed."""
+"""Fails attempts whose sink never reports an outcome."""
 
 from __future__ import annotations
 
-from ..clock import Clock, Timer
-from ..interfaces import Outcome, Sink
+from ..contract.capabilities import TimingOut
+from ..contract.clock import Clock, Timer
+from ..contract.interfaces import Outcome, Sink
 from .attempt import Delivery
 
 GRACE_S = 30.0
-"""How much longer than its time limit an attempt may take before its sink counts as at fault, in seconds."""
+"""How many seconds beyond its time limit an attempt may take before it is ended."""
 
 
 def longest_s(sink: Sink, timeout_s: float) -> float:
-    """How long an attempt may take. A sink whose client keeps a time limit of its own says so."""
-    return max(timeout_s, getattr(sink, "longest_s", 0.0)) + GRACE_S
+    """How long an attempt may take, in seconds. A sink whose client has its own time limit is `TimingOut`."""
+    return max(timeout_s, sink.longest_s if isinstance(sink, TimingOut) else 0.0) + GRACE_S
 
 
 class Watch:
-    """The attempts that are under way. One look every `longest_s` seconds: those that were there at the look before
-    are ended, so none stays for more than twice that. Nothing is timed for each event."""
+    """The attempts under way. It checks every `longest_s` seconds and ends those that were there at the previous check,
+    so none lasts longer than twice that. There is no timer per event."""
 
     __slots__ = ("_clock", "_longest_s", "_seen", "_stopped", "_timer", "under_way")
 
@@ -30,7 +31,7 @@ class Watch:
         self._stopped = False
 
     def begin(self, delivery: Delivery) -> None:
-        """An attempt is under way; its owner takes it out of `under_way` when it ends."""
+        """Adds an attempt. Its owner removes it from `under_way` when it ends."""
         self.under_way.add(delivery)
         if self._timer is None and not self._stopped:
             self._timer = self._clock.call_later(self._longest_s, self._look)
@@ -43,11 +44,11 @@ class Watch:
             self._timer = self._clock.call_later(self._longest_s, self._look)
         for delivery in overdue:
             if delivery.awaited:
-                reason = f"the sink said for {self._longest_s:g} s and more nothing of this attempt"
+                reason = f"the sink reported no outcome within {self._longest_s:g} s"
                 delivery(Outcome(False, retry=True, reason=reason))
 
     def stop(self) -> None:
-        """Looks no more."""
+        """Stops checking."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, ConfigDict, Field, GetJsonSchemaHandler, Ro
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from gateway_core.attribute_names import AttributeName, old_names
-from gateway_core.component import Config, FilterRef
+from gateway_core.contract.attribute_names import AttributeName, old_names
+from gateway_core.contract.component import Config, FilterRef
 
 from .jsonpath import parse
 
@@ -19,17 +19,17 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 class AttributesConfig(RootModel[Annotated[dict[AttributeName, Text], Field(min_length=1)]]):
-    """Attribute names and the text that each is compared with; all must match."""
+    """Attribute names and the text to compare each with; all must match."""
 
     model_config = ConfigDict(frozen=True)
 
     def warnings(self) -> Iterable[tuple[tuple[str], str, str]]:
-        """Names that only old events have (`gateway_core.component.Warns`)."""
+        """Warns about names that only old events have (`gateway_core.contract.component.Warns`)."""
         return (((name,), message, remedy) for name, message, remedy in old_names(self.root))
 
 
 class FiltersConfig(RootModel[Annotated[list[FilterRef], Field(min_length=1)]]):
-    """A list of filters, one at least."""
+    """A list of at least one filter."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
@@ -41,11 +41,11 @@ class FilterConfig(RootModel[FilterRef]):
 
 
 class NoOptions(Config):
-    """There is nothing to set."""
+    """No options."""
 
 
 class ShortConfig(Config):
-    """Options of which one may stand for all: `attribute: subject` for `attribute: {name: subject}`."""
+    """Options with a short form: `attribute: subject` for `attribute: {name: subject}`."""
 
     _short: ClassVar[str]
 
@@ -65,39 +65,38 @@ class ShortConfig(Config):
 
 
 class AttributeKeyConfig(ShortConfig):
-    """Which attribute is the record key: `attribute: subject` or `attribute: {name: subject}`."""
+    """The attribute with the record key: `attribute: subject` or `attribute: {name: subject}`."""
 
     name: AttributeName
     """The attribute's name."""
     required: bool = False
-    """Whether an event without it can't be sent (it goes to the dead letter); else it goes without a key."""
+    """Whether an event without it goes to the dead letter. Otherwise it is sent without a key."""
 
     _short = "name"
 
 
 def _header(text: str) -> str:
     if text.lower() != "content-type" and not re.fullmatch("[cC][eE][_-][A-Za-z0-9]+", text):
-        raise ValueError("an event keeps the headers `ce_…` (Kafka), `ce-…` (HTTP) and `content-type`, and no others")
+        raise ValueError("events only keep the headers `ce_…` (Kafka), `ce-…` (HTTP) and `content-type`")
     return text
 
 
 class HeaderKeyConfig(ShortConfig):
-    """Which header is the record key: `header: ce_subject` or `header: {name: ce_subject}`.
-
-    The header is named as it is on the wire, and the key is the value of the attribute that it carries, whichever way
-    the event came: `ce_subject` and `ce-subject` are `subject`, `content-type` is `datacontenttype`. Of other headers
-    an event keeps nothing; a Kafka record that was made an event has them as attributes `kafkaheader…`."""
+    """The header with the record key: `header: ce_subject` or `header: {name: ce_subject}`. Use the header's name on
+    the wire. The key is the value of its attribute, however the event arrived: `ce_subject` and `ce-subject` are
+    `subject`, `content-type` is `datacontenttype`. Events don't keep other headers; an event made from a Kafka record
+    has them as attributes `kafkaheader…`."""
 
     name: Annotated[str, AfterValidator(_header)]
     """The header's name."""
     required: bool = False
-    """Whether an event without it can't be sent (it goes to the dead letter); else it goes without a key."""
+    """Whether an event without it goes to the dead letter. Otherwise it is sent without a key."""
 
     _short = "name"
 
     @property
     def attribute(self) -> str:
-        """The attribute's name; "" for the content type, whose name depends on the event's version."""
+        """The attribute name; "" for the content type, whose name depends on the event's version."""
         return self.name[3:] if self.name[2] in "_-" else ""
 
 
@@ -107,14 +106,13 @@ def _path(text: str) -> str:
 
 
 class JsonPathKeyConfig(ShortConfig):
-    """Where in JSON data the record key is: `jsonpath: $.customer.id` or `jsonpath: {path: $.customer.id}`.
-
-    A string is the key in UTF-8; a number or boolean as the data spells it (`1.0` and `1` are two keys). Where there
-    is neither, or the data is not JSON by its content type, there is no key."""
+    """The path of the record key in JSON data: `jsonpath: $.customer.id` or `jsonpath: {path: $.customer.id}`. A string
+    becomes the key in UTF-8; a number or boolean is used as written in the data (`1.0` and `1` are different keys). For
+    any other value, or if the content type is not JSON, there is no key."""
 
     path: Annotated[str, AfterValidator(_path)]
     """A path of names and indexes, `$.a.b[0]['c d']`: a singular query of RFC 9535 (JSONPath)."""
     required: bool = False
-    """Whether an event without such a value can't be sent (it goes to the dead letter); else it goes without a key."""
+    """Whether an event without such a value goes to the dead letter. Otherwise it is sent without a key."""
 
     _short = "path"

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway_core.component import BuildContext
-from gateway_core.event import Event, text_of
-from gateway_core.filters import Matches, all_of, any_of, attributes_filter, not_of, on_attributes
-from gateway_core.interfaces import Filter
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.event import Event, text_of
+from gateway_core.contract.interfaces import Filter
+from gateway_core.pipeline.filters import Matches, all_of, any_of, attributes_filter, not_of, on_attributes
 
 from .config import AttributesConfig, FilterConfig, FiltersConfig
 
 
 def build_exact(config: AttributesConfig, context: BuildContext) -> Filter:
-    """Every attribute is there and equals its text."""
+    """Every attribute exists and equals its text."""
     return attributes_filter(config.root)
 
 
 def build_prefix(config: AttributesConfig, context: BuildContext) -> Filter:
-    """Every attribute is there and starts with its text."""
+    """Every attribute exists and starts with its text."""
     pairs = tuple(config.root.items())
     return replace(on_attributes("prefix", _starts, config.root), prefix=pairs)
 
 
 def build_suffix(config: AttributesConfig, context: BuildContext) -> Filter:
-    """Every attribute is there and ends with its text."""
+    """Every attribute exists and ends with its text."""
     return on_attributes("suffix", _ends, config.root)
 
 

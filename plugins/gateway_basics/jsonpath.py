@@ -1,7 +1,7 @@
-"""One value out of JSON text, by a singular query of JSONPath (RFC 9535 section 2.3.5.1): `$.a.b[0]['c d']`.
+"""Reads one value from JSON text, by a singular JSONPath query (RFC 9535 section 2.3.5.1): `$.a.b[0]['c d']`.
 
-A singular query has names and indexes only, so it finds one value or none. Only what leads to it is read: the rest of
-the text is skipped, and no object is made of it.
+A singular query only has names and indexes, so it finds at most one value. The rest of the text is skipped without
+creating objects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DOUBLE = r'"((?:[^"\\\x00-\x1f]|\\.)*)"'
 _SINGLE = r"'((?:[^'\\\x00-\x1f]|\\.)*)'"
 _INDEX = r"(0|-?[1-9][0-9]{0,15})"
 _SEGMENT = re.compile(rf"{_BLANK}(?:{_SHORT}|\[{_BLANK}(?:{_DOUBLE}|{_SINGLE}|{_INDEX}){_BLANK}\])")
-_PLAIN = re.compile(r'[^"\\\x00-\x1f]*')  # what msgspec takes for a struct's field
+_PLAIN = re.compile(r'[^"\\\x00-\x1f]*')  # valid names for fields of a msgspec struct
 
 _string = msgspec.json.Decoder(str).decode
 _object = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -29,9 +29,9 @@ _array = msgspec.json.Decoder(list[Raw]).decode
 
 
 def parse(path: str) -> list[str | int]:
-    """The names and indexes of a query. Raises `ValueError` where it is none, or not singular."""
+    """The names and indexes of a query. Raises `ValueError` if it is not a singular query."""
     if not path.startswith("$"):
-        raise ValueError("a JSONPath begins with `$`, which is the data as a whole")
+        raise ValueError("a JSONPath begins with `$`, which stands for the whole data")
     found: list[str | int] = []
     at = 1
     while at < len(path):
@@ -51,15 +51,16 @@ def parse(path: str) -> list[str | int]:
 
 
 def _name(text: str) -> str:
-    """A quoted name, whose escapes are those of JSON."""
+    """A quoted name with JSON escapes."""
     try:
         return _string(f'"{text}"'.encode())
     except (msgspec.DecodeError, UnicodeError) as e:
-        raise ValueError(f"{text!r} is no name: {e}") from e
+        raise ValueError(f"{text!r} is not a name: {e}") from e
 
 
 def reader(path: str) -> Callable[[bytes], Raw | None]:
-    """What reads the value's JSON text; None where there is no such value, or the data is not JSON up to there."""
+    """Returns a function that reads the value's JSON text, or None if there is no such value or the data up to it is
+    not JSON."""
     steps = [_element(part) if isinstance(part, int) else _member(part) for part in parse(path)]
 
     def read(data: bytes) -> Raw | None:

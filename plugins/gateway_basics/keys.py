@@ -1,14 +1,14 @@
-"""Key mappers: the record key for an event. They read the event and never change it (Kafka binding section 3.1)."""
+"""Key mappers compute the record key for an event. They never change the event (Kafka binding section 3.1)."""
 
 from __future__ import annotations
 
 from msgspec import DecodeError
 from msgspec.json import Decoder
 
-from gateway_core.component import BuildContext
-from gateway_core.errors import Refused
-from gateway_core.event import Event, text_of
-from gateway_core.interfaces import KeyMapper
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, text_of
+from gateway_core.contract.interfaces import KeyMapper
 
 from . import jsonpath
 from .config import AttributeKeyConfig, HeaderKeyConfig, JsonPathKeyConfig, NoOptions
@@ -29,8 +29,8 @@ def build_none(config: NoOptions, context: BuildContext) -> KeyMapper:
 
 
 def build_partitionkey(config: NoOptions, context: BuildContext) -> KeyMapper:
-    """The value of the `partitionkey` extension; without it the key that the event came with, which is the default
-    that the binding asks for (section 3.1)."""
+    """The value of the `partitionkey` extension; without it the key that the event came with, the default of the
+    binding (section 3.1)."""
 
     def key(event: Event) -> bytes | None:
         value = event.attributes.get("partitionkey")
@@ -45,14 +45,14 @@ def build_attribute(config: AttributeKeyConfig, context: BuildContext) -> KeyMap
 
 
 def build_header(config: HeaderKeyConfig, context: BuildContext) -> KeyMapper:
-    """The value of the attribute that a header carries."""
+    """The value of a header's attribute."""
     attribute = config.attribute
     names = (attribute, attribute.lower()) if attribute else CONTENT_TYPES
     return _checked(_first_of(names), config.required, f"the header {config.name}", names[0])
 
 
 def build_jsonpath(config: JsonPathKeyConfig, context: BuildContext) -> KeyMapper:
-    """A value out of JSON data."""
+    """A value from JSON data."""
     read = jsonpath.reader(config.path)
 
     def key(event: Event) -> bytes | None:
@@ -83,7 +83,7 @@ def _first_of(names: tuple[str, ...]) -> KeyMapper:
 
 
 def _checked(key: KeyMapper, required: bool, what: str, attribute: str) -> KeyMapper:
-    """The mapper, which refuses an event without a key where one is required."""
+    """The mapper, which refuses an event without a key if one is required."""
     if not required:
         return key
 
@@ -105,7 +105,7 @@ def _is_json(event: Event) -> bool:
 
 
 def _scalar(text: bytes) -> bytes | None:
-    """A string's characters in UTF-8; a number or boolean as it is written. None for all else."""
+    """A string in UTF-8; a number or boolean as written. None for anything else."""
     if text[:1] == b'"':
         try:
             return _string(text).encode()

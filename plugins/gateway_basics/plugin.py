@@ -1,24 +1,16 @@
-"""What the plugin offers."""
+"""The plugin's hooks."""
 
 from __future__ import annotations
 
-from gateway_core.component import Component
-from gateway_core.hookspecs import hookimpl
-
-from . import filters, keys
-from .config import (
-    AttributeKeyConfig,
-    AttributesConfig,
-    FilterConfig,
-    FiltersConfig,
-    HeaderKeyConfig,
-    JsonPathKeyConfig,
-    NoOptions,
-)
+from gateway_core.contract.component import Component
+from gateway_core.contract.hookspecs import hookimpl
 
 
 @hookimpl
 def gateway_filters() -> list[Component]:
+    from . import filters
+    from .config import AttributesConfig, FilterConfig, FiltersConfig
+
     return [
         Component("exact", "Matches when every attribute equals its value.", AttributesConfig, filters.build_exact),
         Component(
@@ -33,6 +25,9 @@ def gateway_filters() -> list[Component]:
 
 @hookimpl
 def gateway_key_mappers() -> list[Component]:
+    from . import keys
+    from .config import AttributeKeyConfig, HeaderKeyConfig, JsonPathKeyConfig, NoOptions
+
     return [
         Component("record", "Keeps the key that the event came with, if any.", NoOptions, keys.build_record),
         Component("none", "Sends records without a key.", NoOptions, keys.build_none),
@@ -44,15 +39,15 @@ def gateway_key_mappers() -> list[Component]:
         ),
         Component(
             "attribute",
-            "The key is the value of an attribute, where it is there.",
+            "The key is the value of an attribute, if it exists.",
             AttributeKeyConfig,
             keys.build_attribute,
         ),
         Component(
             "header",
-            "The key is the value of the attribute that a header carries, named as on the wire.",
+            "The key is the value of a header's attribute; the header has its name on the wire.",
             HeaderKeyConfig,
             keys.build_header,
         ),
-        Component("jsonpath", "The key is a value out of JSON data.", JsonPathKeyConfig, keys.build_jsonpath),
+        Component("jsonpath", "The key is a value from JSON data.", JsonPathKeyConfig, keys.build_jsonpath),
     ]

@@ -4,7 +4,20 @@ Source: the CloudEvents repository, `cesql/spec.md`, version 1.0.0."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from .errors import CesqlError, ParseError
-from .expression import Expression, compile
+
+if TYPE_CHECKING:
+    from .expression import Expression, compile
 
 __all__ = ["CesqlError", "Expression", "ParseError", "compile"]
+
+
+def __getattr__(name: str) -> Any:
+    # imported on first use, because every command lookup imports this package
+    if name in ("Expression", "compile"):
+        from . import expression
+
+        return getattr(expression, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

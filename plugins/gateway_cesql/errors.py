@@ -8,7 +8,7 @@ Kind = Literal["math", "cast", "missingAttribute", "missingFunction", "functionE
 
 
 class ParseError(ValueError):
-    """The text is not a CESQL expression: what is wrong, at which character (counted from 1), and the remedy."""
+    """The text is not a CESQL expression. Has the fault, its character (counted from 1), and the remedy."""
 
     def __init__(self, message: str, position: int, remedy: str) -> None:
         super().__init__(f"character {position}: {message} (remedy: {remedy})")
@@ -24,7 +24,7 @@ class CesqlError(Exception):
         super().__init__(message)
         self.kind = kind
         self.message = message
-        # a function may fail with a value of its own; it is the result where that function is the whole expression
+        # a function may fail with its own value, which is the result if the function is the whole expression
         self.value: Any = None
         self.origin: object = None
 

@@ -1,21 +1,21 @@
-"""Why an event matches an expression, or does not: asked by people, never on the way of an event."""
+"""Why an event matches an expression, or does not. Used by `tidegate explain`, never during delivery."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gateway_core.event import Event
-from gateway_core.filters import found_in
-from gateway_core.interfaces import Clause
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Clause
+from gateway_core.pipeline.filters import found_in
 
-from .compile import conditions
+from .compiler import conditions
 from .errors import CesqlError
 from .tree import Attribute, Binary, Call, Exists, In, Like, Logic, Negate, Node, Not, text
 
 
 def explained(tree: Node, event: Event) -> Clause:
-    """The expression as a clause; of a chain of ANDs each operand is a part, evaluated as if it stood alone."""
+    """The expression as a clause. Each operand of a chain of ANDs is a part, evaluated on its own."""
     if isinstance(tree, Logic) and all(word == "AND" for word, _ in tree.rest):
         operands = [tree.first, *(operand for _, operand in tree.rest)]
         checks = conditions(tree)
@@ -26,7 +26,7 @@ def explained(tree: Node, event: Event) -> Clause:
 
 
 def parts_of(node: Node) -> tuple[Node, ...]:
-    """The nodes right below one."""
+    """The child nodes."""
     match node:
         case Not(operand) | Negate(operand) | Like(operand):
             return (operand,)
@@ -53,7 +53,7 @@ def _clause(node: Node, check: Callable[[Any], bool], event: Event, prefix: str 
 def _shown(node: Node) -> str:
     try:
         return text(node)
-    except ValueError:  # a value that no literal spells, made by folding
+    except ValueError:  # a value without a literal, made by constant folding
         return "an expression"
 
 

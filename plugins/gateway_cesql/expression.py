@@ -1,13 +1,13 @@
-"""A compiled expression: the plugin's public door."""
+"""A compiled expression: the plugin's public API."""
 
 from __future__ import annotations
 
 import difflib
 
-from gateway_core.event import Event
-from gateway_core.interfaces import Filter
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Filter
 
-from .compile import compiled, conditions, zero_type
+from .compiler import compiled, conditions, zero_type
 from .errors import CesqlError, ParseError
 from .explain import explained, parts_of
 from .functions import BUILT_IN, NAMES, find
@@ -18,7 +18,7 @@ from .types import ZERO, Type, Value
 
 
 class Expression:
-    """A CESQL expression. `source` is its text as written, `tree` its syntax tree; `str()` writes it anew."""
+    """A CESQL expression. `source` is its text as written, `tree` its syntax tree; `str()` writes it in normal form."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -34,7 +34,7 @@ class Expression:
 
     def evaluate(self, event: Event) -> tuple[Value, list[CesqlError]]:
         """The value and the errors. Evaluation stops at the first error; the value is then the zero value of the
-        expression's type, or what a failed function returns where it is the whole expression. Never raises."""
+        expression's type, or the value of a failed function that is the whole expression. Never raises."""
         try:
             return self._run(event.attributes), []
         except CesqlError as e:
@@ -42,7 +42,7 @@ class Expression:
             return value, [e.with_traceback(None)]
 
     def filter(self) -> Filter:
-        """The expression as a filter: an event matches where the value is the Boolean TRUE and there is no error
+        """The expression as a filter: an event matches if the value is the Boolean TRUE and there is no error
         (CESQL section 1.2, Subscriptions API section 3.2.4.1)."""
         checks = tuple(conditions(self.tree))
         found = hints(self.tree)
@@ -66,12 +66,12 @@ class Expression:
         )
 
     def check_filter(self) -> None:
-        """Raises `ParseError` where the expression, as a filter, can't do what was meant: it calls a function that
-        does not exist, or its value is never a Boolean."""
+        """Raises `ParseError` if the expression can't work as a filter: it calls an unknown function, or its value is
+        never a Boolean."""
         _check_calls(self.tree)
         if self._type in (Type.INTEGER, Type.STRING):
             message = f"the value is always of type {self._type.value}, so that no event would match"
-            raise ParseError(message, 1, "compare it with something: a filter must give TRUE or FALSE")
+            raise ParseError(message, 1, "compare it with something: a filter must return TRUE or FALSE")
 
 
 def compile(expression: str) -> Expression:

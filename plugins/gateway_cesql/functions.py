@@ -10,12 +10,12 @@ from .types import INT_MAX, INT_MIN, Type, Value
 
 _STRING, _INTEGER, _BOOLEAN = Type.STRING, Type.INTEGER, Type.BOOLEAN
 
-# Unicode's White_Space property; `str.strip()` would also take U+001C to U+001F, which are control characters
+# Unicode's White_Space property; `str.strip()` would also remove U+001C to U+001F, which are control characters
 _WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
 
 class FunctionFailed(Exception):
-    """A function failed; `value` is its result all the same."""
+    """A function failed; `value` is its result nevertheless."""
 
     def __init__(self, message: str, value: Value, math: bool = False) -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class FunctionFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """`parameters` are the types of the fixed arguments, `rest` that of any further ones (None: there are none)."""
+    """`parameters` are the types of the fixed arguments, `rest` that of any further ones, or None."""
 
     name: str
     returns: Type
@@ -34,17 +34,17 @@ class Function:
     rest: Type | None = None
 
     def accepts(self, count: int) -> bool:
-        """Whether the function can be called with so many arguments."""
+        """Whether the function can be called with this number of arguments."""
         return count >= len(self.parameters) if self.rest else count == len(self.parameters)
 
     def types(self, count: int) -> tuple[Type, ...]:
-        """The types that so many arguments are cast to."""
+        """The types that the arguments are cast to."""
         further = () if self.rest is None else (self.rest,) * (count - len(self.parameters))
         return self.parameters + further
 
 
 def _identity(value: Value) -> Value:
-    return value  # the cast of the argument has done the work
+    return value  # the cast of the argument does the work
 
 
 def _absolute(x: int) -> int:
@@ -104,5 +104,5 @@ NAMES = tuple(dict.fromkeys(f.name for f in BUILT_IN))
 
 
 def find(name: str, count: int) -> Function | None:
-    """The function of this name (upper-case) that takes so many arguments."""
+    """The function with this name (upper case) and number of arguments."""
     return next((f for f in BUILT_IN if f.name == name and f.accepts(count)), None)

@@ -1,9 +1,9 @@
-"""What every matching event must have, for the router's index. Only where it is exactly a comparison of texts."""
+"""What every matching event must have, for the router's index. Only for exact comparisons of text."""
 
 from __future__ import annotations
 
-from gateway_core.filters import all_of, any_of, has_value
-from gateway_core.interfaces import Filter
+from gateway_core.contract.interfaces import Filter
+from gateway_core.pipeline.filters import all_of, any_of, has_value
 
 from .pattern import fixed_start
 from .tree import Attribute, Binary, In, Like, Literal, Logic, Node
@@ -13,8 +13,8 @@ _NONE = Filter(lambda event: True)
 
 
 def hints(node: Node) -> Filter:
-    """A filter whose `exact`, `prefix` and `alternatives` hold for every event for which the expression is true and
-    raises no error. Its `matches` is of no use."""
+    """A filter whose `exact`, `prefix` and `alternatives` hold for every event that matches the expression without an
+    error. Don't use its `matches`."""
     match node:
         case Binary("=", Attribute(name), Literal(str(value))):
             return _exact(name, value)
@@ -44,8 +44,8 @@ def _in(name: str, items: tuple[Node, ...]) -> Filter:
 
 
 def _only_itself(text: str) -> bool:
-    """Whether no Integer or Boolean attribute with another text equals it: the attribute's type decides in IN, so
-    that '05' equals 5."""
+    """Whether no Integer or Boolean attribute with another text equals it: in IN the attribute's type decides, so '05'
+    equals 5."""
     number = integer_in(text)
     return (number is None or str(number) == text) and (text.lower() not in ("true", "false") or text.islower())
 

@@ -1,4 +1,4 @@
-"""From text to tokens (CESQL sections 2.1 to 2.4)."""
+"""Splits text into tokens (CESQL sections 2.1 to 2.4)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_LENGTH = 65_536
 """The longest expression, in characters."""
 
 KEYWORDS = frozenset({"AND", "OR", "XOR", "NOT", "LIKE", "IN", "EXISTS", "TRUE", "FALSE"})
-# a backslash keeps the next character from ending the literal, whatever it is (the specification's lexer grammar)
+# a character after a backslash never ends the literal (the specification's lexer grammar)
 STRING = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
 _SPACE = re.compile(r"[ \t\r\n]+")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*")
@@ -28,7 +28,7 @@ class Token(NamedTuple):
 
 
 def tokens(source: str) -> list[Token]:
-    """All tokens of an expression and one of kind `end`. Raises `ParseError`."""
+    """All tokens of an expression, then one of kind `end`. Raises `ParseError`."""
     if len(source) > MAX_LENGTH:
         raise ParseError(f"the expression has {len(source)} characters", 1, f"write at most {MAX_LENGTH}")
     found: list[Token] = []
@@ -45,7 +45,7 @@ def tokens(source: str) -> list[Token]:
 
 
 def unquote(literal: str) -> str:
-    """The value of a string literal: only its own quote is escaped, every other backslash stays."""
+    """The value of a string literal: only its own quote can be escaped; any other backslash stays."""
     quote = literal[0]
     return re.sub(r"\\(.)", lambda m: quote if m[1] == quote else m[0], literal[1:-1], flags=re.DOTALL)
 

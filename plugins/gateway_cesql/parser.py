@@ -1,4 +1,4 @@
-"""From tokens to a tree: an operator-precedence (Pratt) parser (CESQL sections 2 and 3.6)."""
+"""Parses tokens into a tree: an operator-precedence (Pratt) parser (CESQL sections 2 and 3.6)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .tree import (
 from .types import integer_in
 
 MAX_DEPTH = 64
-"""How deep parentheses, calls and operators may nest."""
+"""Maximum nesting depth of parentheses, calls and operators."""
 
 _FUNCTION = re.compile(r"[A-Za-z][A-Za-z_]*")
 
@@ -43,7 +43,7 @@ class _Parser:
     def __init__(self, found: list[Token]) -> None:
         self._tokens = found
         self._next = 0
-        self._heights: dict[int, int] = {}  # of all nodes made, by id; the parser's own list keeps them alive
+        self._heights: dict[int, int] = {}  # of all nodes, by id(); the parser's list keeps them alive
         self._nodes: list[Node] = []
 
     @property
@@ -65,7 +65,7 @@ class _Parser:
         return ParseError(message, self.token.start + 1, remedy)
 
     def made(self, node: Node, *parts: Node) -> Node:
-        """Notes how high a tree has grown: everything that walks it later may recurse."""
+        """Records the height of a tree, because code that walks it later may recurse."""
         height = 1 + max((self._heights[id(part)] for part in parts), default=0)
         self.check_depth(height)
         self._heights[id(node)] = height
@@ -79,7 +79,7 @@ class _Parser:
     # -- expressions ------------------------------------------------------------------------------------------------
 
     def expression(self, least: int, depth: int) -> Node:
-        """An expression of operators that bind at least as tightly as `least`."""
+        """An expression whose operators bind at least as tightly as `least`."""
         self.check_depth(depth)
         left = self.operand(depth)
         while True:
@@ -100,7 +100,7 @@ class _Parser:
                 left = self.made(Binary("!=" if word == "<>" else word, left, right), left, right)
 
     def operator(self) -> tuple[str, bool]:
-        """The operator that comes next, and whether it is a negated LIKE or IN."""
+        """The next operator, and whether it is a negated LIKE or IN."""
         kind = self.token.kind
         if kind == "NOT":
             following = self._tokens[self._next + 1].kind
@@ -127,7 +127,7 @@ class _Parser:
         return self.made(In(left, items, negated), left, *items)
 
     def listed(self, depth: int) -> tuple[Node, ...]:
-        """Expressions up to the closing parenthesis; the opening one is taken."""
+        """Expressions up to the closing parenthesis, after the opening one."""
         if self.token.kind == ")":
             self.advance()
             return ()
@@ -175,7 +175,7 @@ class _Parser:
         return self.made(Literal(number))
 
     def signed(self, token: Token, depth: int) -> Node:
-        # a sign right before digits is part of the literal: -2147483648 has no positive counterpart
+        # a sign directly before digits is part of the literal: -2147483648 has no positive counterpart
         if self.token.kind == "integer" and self.token.start == token.end:
             return self.number(token.text + self.advance().text, token)
         if token.kind == "+":

@@ -10,7 +10,7 @@ _PART = re.compile(r"\\[%_]|[%_]|\\|[^\\%_]+")
 
 
 def parts(pattern: str) -> list[object]:
-    """A pattern's texts, `ANY` for `%` and `ONE` for `_`, in order; escapes are undone, neighbouring texts joined."""
+    """A pattern's texts, `ANY` for `%` and `ONE` for `_`, in order, with escapes resolved and adjacent texts joined."""
     found: list[object] = []
     for piece in _PART.findall(pattern):
         part = ANY if piece == "%" else ONE if piece == "_" else piece[1:] if piece in ("\\%", "\\_") else piece
@@ -53,8 +53,8 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def _regex(found: list[object]) -> str:
-    """Every piece between two `%` is taken where it first occurs, in an atomic group: no later choice could do
-    better, and values that a sender chose can't make the search backtrack."""
+    """Each piece between two `%` matches its first occurrence, in an atomic group: no later one could do better, and
+    values from senders can't cause backtracking."""
     pieces = [""]
     for part in found:
         if part is ANY:

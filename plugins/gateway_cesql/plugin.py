@@ -1,25 +1,32 @@
-"""What the plugin offers."""
+"""The plugin's hook."""
 
 from __future__ import annotations
 
-from gateway_core.component import BuildContext, Component
-from gateway_core.hookspecs import hookimpl
-from gateway_core.interfaces import Filter
+from typing import TYPE_CHECKING
 
-from .config import CesqlConfig
-from .expression import compile
+from gateway_core.contract.component import BuildContext, Component
+from gateway_core.contract.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from gateway_core.contract.interfaces import Filter
+
+    from .config import CesqlConfig
 
 
 def build(config: CesqlConfig, context: BuildContext) -> Filter:
-    """The filter that an event matches where the expression is TRUE and has no error."""
+    """A filter that matches if the expression is TRUE and has no error."""
+    from .expression import compile
+
     return compile(config.root).filter()
 
 
 @hookimpl
 def gateway_filters() -> list[Component]:
+    from .config import CesqlConfig
+
     summary = "Matches when a CloudEvents SQL expression is true."
     # Knative calls the dialect `cesql`, the Subscriptions API (section 3.2.4.1) `sql`
     return [
         Component("cesql", summary, CesqlConfig, build),
-        Component("sql", "Another name for `cesql`, that of the Subscriptions API.", CesqlConfig, build),
+        Component("sql", "An alias of `cesql`: its name in the Subscriptions API.", CesqlConfig, build),
     ]

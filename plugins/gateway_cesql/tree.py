@@ -51,7 +51,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Logic:
-    """A chain of AND, OR and XOR, which have one precedence and go from left to right."""
+    """A chain of AND, OR and XOR, which have the same precedence and are left-associative."""
 
     first: Node
     rest: tuple[tuple[str, Node], ...]
@@ -73,7 +73,7 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`name` is upper-case; `position` is where it stands in the text, from 1."""
+    """`name` is upper-case; `position` is its character in the text, from 1."""
 
     name: str
     arguments: tuple[Node, ...]
@@ -84,7 +84,7 @@ Node = Literal | Attribute | Exists | Not | Negate | Binary | Logic | Like | In 
 
 LOGIC = ("AND", "OR", "XOR")
 COMPARISON = ("=", "!=", "<>", "<=", ">=", "<", ">")
-# how tightly operators bind (section 3.6); operands of one operator that bind less need parentheses
+# operator precedence (section 3.6); operands that bind less tightly need parentheses
 LOGIC_POWER, COMPARE_POWER, ADD_POWER, MULTIPLY_POWER, IN_POWER, LIKE_POWER, UNARY_POWER, ATOM_POWER = range(1, 9)
 POWER = (
     dict.fromkeys(LOGIC, LOGIC_POWER)
@@ -96,7 +96,7 @@ POWER = (
 
 
 def static_type(node: Node) -> Type | None:
-    """The type of a node's value; None for an attribute and for a call that no function answers."""
+    """The type of a node's value; None for an attribute and for a call of an unknown function."""
     match node:
         case Literal(value):
             return type_of(value)
@@ -118,13 +118,13 @@ def text(node: Node) -> str:
 
 
 def quoted(value: str) -> str:
-    """A string literal. Raises ValueError for the few values that no literal can spell: a backslash stays in a
-    literal, so a value can't end in an odd number of them, nor hold both quotes behind a backslash."""
+    """A string literal. Raises ValueError for the few values without a literal: backslashes stay in a literal, so a
+    value can't end with an odd number of them, nor contain both quotes after a backslash."""
     for quote in "'\"":
         literal = quote + value.replace(quote, "\\" + quote) + quote
         if _spells(literal, value):
             return literal
-    raise ValueError(f"no string literal spells {value!r}")
+    raise ValueError(f"no string literal can express {value!r}")
 
 
 def _spells(literal: str, value: str) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from gateway_core.event import text_of
+from gateway_core.contract.event import text_of
 
 from .errors import CesqlError
 
@@ -54,7 +54,7 @@ def to_integer(value: Value) -> int:
         return 0
     number = integer_in(str(value))
     if number is None:
-        raise CesqlError("cast", f"{_shown(value)} is no 32-bit Integer")
+        raise CesqlError("cast", f"{_shown(value)} is not a 32-bit Integer")
     return number
 
 
@@ -69,11 +69,11 @@ def to_boolean(value: Value) -> bool:
         return True
     if word == "false":
         return False
-    raise CesqlError("cast", f"{_shown(value)} is no Boolean")
+    raise CesqlError("cast", f"{_shown(value)} is not a Boolean")
 
 
 def integer_in(text: str) -> int | None:
-    """The Integer that a text spells, None where it spells none."""
+    """The Integer in a text, or None."""
     found = _DIGITS.fullmatch(text)
     if found is None:
         return None
@@ -90,8 +90,8 @@ CAST_TO_TYPE_OF: dict[type, Callable[[Value], Value]] = {str: to_string, int: to
 
 
 def attribute_value(name: str, value: Any) -> Value:
-    """An attribute's value in the type system: what is not String, 32-bit Integer or Boolean is a String.
-    Raises `CesqlError` (missingAttribute) for None, the value of an attribute that is not there."""
+    """An attribute's value in the type system: anything but a String, 32-bit Integer or Boolean becomes a String.
+    Raises `CesqlError` (missingAttribute) for None, the value of a missing attribute."""
     if value is None:
         raise CesqlError("missingAttribute", f"the event has no attribute {name!r}")
     if type(value) is str or type(value) is bool or (type(value) is int and in_range(value)):
@@ -99,7 +99,7 @@ def attribute_value(name: str, value: Any) -> Value:
     try:
         return text_of(value)
     except (TypeError, ValueError, RecursionError, OverflowError):
-        return str(value)  # not a value that a codec makes
+        return str(value)  # no codec produces such a value
 
 
 def _shown(value: object) -> str:

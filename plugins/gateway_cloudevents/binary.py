@@ -1,5 +1,5 @@
 """Binary mode: attributes as headers, data as the body (HTTP binding section 3.1, Kafka binding section 3.2, MQTT
-binding section 3.1). What differs between transports is in their `Binding`."""
+binding section 3.1). Differences between transports are in their `Binding`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from base64 import b64decode
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
-from gateway_core.component import Binding
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message, text_of
+from gateway_core.contract.component import Binding
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message, text_of
 
 from .memory import Memory
 from .older import OlderHeaders
 from .values import essence, forbidden_character
 from .versions import V1_0, Version, version_to_write
 
-CONTENT_TYPE = "content-type"  # stands among attribute names: the dash keeps it apart from all of them
+CONTENT_TYPE = "content-type"  # a key among attribute names; the dash makes it unique
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
 
@@ -47,7 +47,7 @@ class BinaryMode:
         self._values_out: Memory[str, bytes] = Memory(_percent_encoded if binding.percent else str.encode)
 
     def attributes(self, message: Message) -> tuple[dict[str, Any], str | None]:
-        """The attributes that headers carry, and the content type. Raises `Refused`."""
+        """The attributes in the headers, and the content type. Raises `Refused`."""
         found: dict[str, Any] = {}
         names = self._names_in
         try:
@@ -73,7 +73,8 @@ class BinaryMode:
         if attributes.get("specversion") != "1.0":
             attributes, version = self._older.read(attributes, message)
         if content_type is not None:
-            # it wins over a `ce-datacontenttype`, which must not be there (section 3.1.1) but is, from sdk-javascript
+            # it takes precedence over a `ce-datacontenttype`, which is invalid (section 3.1.1) but sent by
+            # sdk-javascript
             attributes[version.content_type] = content_type
         version.check(attributes)
         data = message.body
@@ -84,8 +85,8 @@ class BinaryMode:
         return Event(attributes, data, False, message.key)
 
     def encode(self, event: Event) -> Message | None:
-        """The event as a message in binary mode; None where its content type would put the message in another mode, or
-        an attribute would take the name of a header that is the transport's own."""
+        """The event as a message in binary mode; None if its content type would put the message in another mode, or an
+        attribute has the name of a transport header."""
         if self._own and any(self._prefix + name.encode() in self._own for name in event.attributes):
             return None
         attributes = event.attributes
@@ -103,7 +104,7 @@ class BinaryMode:
         return Message(headers, event.data, event.key)
 
     def attribute_headers(self, event: Event) -> list[tuple[bytes, bytes]]:
-        """The headers that an event has in binary mode, without its content type."""
+        """The headers of an event in binary mode, without its content type."""
         attributes = event.attributes
         if self._own:
             attributes = {n: v for n, v in attributes.items() if self._prefix + n.encode() not in self._own}
@@ -135,7 +136,7 @@ class BinaryMode:
         try:
             return unquote_to_bytes(
                 text
-            ).decode()  # a % that begins no escape is itself: sdk-go and sdk-java encode none
+            ).decode()  # a % outside of an escape is literal: sdk-go and sdk-java don't encode it
         except UnicodeDecodeError as e:
             raise self._fault(name, f"the value of {name}, percent-decoded, is not UTF-8") from e
 
@@ -149,12 +150,12 @@ class BinaryMode:
         if not self._percent:
             return [value.encode() for value in values]
         raw = joined.encode()
-        if len(raw.translate(None, _PLAIN)) == len(values) - 1:  # nothing but the joints needs encoding
+        if len(raw.translate(None, _PLAIN)) == len(values) - 1:  # only the separators need encoding
             return raw.split(b'"')
         return [self._values_out[value] for value in values]
 
     def _type_out(self, text: str) -> bytes:
-        """The content type's header; b"" for a format of CloudEvents, which says that the message is in that format."""
+        """The content-type header; b"" for a CloudEvents format, which would put the message in that format."""
         if essence(text) in (STRUCTURED, BATCH):
             return b""
         if text.isascii() and text.isprintable():
@@ -164,8 +165,8 @@ class BinaryMode:
     # -- names ----------------------------------------------------------------------------------------------------
 
     def _name_in(self, name: bytes) -> str:
-        """The attribute that a header carries, "" for none. Where names have a case they count as they are written; if
-        only the case differs (sdk-go) a space in front says that the exact name wins."""
+        """The attribute of a header, or "". If header names are case-sensitive, they count as written; a name that
+        differs only in case (sdk-go) gets a leading space, so that the exact name takes precedence."""
         lower = name.lower()
         start = len(self._prefix)
         exact = self._folds or name == self._prefix + lower[start:]
@@ -201,8 +202,8 @@ def _percent_encoded(text: str) -> bytes:
 
 
 def _without_encoding(attributes: dict[str, Any], encoding: str, data: bytes | None) -> bytes | None:
-    """The data itself where a header says that it is Base64, as sdk-javascript sends it. The attribute is about data in
-    a string (0.3 spec.md, datacontentencoding) and means nothing for a body that is none."""
+    """Decodes data that a header declares as Base64, as sdk-javascript sends it. The attribute is meant for data in a
+    string (0.3 spec.md, datacontentencoding) and is ignored if the body is not Base64."""
     del attributes[encoding]
     try:
         return None if data is None else b64decode(data, validate=True)

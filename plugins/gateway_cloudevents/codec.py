@@ -1,11 +1,11 @@
-"""The codec: which content mode a message is in, and events read and written accordingly."""
+"""The codec: detects the content mode of a message, and reads and writes events."""
 
 from __future__ import annotations
 
-from gateway_core.component import Binding, BuildContext
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
-from gateway_core.interfaces import Codec
+from gateway_core.contract.component import Binding, BuildContext
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Codec
 
 from . import jsonwrite
 from .binary import BATCH, STRUCTURED, BinaryMode
@@ -19,15 +19,15 @@ _STRUCTURED_HEADER = (b"content-type", b"application/cloudevents+json; charset=u
 
 
 def build(config: CloudEventsConfig, context: BuildContext) -> Codec:
-    """The codec for the binding of the transport that asks."""
+    """The codec for the transport's binding."""
     if config.mode == "binary":
         return _Codec(context.binding)
     return (_StructuredWithHeaders if config.attribute_headers else _Structured)(context.binding)
 
 
 class _Codec:
-    """Reads every mode; writes binary mode, but for an event whose data is itself of a CloudEvents format: as binary it
-    would be read as the event, or the batch, that is in its data."""
+    """Reads every mode; writes binary mode, except for an event whose data is itself in a CloudEvents format: in binary
+    mode it would be read as the event or batch in its data."""
 
     def __init__(self, binding: Binding) -> None:
         self._binary = BinaryMode(binding)
@@ -50,7 +50,7 @@ class _Codec:
         try:
             return self._write(event)
         except UnicodeEncodeError as e:
-            detail = f"a value of the event holds half of a character (U+{ord(e.object[e.start]):04X}): it is no text"
+            detail = f"a value of the event contains half of a surrogate pair (U+{ord(e.object[e.start]):04X})"
             raise Refused(detail, rule="CloudEvents 1.0.2, section 3.1") from e
 
     def _write(self, event: Event) -> Message:
@@ -63,9 +63,9 @@ class _Codec:
         mode = "structured" if kind == STRUCTURED else "batch" if kind == BATCH and self._binding.batches else ""
         if not mode:
             if not self._binding.answers:
-                return "binary"  # as the bindings allow: forwarded as it is
+                return "binary"  # forwarded unchanged, as the bindings allow
             formats = f"{STRUCTURED} or {BATCH}" if self._binding.batches else STRUCTURED
-            raise self._unsupported(f"event format {kind[:100]!r} is not known; send {formats}")
+            raise self._unsupported(f"event format {kind[:100]!r} is unknown; send {formats}")
         if charset(content_type) not in ("", "utf-8", "utf8"):
             raise self._unsupported(f"charset {charset(content_type)[:100]!r} is not taken; JSON events are UTF-8")
         return mode
@@ -82,7 +82,7 @@ class _Structured(_Codec):
 
 
 class _StructuredWithHeaders(_Codec):
-    """Reads every mode; writes structured mode, and the attributes as headers too."""
+    """Reads every mode; writes structured mode, with the attributes also as headers."""
 
     def _write(self, event: Event) -> Message:
         return Message([_STRUCTURED_HEADER, *self._binary.attribute_headers(event)], jsonwrite.encode(event), event.key)

@@ -1,6 +1,6 @@
-"""Reading the JSON event format (json-format.md 1.0.2): structured mode's object, batch mode's array of them.
+"""Reads the JSON event format (json-format.md 1.0.2): the object of structured mode, the array of batch mode.
 
-`data` is never parsed: its JSON text is kept byte by byte. That is why members are first read as raw JSON.
+`data` is never parsed: its JSON text is kept byte for byte. So members are first read as raw JSON.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from gateway_core.errors import Refused
-from gateway_core.event import Event
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event
 
 from .layouts import Layouts
 from .memory import Memory
@@ -38,7 +38,7 @@ declares_text: Memory[str, bool] = Memory(is_text)
 
 
 class JsonFormat:
-    """Reads events of the JSON format. Remembers what the last event looked like."""
+    """Reads events in JSON format. Remembers the layout of the last event."""
 
     def __init__(self) -> None:
         self._layouts = Layouts()
@@ -49,7 +49,7 @@ class JsonFormat:
         return self._event(body, key)
 
     def decode_batch(self, body: bytes) -> list[Event]:
-        """The events of a JSON array: all, or `Refused` naming the index (from 0) of the first that is none."""
+        """The events of a JSON array. Raises `Refused` with the index (from 0) of the first invalid one."""
         _check_utf8(body)
         if body.isascii() and (quick := self._layouts.read_array(body, MAX_BATCH)):
             found, version = quick
@@ -59,7 +59,7 @@ class JsonFormat:
         except (msgspec.DecodeError, RecursionError) as e:
             raise fault(f"the body is not a JSON array of events: {said(e)}", "4. JSON Batch Format") from e
         if len(items) > MAX_BATCH:
-            detail = f"the batch has {len(items)} events; at most {MAX_BATCH} are taken at once"
+            detail = f"the batch has {len(items)} events; the maximum is {MAX_BATCH}"
             raise Refused(detail, status=413, rule=f"{DOCUMENT}, 4. JSON Batch Format")
         events: list[Event] = []
         try:
@@ -85,12 +85,12 @@ class JsonFormat:
             joined = b",".join(members.values())
             values, all_text = _read(joined)
         except (msgspec.DecodeError, RecursionError) as e:
-            raise fault(f"not a JSON object of an event: {said(e)}", "3. Envelope") from e
+            raise fault(f"not a JSON object with an event: {said(e)}", "3. Envelope") from e
         attributes = dict(zip(members, values, strict=True))
         version = version_of(attributes)
         checked = _checked(attributes, version)
         version.check(checked)
-        # {"name":value,…} is 4 bytes a member and 1 more, besides names and values; `joined` has some of the commas
+        # {"name":value,…} is 4 bytes per member plus 1, besides names and values; `joined` has some of the commas
         parts = [part for part in (joined, data, binary) if part is not None]
         least = sum(map(len, order)) + sum(map(len, parts)) + 4 * len(order) + 1 - max(len(members) - 1, 0)
         if least != len(text):
@@ -101,17 +101,17 @@ class JsonFormat:
 
 
 def said(error: BaseException) -> str:
-    """A parser's error in words."""
+    """The text of a parser's error."""
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def fault(detail: str, section: str, attribute: str = "") -> Refused:
-    """A refusal that cites the JSON format."""
+    """A `Refused` that cites the JSON format."""
     return Refused(detail, rule=f"{DOCUMENT}, {section}", attribute=attribute)
 
 
 def _read(joined: bytes) -> tuple[list[Any], bool]:
-    """The values of attributes, and whether all are text."""
+    """The attribute values, and whether all are text."""
     array = b"[%b]" % joined
     try:
         return _strings(array), True
@@ -139,7 +139,7 @@ def _with_data(
     if data is None:
         return Event(attributes, None, False, key)
     if version.encoding and attributes.get(version.encoding, "").lower() == "base64":
-        # it tells how JSON has the data, not what the data is (0.3 spec.md): it goes with the JSON
+        # it describes the encoding in JSON, not the data (0.3 spec.md), so it is dropped with the JSON
         attributes = {name: value for name, value in attributes.items() if name != version.encoding}
         return Event(attributes, _decoded(data, "data"), False, key)
     content_type = attributes.get(version.content_type)
@@ -153,8 +153,8 @@ def _with_data(
 
 
 def _by_type(attributes: dict[str, Any], data: Raw, content_type: str, key: bytes | None) -> Event:
-    """0.2 json-format.md section 3.1: a string is text where the media type is one of text, else Base64. What is no
-    Base64 can only be text; what is no string is JSON."""
+    """0.2 json-format.md section 3.1: a string is text if the media type is a text type, else Base64. A string that is
+    not Base64 is text; anything but a string is JSON."""
     try:
         text = _string(data)
     except (msgspec.DecodeError, RecursionError):
@@ -185,7 +185,7 @@ def _decoded(text: Raw, member: str) -> bytes:
 
 
 def _checked(attributes: dict[str, Any], version: Version) -> dict[str, Any]:
-    """The attributes without those that are null (section 2.2), all values checked."""
+    """The attributes without null values (section 2.2), with all values checked."""
     checked = {}
     for name, value in attributes.items():
         if value is None:
@@ -196,7 +196,7 @@ def _checked(attributes: dict[str, Any], version: Version) -> dict[str, Any]:
         elif name == version.extensions and type(value) is dict and value:
             pass
         elif version.is_defined(name):
-            kind = "JSON object with a member or more" if name == version.extensions else "string"
+            kind = "JSON object with at least one member" if name == version.extensions else "string"
             raise fault(f"the value of {name} is not a {kind}", "2.2. Type System Mapping", name)
         elif type(value) is int:
             if not -_MAX_INTEGER <= value < _MAX_INTEGER:
@@ -222,8 +222,8 @@ def _check_utf8(body: bytes) -> None:
 
 
 def _check_duplicates(text: bytes, least: int, parts: list[bytes | Raw]) -> None:
-    """Raises `Refused` where a member is there twice. Whitespace is discounted first; only what is still longer than
-    it must be (escapes in names, or duplicates) is read once more by a parser that tells."""
+    """Raises `Refused` for duplicate members. It first subtracts whitespace; only an object that is still longer than
+    necessary (escapes in names, or duplicates) is read again by a parser that detects duplicates."""
     inside = b"".join(parts)
     least -= len(inside) - len(inside.translate(None, _WHITESPACE))
     if least == len(text.translate(None, _WHITESPACE)):
@@ -236,7 +236,7 @@ def _check_duplicates(text: bytes, least: int, parts: list[bytes | Raw]) -> None
 
 
 def _top_level_names(text: bytes) -> list[str]:
-    # the hook is called for inner objects first, so what it leaves is the outermost
+    # the hook runs for inner objects first, so its last result is the outermost
     found: list[str] = []
 
     def pairs(items: list[tuple[str, Any]]) -> None:

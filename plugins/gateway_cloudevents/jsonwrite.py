@@ -1,4 +1,4 @@
-"""Writing the JSON event format (json-format.md 1.0.2, section 3; the older versions' own where they differ)."""
+"""Writes the JSON event format (json-format.md 1.0.2, section 3; for older versions theirs if it differs)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from gateway_core.event import Event
+from gateway_core.contract.event import Event
 
 from .jsonformat import declares_json, declares_text, fault, said
 from .versions import Version, version_to_write
@@ -17,8 +17,8 @@ _raw = msgspec.json.Decoder(Raw).decode
 
 
 def encode(event: Event) -> bytes:
-    """The event as a JSON object: its attributes in their order, then the data. JSON data goes in as it is, text as a
-    string, all else as Base64."""
+    """The event as a JSON object: its attributes in order, then the data. JSON data is included unchanged, text as a
+    string, anything else as Base64."""
     data = event.data
     try:
         if data is None:
@@ -49,13 +49,13 @@ def _data_member(event: Event, data: bytes) -> dict[str, Any]:
 
 
 def _base64_by_type(version: Version, content_type: str | None, data: bytes) -> dict[str, Any]:
-    """Versions without a mark for Base64: the media type must be one whose strings are read as Base64."""
+    """For versions without a marker for Base64: the media type must be one whose strings are read as Base64."""
     if content_type is None:
-        # without a type it would be read as JSON; this one is what HTTP takes bytes without a type for
+        # without a type it would be read as JSON; this type is HTTP's default for bytes
         return {version.content_type: "application/octet-stream", "data": data}
     if declares_json[content_type] or declares_text[content_type]:
         kind = "JSON" if declares_json[content_type] else "text in UTF-8"
-        detail = f"data is not {kind}, as {content_type!r} says, and version {version.name} has no other place for it"
+        detail = f"data is not {kind}, as {content_type!r} says, and version {version.name} can't hold it"
         raise fault(detail, "3.1. Special Handling of the data Attribute", "data")
     return {"data": data}
 

@@ -1,9 +1,8 @@
-"""A quicker way to read JSON events that look like the one before.
+"""A fast path for JSON events with the same layout as the previous one.
 
-The general way (`jsonformat`) reads any event; it costs several small objects for each member. Events mostly come from
-producers whose events all have the same members, so a decoder is made for exactly the members of the last event: it
-either reads the next one in one go or fails, and then the general way reads it, and says what is wrong where something
-is.
+The general path (`jsonformat`) reads any event, at the cost of several small objects per member. Most producers send
+events with always the same members, so a decoder is created for exactly the members of the last event. It reads the
+next event in one go, or fails; then the general path reads the event, and reports faults.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from msgspec.structs import asdict
 
 from .versions import Tests, Version
 
-_MAX_LAYOUTS = 64  # making a decoder costs as much as reading 50 events: nobody shall make us do it all the time
+_MAX_LAYOUTS = 64  # creating a decoder costs as much as reading 50 events, so senders must not be able to force it
 _MAX_MEMBERS = 32
-_MAX_CHARACTERS = 512  # of all names together
+_MAX_CHARACTERS = 512  # total length of all names
 _WHITESPACE = b" \t\r\n"
 
 
@@ -32,19 +31,19 @@ class _Layout(NamedTuple):
     version: Version
     tests: Tests
     has_data: bool
-    length: int  # bytes of the object besides values, where nothing but what must be is there
+    length: int  # minimum bytes of the object, without the values
 
 
 class Layouts:
-    """The decoders made so far, and the one that fits the last event."""
+    """The cached decoders, and the one for the last event."""
 
     def __init__(self) -> None:
         self._current: _Layout | None = None
         self._known: dict[tuple[str, ...], _Layout | None] = {}
 
     def read(self, text: bytes | Raw, size: int) -> tuple[dict[str, Any], Version, Raw | None] | None:
-        """Attributes, version and data of a valid event; None where the general way has to see to it. Raises `Refused`
-        where an attribute is not what it must be."""
+        """Attributes, version and data of a valid event; None if the general path must read it. Raises `Refused` for an
+        invalid attribute."""
         layout = self._current
         if layout is None:
             return None
@@ -57,8 +56,8 @@ class Layouts:
         joined = "".join(attributes.values())
         if attributes[version.specversion] != version.name or "\x7f" in joined:
             return None
-        # Values of just as many characters as the text has bytes for them: so there is no second member of a name,
-        # nothing beyond ASCII, and no escape, without which JSON can't have other control characters
+        # The values have exactly as many characters as the text has bytes for them: so there are no duplicate members,
+        # only ASCII, and no escapes, without which JSON can't contain control characters
         excess = size - length - len(joined) - (0 if data is None else len(data))
         if excess and excess != _whitespace(text) - _whitespace(joined.encode()) - _whitespace(data):
             return None
@@ -66,8 +65,8 @@ class Layouts:
         return attributes, version, data
 
     def read_array(self, text: bytes, most: int) -> tuple[list[tuple[dict[str, Any], Raw | None]], Version] | None:
-        """Attributes and data of the events in an array, all valid and with the members of the last event, and their
-        version. None where that isn't so, and the general way has to see to each."""
+        """Attributes, data and version of the events in an array, if all are valid and have the members of the last
+        event. Else None, and the general path must read each."""
         layout = self._current
         if layout is None:
             return None
@@ -83,7 +82,8 @@ class Layouts:
         joined = "".join(values)
         if "\x7f" in joined or not all(values):
             return None
-        # as in `read`: no event can have fewer bytes than it must, so where all together don't have more, none has
+        # as in `read`: each event has at least its minimum of bytes, so if the total is the minimum, each event's is
+        # too
         excess = len(text) - (layout.length + 1) * len(attributes) - 1 - len(joined) - sum(map(_size, data))
         if excess and excess != _whitespace(text) - _whitespace(joined.encode()) - sum(map(_whitespace, data)):
             return None
@@ -102,7 +102,7 @@ class Layouts:
 
 def _layout(members: tuple[str, ...], version: Version) -> _Layout | None:
     if any(not name.isidentifier() or iskeyword(name) for name in members):
-        return None  # no field of a struct can have that name
+        return None  # a struct can't have a field with that name
     fields = [(name, Raw if name == "data" else str) for name in members]
     struct = msgspec.defstruct("Layout", fields, forbid_unknown_fields=True)
     length = sum(map(len, members)) + 4 * len(members) + 1 + 2 * (len(members) - ("data" in members))
@@ -112,7 +112,7 @@ def _layout(members: tuple[str, ...], version: Version) -> _Layout | None:
 
 
 def _are_valid(attributes: list[dict[str, Any]], layout: _Layout) -> bool:
-    """Whether the values are what they must be; each value is looked at once, however many events have it."""
+    """Whether the values are valid; each distinct value is checked once, however many events have it."""
     if set(map(itemgetter(layout.version.specversion), attributes)) != {layout.version.name}:
         return False
     return not any(test(value) for name, test in layout.tests for value in set(map(itemgetter(name), attributes)))

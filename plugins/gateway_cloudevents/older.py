@@ -1,14 +1,15 @@
-"""Attribute headers of the versions before 1.0: what binary mode does otherwise than the 1.0 bindings.
+"""Attribute headers of the versions before 1.0: where binary mode differs from the 1.0 bindings.
 
-* Maps are flattened: `ce-attrib-key: value` (HTTP bindings 0.2 and 0.3, section 3.1.3.1). Header names know no case, so
-  a map whose keys are not all lower-case goes as JSON into one header instead, which 0.1 and 0.2 read as a map again.
+* Maps are flattened: `ce-attrib-key: value` (HTTP bindings 0.2 and 0.3, section 3.1.3.1). Header names are
+  case-insensitive, so a map whose keys are not all lower case becomes JSON in one header instead, which 0.1 and 0.2
+  read as a map again.
 * Values in 0.1 and 0.2 are JSON (section 3.1.3.2): quoted strings, numbers, objects. The SDKs of that time wrote and
-  expected strings without quotes, so both are read, and quotes are written only where a string would else be taken for
-  another value.
-* 0.1 as it was released: `CE-EventType` for `eventType`, and `CE-X-Name` for each member of `extensions`. Names that
-  HTTP made lower-case are restored by a table; extensions that it does not know stay lower-case.
+  expected strings without quotes, so both are read, and quotes are written only if a string would otherwise be taken
+  for another value.
+* 0.1 as it was released: `CE-EventType` for `eventType`, and `CE-X-Name` for each member of `extensions`. A table
+  restores names that HTTP made lower case; unknown extensions stay lower case.
 
-There was no Kafka binding for 0.1 and 0.2. There the names are the attributes' own, in their case, after `ce_`, and
+There was no Kafka binding for 0.1 and 0.2. There, names are the attribute names with their case after `ce_`, and
 extensions of the released 0.1 come after `ce_x_`.
 """
 
@@ -21,8 +22,8 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from gateway_core.component import Binding
-from gateway_core.event import Message, text_of
+from gateway_core.contract.component import Binding
+from gateway_core.contract.event import Message, text_of
 
 from .values import forbidden_character
 from .versions import V0_1_CAMEL, Version, version_of
@@ -48,18 +49,18 @@ _json = msgspec.json.Encoder().encode
 
 
 class OlderHeaders:
-    """Attributes to and from the headers of one binding's messages, for events that are not of 1.0."""
+    """Attributes to and from the headers of one binding's messages, for events of versions before 1.0."""
 
     def __init__(self, binding: Binding) -> None:
-        self._http = binding.folds_case  # as HTTP does: so are 0.1 and 0.2 written there
+        self._http = binding.folds_case  # like HTTP, which 0.1 and 0.2 are written like
         self._prefix = binding.prefix
         self._percent = binding.percent
 
     # -- reading --------------------------------------------------------------------------------------------------
 
     def read(self, attributes: dict[str, Any], message: Message) -> tuple[dict[str, Any], Version]:
-        """Attributes under the names and with the types of their version, which is found out here. `attributes` are
-        those of the message as 1.0 reads them: lower-case names, text. Raises `Refused`."""
+        """Detects the version and returns the attributes with its names and types. `attributes` are those of the
+        message as read by 1.0: lower-case names, text. Raises `Refused`."""
         version = _version(attributes)
         fields = self._json_fields(message, version) if version.json_headers else iter(attributes.items())
         found: dict[str, Any] = {}
@@ -72,10 +73,10 @@ class OlderHeaders:
         return found, version
 
     def _json_fields(self, message: Message, version: Version) -> Iterator[tuple[str, Any]]:
-        """Names as they were written, without the prefix, and values as JSON has them."""
+        """Names as written, without the prefix, and JSON values."""
         start = len(self._prefix)
         fields = [(n, v) for n, v in message.headers if n.lower().startswith(self._prefix.lower())]
-        if not self._http:  # of names that differ by case, those after the exact prefix and in exact case count
+        if not self._http:  # among names that differ only in case, the exact prefix and case count
             exact = {n: v for n, v in fields if n.startswith(self._prefix)}
             named = {n[start:].lower() for n in exact}
             fields = [(n, v) for n, v in fields if n in exact or n[start:].lower() not in named]
@@ -92,7 +93,7 @@ class OlderHeaders:
             yield word, value
 
     def _place(self, name: str, version: Version) -> tuple[str, str]:
-        """The attribute that a name stands for, and the key where it is a member of a map."""
+        """The attribute for a name, and the key if it is a member of a map."""
         if version.extensions:
             if name[:2].lower() == ("x-" if self._http else "x_") and len(name) > 2:
                 return version.extensions, _restored(name[2:])
@@ -109,7 +110,7 @@ class OlderHeaders:
         if name == version.extensions and type(value) is str:
             value = value_of(value)
             if type(value) is not dict or not value:
-                raise version.fault(name, f"{name} is not a JSON object with a member or more", name)
+                raise version.fault(name, f"{name} is not a JSON object with at least one member", name)
         target[name] = value
 
     # -- writing --------------------------------------------------------------------------------------------------
@@ -126,7 +127,7 @@ class OlderHeaders:
         return found
 
     def _members(self, name: str, value: Any, version: Version) -> dict[str, Any]:
-        """The members of a map that get headers of their own; none where the map goes into one."""
+        """The members of a map that get their own headers; none if the map goes into a single header."""
         if type(value) is not dict:
             return {}
         if version.extensions:
@@ -151,7 +152,7 @@ class OlderHeaders:
 
 
 def string_of(text: str) -> str:
-    """The string that a header has, in quotes or not."""
+    """The string in a header, with or without quotes."""
     if text[:1] == '"':
         try:
             return _string(text)
@@ -161,8 +162,8 @@ def string_of(text: str) -> str:
 
 
 def value_of(text: str, inside: bool = False) -> Any:
-    """The JSON value that a header has. Text that is no JSON is itself, and so is JSON that can't be an attribute's
-    value; `inside` a map every value can be."""
+    """The JSON value of a header. Text that is not JSON, or not a valid attribute value, stays text; `inside` a map
+    every value is valid."""
     if text[:1] not in _JSON_STARTS:
         return text
     try:
@@ -193,7 +194,8 @@ def _version(attributes: dict[str, Any]) -> Version:
 
 
 def _restored(name: str) -> str:
-    """A name of the released 0.1 from a header's: the first letter was made a capital, if not all lower-case."""
+    """The name in the released 0.1 for a header name, in which the first letter was capitalised or all letters made
+    lower case."""
     lower = name.lower()
     return _RESTORED.get(lower) or (lower if name == lower else name[0].lower() + name[1:])
 

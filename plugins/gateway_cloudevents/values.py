@@ -1,6 +1,6 @@
 """Checks of attribute values: allowed characters, RFC 3339 times, URIs, media types.
 
-A check returns "" or what is wrong with a value. All patterns take time linear in the value's length.
+A check returns "" or the fault of a value. All patterns run in time linear in the value's length.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _TIME = re.compile(
 )
 
 
-# RFC 3986 appendix A, and beyond it what producers write and no parser of theirs refuses: characters beyond ASCII
-# (IRIs), and brackets behind the authority (`?tags[]=1`). The value is carried, not dereferenced.
-# Each repetition is possessive: what it took is never tried again in another way.
+# RFC 3986 appendix A, plus what producers write and common parsers accept: non-ASCII characters
+# (IRIs), and brackets after the authority (`?tags[]=1`). The value is passed on, not dereferenced.
+# Each repetition is possessive, so that there is no backtracking.
 def _characters(more: str) -> str:
     return rf"(?:[A-Za-z0-9\-._~!$&'()*+,;=\x80-\U0010ffff{more}]++|%[0-9A-Fa-f]{{2}})*+"
 
@@ -51,8 +51,8 @@ _PARAMETER = re.compile(rf";[ \t]*({_TOKEN})=({_TOKEN}|{_QUOTED})")
 
 
 def forbidden_character(text: str) -> str:
-    """The first character that no attribute may have, as "U+0007"; "" where there is none."""
-    if text.isprintable():  # true of no forbidden character, and ten times quicker than the pattern
+    """The first forbidden character, as "U+0007", or ""."""
+    if text.isprintable():  # false for every forbidden character, and ten times faster than the pattern
         return ""
     found = _FORBIDDEN.search(text)
     return f"U+{ord(found[0]):04X}" if found else ""
@@ -76,7 +76,7 @@ def check_uri_reference(text: str) -> str:
 
 
 def check_uri(text: str) -> str:
-    """RFC 3986 section 3, `URI`: it begins with a scheme. One that is nothing but a scheme names nothing."""
+    """RFC 3986 section 3, `URI`: it begins with a scheme, and must not be only a scheme."""
     found = _uri_reference(text)
     return (
         ""
@@ -106,7 +106,7 @@ def essence(media_type: str) -> str:
 
 
 def charset(media_type: str) -> str:
-    """The `charset` parameter in lower case, "" where there is none."""
+    """The `charset` parameter in lower case, or ""."""
     for name, value in _PARAMETER.findall(media_type):
         if name.lower() == "charset":
             return str(value).strip('"').lower()
@@ -125,7 +125,7 @@ _TEXT_SUBTYPES = frozenset(
 
 
 def is_text(media_type: str) -> bool:
-    """Whether data of this type is UTF-8 text to people, and so a string in JSON rather than Base64."""
+    """Whether data of this type is readable UTF-8 text, and so a string in JSON rather than Base64."""
     kind, _, subtype = essence(media_type).partition("/")
     textual = kind == "text" or subtype in _TEXT_SUBTYPES or subtype.endswith(("+xml", "+yaml"))
     return textual and charset(media_type) in ("", "utf-8", "utf8", "us-ascii")

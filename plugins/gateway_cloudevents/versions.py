@@ -1,7 +1,7 @@
-"""The versions of CloudEvents as data: which attributes each has, which are required, what their values must be.
+"""The versions of CloudEvents as data: their attributes, which are required, and the rules for values.
 
-Events keep the version and the names they came with, so whoever reads attributes (filters, key mappers) meets the names
-of the event's own version: `type` in 1.0, 0.3, 0.2 and the draft of 0.1, `eventType` in 0.1 as it was released.
+Events keep the version and names they came with, so code that reads attributes (filters, key mappers) sees the names of
+the event's own version: `type` in 1.0, 0.3, 0.2 and the draft of 0.1, `eventType` in 0.1 as it was released.
 """
 
 from __future__ import annotations
@@ -11,25 +11,23 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gateway_core.errors import Refused
+from gateway_core.contract.errors import Refused
 
 from . import values
 from .memory import Memory
 
 log = logging.getLogger("tidegate.cloudevents")
 
-_MAX_WARNINGS = 100  # names are the senders' choice: they shall not fill the log
+_MAX_WARNINGS = 100  # senders choose the names: they must not fill the log
 _warned_of: set[str] = set()
 
 Tests = tuple[tuple[str, values.Check], ...]
-"""Attributes and what to test their values with: all that depends on the names that an event has."""
+"""Attributes and the checks for their values: everything that depends on an event's attribute names."""
 
 
 class Version:
-    """One version of the specification, in one spelling.
-
-    `name`          its word in the attribute `specversion`.
-    `document`      what refusals cite.
+    """One version of the specification, in one spelling. `name` its value of the attribute `specversion`. `document`
+    the document that errors cite.
     `required`      attributes that every event has.
     `checks`        attributes and the check that their text must pass. None of the named attributes may be empty.
     `content_type`  the attribute that carries the media type of the data.
@@ -77,7 +75,7 @@ class Version:
         self._required = required
         self._defined = frozenset(required + optional)
         self._names = re.compile(names)
-        # `time` differs from event to event: remembering it would only push others out
+        # `time` differs from event to event: caching it would only evict others
         self._checks: dict[str, values.Check] = {
             attribute: check if check is values.check_time else Memory(check).__getitem__
             for attribute, check in checks.items()
@@ -85,12 +83,12 @@ class Version:
         self.tests: Memory[tuple[str, ...], Tests] = Memory(self._tests_of)
 
     def check(self, attributes: Mapping[str, Any]) -> None:
-        """Raises `Refused`, naming attribute and rule, where the attributes are not those of a valid event. Values
-        have been checked for forbidden characters before; values of attributes that are defined here are text."""
+        """Raises `Refused` with attribute and rule unless the attributes are those of a valid event. Forbidden
+        characters were checked before; values of attributes defined by the specification are text."""
         self.check_values(attributes, self.tests[tuple(attributes)])
 
     def check_values(self, attributes: Mapping[str, Any], tests: Tests) -> None:
-        """`check` for attributes whose names are known: `tests` are those of their names."""
+        """`check` for attributes with known names: `tests` are the checks for these names."""
         if not all(attributes.values()):  # one may also be false or 0
             self._refuse_empty(attributes)
         for name, test in tests:
@@ -98,7 +96,7 @@ class Version:
                 raise self.fault(name, f"{name} {_short(attributes[name])} {fault}", "Context Attributes")
 
     def is_defined(self, name: str) -> bool:
-        """Whether the specification itself names the attribute: its value is then text."""
+        """Whether the specification defines the attribute; then its value is text."""
         return name in self._defined
 
     def fault(self, attribute: str, detail: str, section: str) -> Refused:
@@ -129,10 +127,10 @@ def _short(text: str) -> str:
 
 
 def _warn_of_length(name: str) -> None:
-    """Says once that a name is longer than the specification advises."""
+    """Warns once about a name that is longer than the specification recommends."""
     if name not in _warned_of and len(_warned_of) < _MAX_WARNINGS:
         _warned_of.add(name)
-        log.warning("attribute name %s has %d characters; CloudEvents advises at most 20", _short(name), len(name))
+        log.warning("attribute name %s has %d characters; CloudEvents recommends at most 20", _short(name), len(name))
 
 
 V1_0 = Version(
@@ -168,7 +166,7 @@ V0_3 = Version(
 
 
 def _lower_case(name: str) -> Version:
-    """0.2, and the draft of 0.1 that has its names already."""
+    """0.2, and the draft of 0.1 with the same names."""
     return Version(
         name,
         f"CloudEvents {name} spec.md",
@@ -197,7 +195,7 @@ V0_1_CAMEL = Version(
     checks={
         "source": values.check_uri_reference,
         "contentType": values.check_media_type,
-        "schemaURL": values.check_uri_reference,  # its type URI is a URI-reference, says the section Type System
+        "schemaURL": values.check_uri_reference,  # its type URI is a URI-reference (section Type System)
         "eventTime": values.check_time,
     },
     specversion="cloudEventsVersion",
@@ -214,7 +212,7 @@ VERSIONS = {v.name: v for v in (V1_0, V0_3, V0_2, V0_1)}
 
 
 def version_of(attributes: Mapping[str, Any]) -> Version:
-    """The version that an event says it has; raises `Refused` where it says none, or one that is not known."""
+    """The version of an event; raises `Refused` if it is missing or unknown."""
     word = attributes.get("specversion")
     if type(word) is str and (version := VERSIONS.get(word)):
         return version
@@ -226,11 +224,11 @@ def version_of(attributes: Mapping[str, Any]) -> Version:
             return V0_1_CAMEL
     if word is None:
         raise V1_0.fault("specversion", "required attribute specversion is missing", "Required Attributes")
-    raise V1_0.fault(attribute, f"unknown {attribute} {_short(str(word))}; known are {known}", attribute)
+    raise V1_0.fault(attribute, f"unknown {attribute} {_short(str(word))}; known: {known}", attribute)
 
 
 def version_to_write(attributes: Mapping[str, Any]) -> Version:
-    """The version of an event that may come from anywhere: 1.0 where it names none that is known."""
+    """The version of any event: 1.0 if its version is missing or unknown."""
     try:
         return version_of(attributes)
     except Refused:

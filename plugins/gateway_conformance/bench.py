@@ -1,4 +1,4 @@
-"""What a check works with: the broker that is checked, a subscriber behind it, events of its own."""
+"""The tools of a check: the broker under test, a subscriber behind it, and events."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from types import TracebackType
 from typing import Literal
 
 import httpx
-
-from gateway_core.testing.arrival import Arrival
-from gateway_core.testing.vectors import Vector
+from gateway_testing.arrival import Arrival
+from gateway_testing.vectors import Vector
 
 from .sink import Script, Sink
 
@@ -22,21 +21,21 @@ Level = Literal["M", "S", "m"]
 
 
 class Failed(Exception):
-    """A requirement is not met: `seen` has a line for each bad case."""
+    """A requirement is not met. `seen` has one line per failed case."""
 
     def __init__(self, *seen: str) -> None:
         super().__init__("; ".join(seen))
         self.seen = seen
 
 
-class NotOffered(Exception):
-    """The requirement is about something that this broker need not have, and does not have."""
+class NotSupported(Exception):
+    """The requirement is about an optional feature that this broker does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check. `id` is the requirement's; `sink` says that it needs events delivered; `alone` that it runs when the
-    others are done, because they would disturb each other."""
+    """One check. `id` is that of the requirement. With `sink` it needs deliveries. With `alone` it runs after the
+    others, because they would interfere."""
 
     id: str
     level: Level
@@ -53,21 +52,20 @@ def expect(condition: bool, seen: str) -> None:
 
 
 class Cases:
-    """The bad cases of one check, all of them: `with Cases() as cases:` raises `Failed` at its end where there are any.
-
-    A case that fails by an exception goes into `with cases.case():`, one that is looked at into `cases.expect`."""
+    """Collects all failed cases of one check: `with Cases() as cases:` raises `Failed` at its end if there are any. Use
+    `with cases.case():` for code that raises `Failed`, and `cases.expect` for conditions."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
 
     def expect(self, condition: bool, seen: str) -> None:
-        """Notes what was seen where the condition does not hold."""
+        """Records `seen` if the condition does not hold."""
         if not condition:
             self.seen.append(seen)
 
     @contextmanager
     def case(self) -> Iterator[None]:
-        """Notes what fails within."""
+        """Records a failure inside the block."""
         try:
             yield
         except Failed as e:
@@ -82,7 +80,7 @@ class Cases:
 
 
 class Bench:
-    """`client` speaks with the broker at `url`. Events get ids and the source of this run, `source`."""
+    """`client` talks to the broker at `url`. Events get ids and the source of this run, `source`."""
 
     def __init__(
         self, url: str, client: httpx.Client, sink: Sink | None, run: str, timeout_s: float, settle_s: float
@@ -110,12 +108,12 @@ class Bench:
     def ask(
         self, method: str, headers: Mapping[str, str], body: bytes | Iterable[bytes] = b"", url: str = ""
     ) -> httpx.Response:
-        """One request; a body in pieces goes out in chunks. Raises `Failed` where there is no answer."""
+        """Sends one request; a body in pieces is sent chunked. Raises `Failed` if there is no response."""
         fields = [(name.encode(), value.encode()) for name, value in headers.items()]
         try:
             return self.client.request(method, url or self.url, headers=fields, content=body)
         except httpx.HTTPError as e:
-            raise Failed(f"{method} had no answer: {type(e).__name__}: {e}") from e
+            raise Failed(f"{method} had no response: {type(e).__name__}: {e}") from e
 
     def post(self, headers: Mapping[str, str], body: bytes | Iterable[bytes] = b"") -> httpx.Response:
         return self.ask("POST", headers, body)
@@ -123,8 +121,8 @@ class Bench:
     def accepted(
         self, headers: Mapping[str, str], body: bytes | Callable[[], Iterable[bytes]] = b"", what: str = "the event"
     ) -> None:
-        """Posts, and expects a 2xx; tries again on 429 and 503, as senders should. A body in pieces is made by a call
-        for each try."""
+        """Posts and expects a 2xx; retries on 429 and 503, as senders should. A body in pieces is a callable, which is
+        called for each attempt."""
         for _ in range(5):
             answer = self.post(headers, body() if callable(body) else body)
             if answer.status_code not in (429, 503):
@@ -133,13 +131,13 @@ class Bench:
         expect(answer.is_success, f"{what} was answered {_said(answer)}")
 
     def refused(self, headers: Mapping[str, str], body: bytes, what: str) -> httpx.Response:
-        """Posts what is no event, and expects 400."""
+        """Posts something that is not an event and expects 400."""
         answer = self.post(headers, body)
         expect(answer.status_code == 400, f"{what} was answered {_said(answer)}, not 400")
         return answer
 
     def vector(self, vector: Vector, mode: str) -> Vector:
-        """Sends an event of the vectors under a new id; returns it as it was sent."""
+        """Sends an event of the test vectors with a new id; returns the sent event."""
         sent = vector.with_id(self.id())
         message = sent.binary() if mode == "binary" else sent.structured()
         headers = {name.decode(): value.decode() for name, value in message.headers}
@@ -150,19 +148,19 @@ class Bench:
 
     @property
     def sink(self) -> Sink:
-        assert self._sink is not None, "only checks with sink=True ask for it"
+        assert self._sink is not None, "only checks with sink=True may use it"
         return self._sink
 
     def deliver(self, *answers: Script, then: Script = 202, **attributes: str) -> str:
-        """Sends an event whose deliveries are answered with these answers, then with `then`; returns its id."""
+        """Sends an event whose deliveries get these answers, then `then`; returns its id."""
         id = self.id()
         self.sink.script(id, answers, then)
         self.accepted(self.headers(id, **attributes) | {"content-type": "text/plain"}, b"conformance")
         return id
 
     def arrivals(self, id: str, count: int = 1, what: str = "", until: float | None = None) -> list[Arrival]:
-        """The deliveries of an event, once there are `count`. Raises `Failed` where there are not within the time, or
-        by `until` on the monotonic clock."""
+        """Waits for `count` deliveries of an event and returns them. Raises `Failed` after the timeout, or at `until`
+        on the monotonic clock."""
         left = self.timeout_s if until is None else max(0.0, until - time.monotonic())
         found = self.sink.wait(id, count, left)
         expect(
@@ -171,11 +169,11 @@ class Bench:
         return found
 
     def until(self) -> float:
-        """When the time is up for all arrivals of a check together, on the monotonic clock."""
+        """The deadline for all deliveries of a check together, on the monotonic clock."""
         return time.monotonic() + self.timeout_s
 
     def settle(self) -> None:
-        """Waits as long as something that must not happen is given time to happen."""
+        """Waits, to give something that must not happen the time to happen."""
         time.sleep(self.settle_s)
 
 

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 import typer
 
+from gateway_core.cli.options import Json
+
 from .run import CHECKS, Result, chosen, run
 from .sink import Sink
 
@@ -21,23 +23,27 @@ def conformance(
     url: Annotated[str, typer.Option("--url", help="The broker's ingress address.")],
     sink_port: Annotated[
         int | None,
-        typer.Option(min=1, max=65535, help="Also check delivery: a trigger sends all to this port of 127.0.0.1."),
+        typer.Option(
+            min=1, max=65535, help="Also check delivery. A trigger must send all events to this port of 127.0.0.1."
+        ),
     ] = None,
-    only: Annotated[str, typer.Option(help="Only these requirements, such as DP-05,BR-15.")] = "",
-    header: Annotated[list[str] | None, typer.Option(help="A header for each request, NAME=VALUE; repeatable.")] = None,
+    only: Annotated[str, typer.Option(help="Check only these requirements, such as DP-05,BR-15.")] = "",
+    header: Annotated[
+        list[str] | None, typer.Option(help="A header for each request, NAME=VALUE. Can be repeated.")
+    ] = None,
     timeout_s: Annotated[
-        float, typer.Option(min=0.1, max=600, help="How long a delivery or a reply may take to come.")
+        float, typer.Option(min=0.1, max=600, help="How long to wait for a delivery or a reply.")
     ] = 60.0,
     settle_s: Annotated[
         float, typer.Option(min=0.1, max=600, help="How long to watch for what must not happen, such as a retry.")
     ] = 5.0,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Trust any certificate.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Accept any certificate.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Check any broker: what its ingress takes and refuses and, with --sink-port, how it delivers.
+    """Check any broker: what its ingress accepts and refuses and, with --sink-port, how it delivers.
 
-    Sends about a hundred small events and as many that are none, a few hundred with --sink-port. Exit codes: 0 the
-    broker conforms, 1 it fails at a MUST.
+    Sends about a hundred small events and as many invalid ones, or a few hundred with --sink-port. Exit codes: 0 the
+    broker conforms, 1 it fails a MUST.
     """
     from . import report
 
@@ -47,7 +53,7 @@ def conformance(
         checks = chosen(only.split(","))
     except KeyError as e:
         known = ", ".join(sorted({c.id for c in CHECKS}))
-        raise typer.BadParameter(f"{e.args[0]} has no check; there are {known}", param_hint="--only") from None
+        raise typer.BadParameter(f"{e.args[0]} has no check; available: {known}", param_hint="--only") from None
     headers = dict(_header(text) for text in header or [])
     plain = not as_json and not sys.stdout.isatty()
     with contextlib.ExitStack() as stack:

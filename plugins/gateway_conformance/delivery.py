@@ -1,8 +1,8 @@
-"""Checks of delivery: what reaches a subscriber, and what its answer means.
+"""Checks of delivery: what reaches a subscriber, and how its response is handled.
 
 Sources: CloudEvents HTTP binding 1.0.2; Knative data plane contract ("Event Acknowledgement and Delivery Retry") and
 Broker specification ("Delivery").
-Each answer is given to an event of its own, so one answer's consequences are not taken for another's.
+Each response goes to a different event, so that its effects can be told apart.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
-from gateway_core.testing import vectors
-from gateway_core.testing.arrival import Arrival
-from gateway_core.testing.subscriber import Received
-from gateway_core.testing.vectors import Vector
+from gateway_testing import vectors
+from gateway_testing.arrival import Arrival
+from gateway_testing.subscriber import Received
+from gateway_testing.vectors import Vector
 
-from .bench import Bench, Cases, Check, NotOffered, expect
+from .bench import Bench, Cases, Check, NotSupported, expect
 from .ingress import V0_3, V1_0
 from .sink import Script
 
@@ -25,7 +25,7 @@ FAILURES = 5
 RETRY_AFTER_S = 3
 
 
-# -- what arrives ---------------------------------------------------------------------------------------------------
+# -- deliveries ---------------------------------------------------------------------------------------------------
 
 
 def at_least_once(bench: Bench) -> None:
@@ -58,7 +58,7 @@ def identical_1_0(bench: Bench) -> None:
 def identical_0_3(bench: Bench) -> None:
     answer = bench.post({"ce-specversion": "0.3", "ce-id": bench.id(), "ce-source": "/s", "ce-type": "t"})
     if not answer.is_success:
-        raise NotOffered("0.3 is not taken")
+        raise NotSupported("0.3 is not taken")
     _identical(bench, V0_3)
 
 
@@ -122,7 +122,7 @@ def options_queues_nothing(bench: Bench) -> None:
     expect(not bench.sink.got(id), "the event in an OPTIONS request was delivered")
 
 
-# -- how it is written and read ---------------------------------------------------------------------------------------
+# -- encoding ---------------------------------------------------------------------------------------
 
 
 def header_values_read(bench: Bench) -> None:
@@ -130,7 +130,7 @@ def header_values_read(bench: Bench) -> None:
         "caf%C3%A9%20%22x%22": 'café "x"',  # percent-encoded
         '"two words"': "two words",  # quoted
         r'"a \"b\" \\c"': r'a "b" \c',  # quoted, with escapes
-        "%22quoted%22": '"quoted"',  # quotes of the value's own
+        "%22quoted%22": '"quoted"',  # quotes that belong to the value
     }
     sent = {bench.deliver(note=written): (written, meant) for written, meant in values.items()}
     until = bench.until()
@@ -147,7 +147,7 @@ def header_values_written(bench: Bench) -> None:
     bench.accepted({"content-type": vectors.STRUCTURED_TYPE}, json.dumps(body).encode())
     arrival = bench.arrivals(str(body["id"]))[0]
     if arrival.mode == "structured":
-        raise NotOffered("events are delivered in structured mode")
+        raise NotSupported("events are delivered in structured mode")
     raw = arrival.request.headers.get("ce-note", "")
     with Cases() as cases:
         forbidden = sorted({c for c in raw if not "!" <= c <= "~" or c == '"'})
@@ -193,11 +193,11 @@ def chunked(bench: Bench) -> None:
                 expect(same, f"{len(wanted)} bytes of data sent in chunks ({mode}) came as {data[:60]!r}")
 
 
-# -- what an answer means ---------------------------------------------------------------------------------------------
+# -- responses ---------------------------------------------------------------------------------------------
 
 
 def _once(bench: Bench, answers: dict[str, Script]) -> None:
-    """Each of these answers ends the delivery of its event."""
+    """Each of these responses ends the delivery of its event."""
     ids = {name: bench.deliver(answer) for name, answer in answers.items()}
     until = bench.until()
     with Cases() as cases:
@@ -211,8 +211,8 @@ def _once(bench: Bench, answers: dict[str, Script]) -> None:
 
 
 def _again(bench: Bench, answers: dict[str, Script]) -> None:
-    """After each of these answers, twice, the event is delivered again: a client may repeat a request once by itself
-    where a connection that it had kept was closed."""
+    """After each of these responses, given twice, the event is delivered again. Twice, because a client may repeat a
+    request once by itself if a kept-alive connection was closed."""
     ids = {name: bench.deliver(answer, answer) for name, answer in answers.items()}
     until = bench.until()
     with Cases() as cases:

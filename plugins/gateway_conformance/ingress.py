@@ -1,4 +1,4 @@
-"""Checks of an ingress: what is taken, what is refused, and how that is said.
+"""Checks of an ingress: what it accepts, what it refuses, and its responses.
 
 Sources: Knative data plane contract and Broker specification; CloudEvents 1.0.2 and its HTTP binding; RFC 9110.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway_core.testing import vectors
-from gateway_core.testing.vectors import Refusal, Vector
+from gateway_testing import vectors
+from gateway_testing.vectors import Refusal, Vector
 
-from .bench import Bench, Cases, Check, NotOffered, expect
+from .bench import Bench, Cases, Check, NotSupported, expect
 
 V1_0 = [v for v in vectors.VECTORS if v.version == "1.0"]
 V0_3 = [v for v in vectors.VECTORS if v.version == "0.3"]
@@ -58,7 +58,7 @@ def batch(bench: Bench) -> None:
     message = vectors.batch([v.with_id(bench.id()) for v in EXAMPLES])
     answer = bench.post({"content-type": vectors.BATCH_TYPE}, message.body or b"")
     if answer.status_code == 415:
-        raise NotOffered("batches are refused with 415")
+        raise NotSupported("batches are refused with 415")
     expect(answer.is_success, f"a batch was answered {answer.status_code}")
 
 
@@ -69,7 +69,7 @@ def large(bench: Bench) -> None:
 def options_names_post(bench: Bench) -> None:
     answer = bench.ask("OPTIONS", {})
     if answer.status_code in (404, 405, 501):
-        raise NotOffered(f"OPTIONS is answered {answer.status_code}")
+        raise NotSupported(f"OPTIONS is answered {answer.status_code}")
     allow = answer.headers.get("allow", "")
     expect(answer.is_success, f"OPTIONS was answered {answer.status_code}")
     expect("POST" in [m.strip() for m in allow.split(",")], f"Allow is {allow!r}")
@@ -107,7 +107,7 @@ def empty_attributes(bench: Bench) -> None:
 
 def required_attributes_0_3(bench: Bench) -> None:
     if not bench.post({"ce-specversion": "0.3", "ce-id": bench.id(), "ce-source": "/s", "ce-type": "t"}).is_success:
-        raise NotOffered("0.3 is not taken")
+        raise NotSupported("0.3 is not taken")
     _refused(bench, [c for c in vectors.REQUIRED if c.name.startswith("0.3")])
 
 
@@ -155,7 +155,7 @@ def unknown_path(bench: Bench) -> None:
     url = bench.url.split("?")[0].rstrip("/") + "/there/is/no/such/path"
     status = bench.ask("POST", bench.headers(bench.id()), url=url).status_code
     if 200 <= status < 300:
-        raise NotOffered("every path below is taken")
+        raise NotSupported("every path below is taken")
     expect(status == 404, f"an unknown path was answered {status}")
 
 

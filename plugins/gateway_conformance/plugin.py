@@ -1,11 +1,11 @@
-"""What the plugin offers: the command `tidegate conformance`."""
+"""The plugin's hook: the command `tidegate conformance`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gateway_core.component import Command
-from gateway_core.hookspecs import hookimpl
+from gateway_core.contract.component import Command
+from gateway_core.contract.hookspecs import hookimpl
 
 
 def _load() -> Any:
@@ -16,4 +16,5 @@ def _load() -> Any:
 
 @hookimpl
 def gateway_commands() -> list[Command]:
-    return [Command("conformance", "Check any broker against the CloudEvents and Knative contracts.", _load)]
+    summary = "Check any broker against the CloudEvents and Knative contracts."
+    return [Command("conformance", summary, _load, panel="Try out")]

@@ -1,4 +1,4 @@
-"""Checks of replies: events in the answers of subscribers.
+"""Checks of replies: events in the responses of subscribers.
 
 Sources: Knative data plane contract ("Derived (Reply) Events"), Broker specification ("Delivery", "Observability").
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from .bench import Bench, Cases, Check, NotOffered, expect
+from .bench import Bench, Cases, Check, NotSupported, expect
 from .sink import Script
 
 
@@ -55,7 +55,7 @@ def reply_as_produced(bench: Bench) -> None:
 
 def reply_keeps_version(bench: Bench) -> None:
     if not bench.post({"ce-specversion": "0.3", "ce-id": bench.id(), "ce-source": "/s", "ce-type": "t"}).is_success:
-        raise NotOffered("0.3 is not taken")
+        raise NotSupported("0.3 is not taken")
     binary, structured = bench.id(), bench.id()
     bench.deliver(_binary(bench, binary, specversion="0.3"))
     status, headers, body = _structured(bench, structured)

@@ -46,7 +46,7 @@ def conforms(results: Sequence[Result]) -> bool:
 
 
 def line(result: Result) -> str:
-    """One result as a plain line; where several cases are bad, each in a line of its own below."""
+    """One result as plain text; several failed cases are listed below it, one per line."""
     check = result.check
     text = f"{result.state:8}{check.id:7}{LEVELS[check.level]:8}{check.title}"
     if len(result.seen) < 2:
@@ -55,11 +55,11 @@ def line(result: Result) -> str:
 
 
 def summary(results: Sequence[Result]) -> str:
-    """The last line."""
+    """The summary line."""
     counts = _counts(results)
     missed = sum(r.state == "failed" and r.check.level == "M" for r in results)
     text = ", ".join(f"{n} {state}" for state, n in counts.items())
-    return f"{text}: {'conforms' if not missed else f'does not conform, {missed} of the failed are musts'}"
+    return f"{text}: {'conforms' if not missed else f'does not conform, {missed} of the failed requirements are MUSTs'}"
 
 
 def table(results: Sequence[Result]) -> Table:
@@ -74,7 +74,7 @@ def table(results: Sequence[Result]) -> Table:
 
 
 def progress() -> Progress:
-    """A bar on standard error, where that is a terminal."""
+    """A progress bar on standard error, if that is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("checks"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty())

@@ -1,4 +1,4 @@
-"""Runs checks side by side: most of their time is waiting."""
+"""Runs checks concurrently: they mostly wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Literal
 
 import httpx
 
-from .bench import Bench, Check, Failed, NotOffered
+from .bench import Bench, Check, Failed, NotSupported
 from .delivery import DELIVERY
 from .ingress import INGRESS
 from .replies import REPLIES
@@ -26,7 +26,7 @@ State = Literal["passed", "failed", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a check; `seen` has a line for each bad case, or the reason why it was skipped."""
+    """The result of a check. `seen` has a line per failed case, or the reason why it was skipped."""
 
     check: Check
     state: State
@@ -35,12 +35,12 @@ class Result:
 
     @property
     def detail(self) -> str:
-        """All that was seen, in one line."""
+        """`seen` in one line."""
         return "; ".join(self.seen)
 
 
 def chosen(ids: Iterable[str]) -> list[Check]:
-    """The checks of these requirement ids, all without any. Raises `KeyError` with an id that has none."""
+    """The checks of these requirement ids, or all checks. Raises `KeyError` for an id without a check."""
     wanted = [i.strip().upper() for i in ids if i.strip()]
     for id in wanted:
         if all(c.id != id for c in CHECKS):
@@ -59,7 +59,7 @@ def run(
     verify: bool = True,
     told: Callable[[Result], None] = lambda result: None,
 ) -> list[Result]:
-    """Runs the checks and returns their results in the checks' order. `told` hears of each as it ends."""
+    """Runs the checks and returns their results in the checks' order. Calls `told` with each result."""
     limits = httpx.Limits(max_connections=SIDE_BY_SIDE)
     with httpx.Client(timeout=REQUEST_TIMEOUT_S, headers=headers, verify=verify, limits=limits) as client:
         bench = Bench(url, client, sink, secrets.token_hex(4), timeout_s, settle_s)
@@ -86,7 +86,7 @@ def _run_all(checks: Sequence[Check], bench: Bench, has_sink: bool) -> Iterator[
 
 
 def _nothing_arrives(bench: Bench) -> str:
-    """Whether an event comes through at all: else each delivery check would wait in vain."""
+    """Checks that events are delivered at all; otherwise each delivery check would wait in vain."""
     try:
         bench.arrivals(bench.deliver())
     except Failed as e:
@@ -102,7 +102,7 @@ def _run_one(check: Check, bench: Bench) -> Result:
         check.run(bench)
     except Failed as e:
         state, seen = "failed", e.seen
-    except NotOffered as e:
+    except NotSupported as e:
         state, seen = "skipped", (str(e),)
     except Exception as e:  # what the broker did was not foreseen; the other checks go on
         state, seen = "failed", (f"the check came to no end: {type(e).__name__}: {e}",)

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterable
 from types import TracebackType
 
-from gateway_core.testing.arrival import Arrival, read
-from gateway_core.testing.subscriber import Answer, Received, Subscriber
+from gateway_testing.arrival import Arrival, read
+from gateway_testing.subscriber import Answer, Received, Subscriber
 
 Script = Answer
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway_core.component import Config
+from gateway_core.contract.component import Config
 
 
 class DeadLetterConfig(Config):
-    """A file of dead letters. With several workers each has its own: `~1`, `~2`, … stands before the suffix."""
+    """A file of dead letters. With several workers each has its own, with `~1`, `~2`, … before the suffix."""
 
     path: Path | None = None
-    """The file; `<data_dir>/dead-letter/<broker>.jsonl` where absent. Its directory is made."""
+    """The file; default: `<data_dir>/dead-letter/<broker>.jsonl`. Its directory is created."""
     fsync: bool = True
-    """Whether a letter must be on the disk before its event is done with. Without it a crash of the machine can lose
-    letters; a crash of the gateway can't."""
+    """Whether a dead letter must be on disk before its event is finished. Without it, a crash of the machine can lose
+    dead letters; a crash of the gateway can't."""

@@ -1,28 +1,62 @@
-"""What the plugin offers."""
+"""The plugin's hooks."""
 
 from __future__ import annotations
 
-from gateway_core.component import BuildContext, Component
-from gateway_core.hookspecs import hookimpl
+from typing import TYPE_CHECKING, Any
 
-from .config import DeadLetterConfig
-from .sink import DeadLetterSink
-from .store import Store
+from gateway_core.contract.component import BuildContext, Command, Component
+from gateway_core.contract.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from gateway_core.contract.services import RunningService, Service
+    from gateway_core.runtime.gateway import Gateway
+
+    from .config import DeadLetterConfig
+    from .sink import DeadLetterSink
 
 
 def build(config: DeadLetterConfig, context: BuildContext) -> DeadLetterSink:
-    """The sink of this worker; every worker writes a file of its own and reads those of all."""
+    """The sink of this worker. Each worker writes its own file and reads those of all."""
+    from .sink import DeadLetterSink
+    from .store import Store
+
     path = config.path or context.data_dir / "dead-letter" / f"{context.broker or 'default'}.jsonl"
     return DeadLetterSink(Store(path), context, fsync=config.fsync)
 
 
 @hookimpl
 def gateway_dead_letters() -> list[Component]:
+    from .config import DeadLetterConfig
+
     return [
         Component(
             "deadletter",
-            "Keeps undeliverable events in a file, one JSON line each, to be looked at and replayed (`tidegate dlq`).",
+            "Keeps undeliverable events in a file, one JSON line each, to view and replay (`tidegate dlq`).",
             DeadLetterConfig,
             build,
         )
     ]
+
+
+def _dlq() -> Any:
+    from .cli.app import dlq
+
+    return dlq
+
+
+@hookimpl
+def gateway_commands() -> list[Command]:
+    return [Command("dlq", "Show dead letters and replay them.", _dlq, panel="Look after data")]
+
+
+def _build_service(gateway: Gateway) -> RunningService:
+    from .service import DeadLetterService
+
+    return DeadLetterService(gateway)
+
+
+@hookimpl
+def gateway_services() -> list[Service]:
+    from gateway_core.contract.services import Service
+
+    return [Service("deadletter", "Lists dead letters, and shows one in full.", _build_service)]

@@ -1,19 +1,19 @@
-"""The sink: a letter is delivered when its line is written and, unless configured otherwise, on the disk."""
+"""The sink: a dead letter is delivered when its line is written and, unless configured otherwise, on disk."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
 from anyio.abc import TaskGroup
+from gateway_file.line_writer import FileTarget, LineWriter
 
-from gateway_core.component import BuildContext
-from gateway_core.errors import StartError
-from gateway_core.event import Event
-from gateway_core.files import keep_private, private_folder
-from gateway_core.interfaces import Outcome
-from gateway_core.linewriter import FileTarget, LineWriter
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.event import Event
+from gateway_core.contract.files import keep_private, private_folder
+from gateway_core.contract.interfaces import Outcome
 
-from . import letter
+from . import line as line_format
 from .store import Store
 
 
@@ -43,16 +43,16 @@ class DeadLetterSink:
 
     def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
         try:
-            line = letter.write(event, self._clock.now_ns())
+            line = line_format.write(event, self._clock.now_ns())
         except ValueError as e:
             done(Outcome(False, reason=str(e)))
             return
         self._writer.write(line, timeout_s, done)
 
     def entries(self) -> Iterator[tuple[str, Event]]:
-        """All letters of all workers, oldest first: (id, event with the facts as attributes)."""
+        """All dead letters of all workers, oldest first: (id, event with the facts as attributes)."""
         return self._store.entries()
 
     def remove(self, ids: Sequence[str]) -> int:
-        """Takes letters out; returns how many there were."""
+        """Removes dead letters; returns how many existed."""
         return self._store.remove(ids)

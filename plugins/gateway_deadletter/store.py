@@ -1,4 +1,4 @@
-"""The files of letters: reading them, and taking letters out while gateways go on appending."""
+"""The files of dead letters: reading, and removing entries while gateways keep appending."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
 
-from gateway_core.event import Event
-from gateway_core.linewriter import is_at, sync_directory
+from gateway_file.line_writer import is_at, sync_directory
 
-from . import letter
+from gateway_core.contract.event import Event
+
+from . import line as line_format
 
 log = logging.getLogger("tidegate.deadletter")
 
@@ -30,27 +31,27 @@ class Store:
         """The file that a worker appends to."""
         if workers == 1:
             return self.path
-        # no broker's name can have "~": "a" with workers and a broker "a-1" keep apart
+        # broker names can't contain "~", so files of workers and of brokers never clash
         return self.path.with_name(f"{self.path.stem}~{worker}{self.path.suffix}")
 
     def files(self) -> list[Path]:
-        """All that are there, also those of a time with another number of workers."""
+        """All existing files, including those from runs with another number of workers."""
         pattern = f"{glob.escape(str(self.path.with_suffix('')))}~*{glob.escape(self.path.suffix)}"
         mine = [self.path] if self.path.exists() else []
         return mine + [Path(p) for p in sorted(glob.glob(pattern))]
 
     def entries(self) -> Iterator[tuple[str, Event]]:
-        """All letters, oldest first. Lines that are no letters are logged and passed over."""
+        """All dead letters, oldest first. Other lines are logged and skipped."""
         yield from heapq.merge(*(_read(file) for file in self.files()), key=itemgetter(0))
 
     def remove(self, ids: Sequence[str]) -> int:
-        """Takes letters out; returns how many there were. Each file is replaced in one step, or stays as it is."""
+        """Removes dead letters; returns how many existed. Each file is replaced atomically, or not at all."""
         wanted = set(ids)
         return sum(_rewrite(file, wanted) for file in self.files()) if wanted else 0
 
 
 def _lines(file: Path) -> Iterator[tuple[bytes, bytes]]:
-    """Each line, and its end: that of the last one is missing where it is being written, or torn."""
+    """Each line and its line break, which the last line lacks while it is being written, or if it is torn."""
     with file.open("rb") as f:
         for line in f:
             whole = line.endswith(b"\n")
@@ -60,14 +61,14 @@ def _lines(file: Path) -> Iterator[tuple[bytes, bytes]]:
 def _read(file: Path) -> Iterator[tuple[str, Event]]:
     for number, (line, end) in enumerate(_lines(file), 1):
         try:
-            yield letter.read(line)
+            yield line_format.read(line)
         except ValueError as e:
             if line.strip() and end:
                 log.warning("%s:%d: %s", file, number, e)
 
 
 def _rewrite(file: Path, ids: set[str]) -> int:
-    """The file without these letters, made beside it and renamed over it. Writers find the new one by its inode."""
+    """Writes the file without these entries next to it, then renames it. Writers detect the new file by its inode."""
     with _locked(file) as fd:
         if fd < 0:
             return 0
@@ -77,10 +78,10 @@ def _rewrite(file: Path, ids: set[str]) -> int:
         with os.fdopen(made, "wb") as out:
             os.fchmod(out.fileno(), os.fstat(fd).st_mode & 0o777)
             for line, end in _lines(file):
-                if letter.id_of(line) in ids:
+                if line_format.id_of(line) in ids:
                     removed += 1
                 else:
-                    out.write(line + end)  # also one without an end: who writes next deals with it
+                    out.write(line + end)  # also an incomplete one: the next writer handles it
             out.flush()
             os.fsync(out.fileno())
         if not removed:
@@ -93,7 +94,7 @@ def _rewrite(file: Path, ids: set[str]) -> int:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[int]:
-    """Holds the file that has the path now; -1 where there is none."""
+    """Locks the current file of the path; yields -1 if there is none."""
     while True:
         try:
             fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)

@@ -1,4 +1,5 @@
-"""Is anything missing? What the sender was told, against what the subscriber, the files and the table really hold."""
+"""Checks that nothing is missing: compares the responses that the sender got with what the subscriber, the files and
+the table hold."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from .subscriber import undeliverable
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the account: where, the sum, and whether it holds."""
+    """One line of the result: where, the sum, and whether it adds up."""
 
     where: str
     text: str
@@ -45,7 +46,7 @@ def check_all(
     cancelled: Sequence[str],
     table: TableFacts,
 ) -> list[Check]:
-    """Every sum of the account."""
+    """All checks."""
     return [
         *_ingress(ledger, status),
         *_late(ledger, subscriber, dead),
@@ -67,7 +68,7 @@ def _ingress(ledger: Ledger, status: Mapping[str, Any]) -> Iterator[Check]:
         "ingress", f"{refused:,} refused = the rows without a tail number (empty subject)", not sound and not taken
     )
     broker = status["brokers"][0]
-    again = f" ({len(ledger.resent)} sent again after a lost connection)" if ledger.resent else ""
+    again = f" ({len(ledger.resent)} resent after a lost connection)" if ledger.resent else ""
     yield Check(
         "ingress",
         f"the gateway counted {broker['accepted']:,} accepted and {broker['refused']:,} refused{again}",
@@ -89,7 +90,7 @@ def _late(ledger: Ledger, subscriber: Mapping[str, tuple[int, int, str]], dead: 
     attempts = sum(row[0] for row in subscriber.values())
     yield Check(
         "late",
-        f"dead-lettered = those that the subscriber never takes; {attempts:,} attempts in all",
+        f"dead-lettered = those that the subscriber never accepts; {attempts:,} attempts in total",
         dead_set == {id for id in matching if undeliverable(id)} and attempts >= len(matching),
     )
     changed = [id for id in delivered & matching if subscriber[id][2] != ledger.accepted[id].digest]
@@ -112,7 +113,7 @@ def _table(ledger: Ledger, table: TableFacts) -> Iterator[Check]:
         "table", f"{rows:,} rows = {len(ledger.accepted):,} accepted", 0 <= rows - len(ledger.accepted) <= extra
     )
     places = {(shard, position) for _, _, shard, position in table.rows}
-    yield Check("table", f"{len(places):,} places in the log, each in the table once", len(places) == rows)
+    yield Check("table", f"{len(places):,} positions in the log, each in the table once", len(places) == rows)
     missing = ledger.accepted.keys() - {row[0] for row in table.rows}
     foreign = {row[0] for row in table.rows} - ledger.accepted.keys() - ledger.resent
     yield Check("table", f"{len(missing)} ids missing, {len(foreign)} that nobody sent", not missing and not foreign)

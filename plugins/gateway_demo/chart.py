@@ -1,4 +1,4 @@
-"""A picture of the delays."""
+"""A chart of the delays."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def draw(by_carrier: Sequence[tuple[str, float]], by_hour: Sequence[tuple[int, float]], file: Path) -> None:
-    """Two bar charts side by side: minutes of delay by carrier and by hour of day."""
+    """Draws two bar charts side by side: minutes of delay by carrier and by hour of day."""
     import matplotlib as mpl
 
     mpl.use("Agg")

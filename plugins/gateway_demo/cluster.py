@@ -17,12 +17,12 @@ WORKERS = 2
 
 @contextmanager
 def kafka_and_spark(folder: Path, say: Callable[[str], None]) -> Iterator[dict[str, str]]:
-    """Starts both, gives the variables with which the demo's config finds them, and ends them. They die with this
-    process, whatever ends it. `say` is told what is under way. Raises `DemoError`."""
+    """Starts both, yields the environment variables that the demo's config needs, and stops them. They never outlive
+    this process. `say` is called with progress messages. Raises `DemoError`."""
     from gateway_java.kafka import KafkaBroker
     from gateway_spark.submit.standalone import StandaloneCluster
 
-    from gateway_core.errors import TidegateError
+    from gateway_core.contract.errors import TidegateError
 
     broker = KafkaBroker(folder / "kafka")
     spark = StandaloneCluster(folder / "spark", workers=WORKERS)
@@ -31,19 +31,19 @@ def kafka_and_spark(folder: Path, say: Callable[[str], None]) -> Iterator[dict[s
             _fetch(broker.version, say)
             say("starting a Kafka broker")
             broker.start()
-            say(f"Kafka answers at {broker.bootstrap}; starting a Spark cluster: a master and {WORKERS} workers")
+            say(f"Kafka is listening at {broker.bootstrap}; starting a Spark cluster: a master and {WORKERS} workers")
             spark.start()
         except TidegateError as e:
             raise DemoError(str(e)) from e
-        say(f"the Spark cluster is {spark.url}; look at it at {spark.ui}")
+        say(f"the Spark cluster is {spark.url}; its UI is at {spark.ui}")
         yield {"DEMO_KAFKA": broker.bootstrap, "DEMO_MASTER": spark.url}
     finally:
         spark.stop()
-        broker.kill()  # its data is the demo's: nobody needs it written well
+        broker.kill()  # its data belongs to the demo and need not be durable
 
 
 def _fetch(kafka: str, say: Callable[[str], None]) -> None:
-    """Fetches what is not in the cache yet, one by one, so that one sees what takes long."""
+    """Fetches what is not in the cache yet, one by one, to show what takes long."""
     from gateway_java import jars, java
     from gateway_java.kafka import broker_artifacts
     from gateway_spark.connectors import connectors

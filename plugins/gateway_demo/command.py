@@ -18,24 +18,20 @@ _NEEDED_FOR_KAFKA = ("aiokafka",)
 
 @app.command()
 def demo(
-    events: Annotated[int, typer.Option(min=100, help="How many flights to send; there are 336,776.")] = 60_000,
+    events: Annotated[int, typer.Option(min=100, help="How many flights to send, of 336,776.")] = 60_000,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the gateway's data: durable log and positions.")] = False,
-    out: Annotated[Path, typer.Option(help="Where everything is written; an earlier demo there is replaced.")] = Path(
-        "demo-out"
-    ),
+    out: Annotated[Path, typer.Option(help="The output folder. An earlier demo there is replaced.")] = Path("demo-out"),
     kafka: Annotated[
         bool,
-        typer.Option(
-            "--kafka", help="With its events in Kafka and its table in Delta on a Spark cluster, both started here."
-        ),
+        typer.Option("--kafka", help="Use a Kafka broker and a Delta table on a Spark cluster, both started here."),
     ] = False,
-    config: Annotated[Path | None, typer.Option(help="Another config with the demo's triggers.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Use another config with the demo's triggers.")] = None,
 ) -> None:
-    """Streams real flight records through a gateway into a subscriber that fails, a dead letter and a Spark table;
-    then asks Spark about them, and accounts for every event. Ends 1 where one is missing.
+    """Streams real flight records through a gateway into a subscriber that fails, a dead letter and a Spark table; then
+    queries the table with Spark, and accounts for every event. The exit code is 1 if one is missing.
 
-    With --kafka the same goes over a real Kafka broker, and a real Spark cluster (a master and two workers) writes the
-    table: what it needs is fetched the first time.
+    With --kafka, events pass through a real Kafka broker, and a real Spark cluster (a master and two workers) writes
+    the table. The first run downloads both.
     """
     console = Console()
     needed = (*_NEEDED, *_NEEDED_FOR_KAFKA) if kafka else _NEEDED
@@ -46,14 +42,14 @@ def demo(
     from .processes import DemoError
     from .run import Demo
 
-    # a SIGTERM ends the demo as Ctrl-C does, with its processes; a shell in the background had it ignore Ctrl-C
+    # SIGTERM ends the demo and its processes like Ctrl-C, which background jobs of a shell ignore
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
         name = "demo-kafka.yaml" if kafka else "demo.yaml"
         whole = Demo(console, config or find_config(name), out, events, keep, kafka).run()
     except DemoError as e:
-        console.print(f"The demo can't go on: {e}", style="red", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"The demo failed: {e}", style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         console.print("Stopped.")
@@ -63,11 +59,11 @@ def demo(
 
 
 def find_config(name: str) -> Path:
-    """The config of this name: that of the source tree, else its copy in the wheel."""
+    """The config with this name, from the source tree or else the wheel."""
     from .processes import DemoError
 
     here = Path(__file__).parent
     for file in (here.parents[1] / "configs" / name, here / name):
         if file.is_file():
             return file
-    raise DemoError("the demo's config is not installed: name one with --config")
+    raise DemoError("the demo's config is not installed: pass one with --config")

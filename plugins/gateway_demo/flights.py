@@ -38,14 +38,13 @@ class FlightEvent:
 
     @property
     def broken(self) -> bool:
-        """No tail number was ever noted, so the event's `subject` is empty: CloudEvents forbids that."""
+        """The flight has no tail number, so the event's `subject` is empty, which CloudEvents forbids."""
         return not self.attributes["subject"]
 
 
 def flight_events(count: int) -> Iterator[FlightEvent]:
-    """`count` flights spread evenly over the year, in the order of the records; all of them where there are fewer.
-
-    Rows are taken as they are: missing numbers stay null, and a missing tail number leaves an empty `subject`.
+    """`count` flights spread evenly over the year, in the order of the records, or all if there are fewer. Rows are
+    used unchanged: missing numbers stay null, and a missing tail number makes an empty `subject`.
     """
     columns, total = _columns()
     count = min(count, total)
@@ -62,7 +61,8 @@ def _columns() -> tuple[dict[str, list[Any]], int]:
 
 
 def _values(column: Any) -> list[Any]:
-    """A column's values; pandas' NaN as None, and whole numbers as such (a column with gaps is float there)."""
+    """A column's values, with pandas' NaN as None, and whole numbers as int (pandas uses float for columns with
+    gaps)."""
     if column.dtype == object:
         return [v if isinstance(v, str) else None for v in column]
     return [None if v != v else int(v) for v in column.tolist()]
@@ -88,5 +88,5 @@ def what_happened(row: dict[str, Any]) -> str:
     if row["dep_time"] is None:
         return CANCELLED
     if row["arr_delay"] is None:
-        return DIVERTED  # it left, but did not arrive where it was meant to
+        return DIVERTED  # it departed, but did not arrive at its destination
     return LATE if row["dep_delay"] >= LATE_MINUTES else DEPARTED

@@ -1,11 +1,11 @@
-"""What the plugin offers: the command `tidegate demo`."""
+"""The plugin's hook: the command `tidegate demo`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gateway_core.component import Command
-from gateway_core.hookspecs import hookimpl
+from gateway_core.contract.component import Command
+from gateway_core.contract.hookspecs import hookimpl
 
 
 def _load() -> Any:
@@ -16,4 +16,5 @@ def _load() -> Any:
 
 @hookimpl
 def gateway_commands() -> list[Command]:
-    return [Command("demo", "Stream real flight records through a gateway and check that nothing is lost.", _load)]
+    summary = "Stream real flight records through a gateway and check that nothing is lost."
+    return [Command("demo", summary, _load, panel="Try out")]

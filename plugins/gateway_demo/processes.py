@@ -19,11 +19,11 @@ STOP_S = 60.0
 
 
 class DemoError(Exception):
-    """Something that the demo needs did not happen; the text says what, and where to look."""
+    """The demo can't continue; the text says why, and where to look."""
 
 
 class Gateway:
-    """`tidegate run CONFIG` in a process of its own, with its log in a file."""
+    """`tidegate run CONFIG` in its own process, with its log in a file."""
 
     def __init__(self, config: Path, data: Path, log: Path, env: dict[str, str]) -> None:
         self.log = log
@@ -41,7 +41,7 @@ class Gateway:
         self.ingress = ""
 
     def wait_ready(self) -> None:
-        """Returns when the gateway says that it is ready."""
+        """Waits until the gateway is ready."""
         facts = self._data / "gateway.json"
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
@@ -53,7 +53,7 @@ class Gateway:
                         self.ingress = next(iter(self._facts["ingress"].values()))[0]
                         return
                 except (ValueError, httpx.HTTPError):
-                    pass  # written just now, or the admin API is about to come
+                    pass  # just written, or the admin API is not up yet
             time.sleep(0.05)
         raise DemoError(f"the gateway was not ready within {START_S:g} s\n{self.tail()}")
 
@@ -63,7 +63,7 @@ class Gateway:
         return answer
 
     def stop(self) -> None:
-        """SIGTERM: the gateway finishes what it began. Raises where it does not end well."""
+        """Sends SIGTERM, so that the gateway finishes its work. Raises `DemoError` if it does not exit cleanly."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -74,7 +74,7 @@ class Gateway:
             raise DemoError(f"the gateway ended with code {code}\n{self.tail()}")
 
     def tail(self, lines: int = 15) -> str:
-        """The end of the gateway's log, for people."""
+        """The end of the gateway's log."""
         text = self.log.read_text(errors="replace").splitlines()[-lines:]
         return "\n".join([f"the end of {self.log}:", *("  " + line for line in text)])
 
@@ -97,7 +97,7 @@ class Gateway:
 
 
 class Subscriber:
-    """The failing subscriber in a process of its own."""
+    """The failing subscriber in its own process."""
 
     def __init__(self, ledger: Path) -> None:
         self._ledger = ledger
@@ -113,7 +113,7 @@ class Subscriber:
             raise DemoError("the subscriber did not start")
 
     def finish(self) -> dict[str, tuple[int, int, str]]:
-        """Ends it and returns what it took: event id -> (attempts, accepted, SHA-256 of the body)."""
+        """Ends it and returns what it received: event id -> (attempts, accepted, SHA-256 of the body)."""
         self._process.communicate(timeout=STOP_S)
         rows: dict[str, tuple[int, int, str]] = {k: tuple(v) for k, v in json.loads(self._ledger.read_text()).items()}
         return rows

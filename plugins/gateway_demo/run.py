@@ -24,7 +24,7 @@ Streamed = tuple[Ledger, dict[str, Any], dict[str, tuple[int, int, str]]]
 
 
 class Demo:
-    """One run. `run` says whether every event is accounted for; raises `DemoError` where it can't be finished."""
+    """One run. `run` returns whether every event is accounted for; raises `DemoError` if it can't finish."""
 
     def __init__(self, console: Console, config: Path, out: Path, events: int, keep: bool, kafka: bool = False) -> None:
         self.console = console
@@ -46,7 +46,7 @@ class Demo:
         with ExitStack() as stack:
             variables = stack.enter_context(kafka_and_spark(self.out, self._say)) if self.kafka else {}
             ledger, status, received = self._stream(events, variables)
-        self._say("asking Spark")
+        self._say("querying the table with Spark")
         answers = table.ask(self.table, self.out / "delays.png", "delta" if self.kafka else "parquet")
         checks = accounting.check_all(
             ledger,
@@ -59,11 +59,15 @@ class Demo:
         self._clean()
         show.answers(self.console, answers)
         show.account(self.console, checks, ledger)
-        show.further(self.console, self, time.monotonic() - began)
+        show.further(
+            *(self.console, self.config, self.out, time.monotonic() - began),
+            data=self.data if self.keep else None,
+            kafka=self.kafka,
+        )
         return all(check.ok for check in checks)
 
     def _stream(self, events: list[FlightEvent], variables: dict[str, str]) -> Streamed:
-        """Runs the gateway until every trigger has dealt with every event."""
+        """Runs the gateway until every trigger has processed every event."""
         with Subscriber(self.out / "subscriber.json") as subscriber:
             self._say(f"starting a gateway with {self.config}")
             env = {**self._environment(subscriber), **variables}
@@ -71,14 +75,14 @@ class Demo:
                 gateway.wait_ready()
                 self._say(f"streaming flights to {gateway.ingress}: binary, structured and batch mixed")
                 ledger = self._send(gateway, events)
-                self._say("waiting until every trigger has dealt with every event (Spark takes a moment to start)")
+                self._say("waiting until every trigger has processed every event (Spark takes a moment to start)")
                 status = self._drain(gateway)
                 gateway.stop()
             return ledger, status, subscriber.finish()
 
     def _prepare(self) -> None:
         if self.out.exists() and any(self.out.iterdir()) and not (self.out / _MARK).exists():
-            raise DemoError(f"{self.out} holds something that is not the demo's; choose another folder with --out")
+            raise DemoError(f"{self.out} has files that are not from the demo: use another folder with --out")
         shutil.rmtree(self.out, ignore_errors=True)
         self.out.mkdir(parents=True)
         (self.out / _MARK).touch()
@@ -100,18 +104,18 @@ class Demo:
         try:
             asyncio.run(go())
         except* OSError as group:
-            raise DemoError(f"the gateway takes no events: {group.exceptions[0]}\n{gateway.tail()}") from None
+            raise DemoError(f"the gateway accepts no events: {group.exceptions[0]}\n{gateway.tail()}") from None
         return sender.ledger
 
     def _drain(self, gateway: Gateway) -> dict[str, Any]:
-        """Waits until every trigger has dealt with every event; returns the last status."""
+        """Waits until every trigger has processed every event; returns the last status."""
         status = gateway.status()
         most = left = max(remaining(status), 1)
         moved = time.monotonic()
         with Meter(self.console, "delivering", most) as meter:
             while left:
                 if time.monotonic() - moved > STALL_S:
-                    raise DemoError(f"{left} events were not dealt with in {STALL_S:g} s\n{gateway.tail()}")
+                    raise DemoError(f"{left} events were not processed within {STALL_S:g} s\n{gateway.tail()}")
                 time.sleep(0.2)
                 status = gateway.status()
                 now = remaining(status)
@@ -131,8 +135,8 @@ class Demo:
 
 
 def remaining(status: dict[str, Any]) -> int:
-    """How many events the triggers have not dealt with yet, by the gateway's own word; one at least where a reader
-    does not know."""
+    """How many events the triggers have not processed yet, according to the gateway; at least one if a reader does not
+    know."""
     left = 0
     for trigger in status["triggers"]:
         reader = trigger.get("reader")

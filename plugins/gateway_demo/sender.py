@@ -1,4 +1,4 @@
-"""The flights' sender: a few keep-alive connections, each with one request under way, and a ledger of every answer."""
+"""Sends the flights over a few keep-alive connections, each with one request in flight, and records every response."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ TRIES = 50
 
 @dataclass
 class Ledger:
-    """What the gateway answered for each event."""
+    """The gateway's response for each event."""
 
     accepted: dict[str, FlightEvent] = field(default_factory=dict)
     refused: dict[str, FlightEvent] = field(default_factory=dict)
-    refusal: str = ""  # the gateway's words for the first refusal
+    refusal: str = ""  # the body of the first refusal
     sent: int = 0
-    resent: set[str] = field(default_factory=set)  # the answer was lost: these may be in the gateway twice
+    resent: set[str] = field(default_factory=set)  # the response was lost: these may be in the gateway twice
     surprises: list[str] = field(default_factory=list)
 
     def note(self, request: Request, status: int, body: bytes) -> None:
@@ -41,7 +41,7 @@ class Ledger:
 
 
 class Sender:
-    """Sends all events to a URL. An overloaded gateway (429, 503) is asked again, a lost connection opened again."""
+    """Sends all events to a URL. Retries if the gateway is overloaded (429, 503) or a connection is lost."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -59,7 +59,7 @@ class Sender:
     async def _connection(self, jobs: Iterator[Request]) -> None:
         line = _Line(self._host, self._port)
         try:
-            for request in jobs:  # shared: each request goes to the connection that is free first
+            for request in jobs:  # shared: each request goes to the first free connection
                 status, body = await self._until_answered(line, request)
                 self.ledger.note(request, status, body)
         finally:
@@ -76,7 +76,7 @@ class Sender:
                 if status not in (429, 503):
                     return status, body
             await asyncio.sleep(0.2)
-        raise ConnectionError(f"no answer from {self._host}:{self._port} after {TRIES} tries")
+        raise ConnectionError(f"no response from {self._host}:{self._port} after {TRIES} tries")
 
 
 class _Line:
@@ -87,7 +87,7 @@ class _Line:
         self._writer: asyncio.StreamWriter | None = None
 
     async def exchange(self, request: bytes) -> tuple[int, bytes]:
-        """Sends a request and reads its answer: status and body."""
+        """Sends a request and reads its response: status and body."""
         if self._writer is None:
             self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
         self._writer.write(request)

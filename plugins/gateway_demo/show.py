@@ -1,4 +1,4 @@
-"""What the demo prints at its end."""
+"""The final output of the demo."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from .accounting import Check
 from .sender import Ledger
 
 if TYPE_CHECKING:
-    from .run import Demo
     from .table import Answers
 
 
 def answers(console: Console, found: Answers) -> None:
-    """What Spark said about the flights."""
+    """Shows the results of the Spark queries."""
     carriers = Table(title="Delay by carrier (minutes)", title_justify="left")
     for name, justify in (
         ("carrier", "left"),
@@ -47,13 +46,13 @@ def answers(console: Console, found: Answers) -> None:
 
 
 def account(console: Console, checks: Sequence[Check], ledger: Ledger) -> None:
-    """The sums; where one does not hold, that too."""
+    """Shows the checks, and which of them failed."""
     console.print("\nAccount", style="bold")
     for check in checks:
         word = "[green]ok[/green]" if check.ok else "[bold red]MISSING[/bold red]"
         console.print(f"  {check.where:10} {check.text}  {word}", highlight=False, soft_wrap=True)
     for surprise in ledger.surprises[:5]:
-        console.print(f"  unexpected answer: {surprise}", highlight=False, markup=False)
+        console.print(f"  unexpected response: {surprise}", highlight=False, markup=False)
     if ledger.refusal:
         console.print(
             f"  [dim]a refusal says: {escape(_detail(ledger.refusal))}[/dim]", highlight=False, soft_wrap=True
@@ -64,23 +63,25 @@ def account(console: Console, checks: Sequence[Check], ledger: Ledger) -> None:
         console.print("Something is missing: see the lines above.", style="bold red")
 
 
-def further(console: Console, demo: Demo, seconds: float) -> None:
-    """How to look further."""
+def further(
+    console: Console, config_file: Path, folder: Path, seconds: float, *, data: Path | None, kafka: bool
+) -> None:
+    """Where to look next. `data` is the gateway's data directory if it was kept."""
     console.print(f"\nDone in {seconds:.0f} s. To look further:", style="bold")
-    config, out = relpath(demo.config), relpath(demo.out)
+    config, out = relpath(config_file), relpath(folder)
     program = _program()
     variables = "" if out == "demo-out" else f"DEMO_OUT={out} "
     lines = [
         (f"{out}/delays.png", "the chart"),
         (f"{out}/table", "the table: docs/howto/read-the-table.md"),
-        (f"{out}/gateway.log", "what the gateway said"),
+        (f"{out}/gateway.log", "the gateway's log"),
         (config, "the whole pipeline"),
         (f"{variables}{program} dlq list -c {config}", "what could not be delivered, and why"),
     ]
-    if demo.kafka:
-        lines.append(("docs/howto/laptop-to-cluster.md", "the same with a Kafka and a Spark cluster of yours"))
-    elif demo.keep:
-        lines.append((f"{program} log info --data-dir {relpath(demo.data)}", "the durable log"))
+    if kafka:
+        lines.append(("docs/howto/laptop-to-cluster.md", "the same with your own Kafka and Spark clusters"))
+    elif data is not None:
+        lines.append((f"{program} log info --data-dir {relpath(data)}", "the durable log"))
     else:
         lines.append((f"{program} demo --keep", "keeps the gateway's data, its durable log above all"))
     width = max(len(path) for path, _ in lines)
@@ -89,7 +90,7 @@ def further(console: Console, demo: Demo, seconds: float) -> None:
 
 
 def _program() -> str:
-    """How to call `tidegate` from here."""
+    """The command to run `tidegate` from here."""
     beside = Path(sys.executable).with_name("tidegate")
     return "tidegate" if which("tidegate") == str(beside) or not beside.exists() else relpath(beside)
 
@@ -103,7 +104,7 @@ def _share(value: float) -> str:
 
 
 def _detail(problem: str) -> str:
-    """The detail of an RFC 9457 problem; the text as it is where it is none."""
+    """The detail of an RFC 9457 problem, or the text itself."""
     try:
         body: dict[str, Any] = msgspec.json.decode(problem)
         return str(body["detail"])

@@ -1,6 +1,6 @@
-"""A subscriber that fails some of the time, as a process of its own: `python -m gateway_demo.subscriber LEDGER`.
+"""A subscriber that fails some of the time, in its own process: `python -m gateway_demo.subscriber LEDGER`.
 
-It prints its URL, answers until its standard input ends, and then writes what it took to the file LEDGER: JSON,
+It prints its URL, runs until its standard input ends, and then writes what it received to the file LEDGER: JSON,
 event id -> [attempts, accepted, SHA-256 of the body].
 """
 
@@ -20,9 +20,8 @@ _PHRASES = {202: b"Accepted", 422: b"Unprocessable Content", 503: b"Service Unav
 
 
 def verdict(id: str, attempt: int) -> int:
-    """The status for an attempt (from 1): always the same for the same event, so that a run can be checked.
-
-    One event in 200 is never wanted (422), one in 200 never succeeds (503), and of the others one in 20 fails at first.
+    """The status for an attempt (from 1): always the same for the same event, so that a run can be checked. One event
+    in 200 is always rejected (422), one in 200 always fails (503), and of the others one in 20 fails at first.
     """
     lot = zlib.crc32(id.encode()) % 200
     if lot == 0:
@@ -56,7 +55,7 @@ class _Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is not derived from it
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is not a subclass
 
     def data_received(self, data: bytes) -> None:
         try:

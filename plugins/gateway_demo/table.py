@@ -1,4 +1,4 @@
-"""What Spark knows: the table is read as anyone would read it. The one place that uses the Spark plugin's helper."""
+"""Queries the table with Spark, like any other user. The only place that uses the Spark plugin's helper."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Answers:
 
 
 def ask(path: Path, picture: Path, format: str = "parquet") -> Answers:
-    """Reads the table with Spark, and draws the picture."""
+    """Reads the table with Spark, and draws the chart."""
     from gateway_spark.query import session
 
     spark = session(app="tidegate-demo", delta=format == "delta")

@@ -14,16 +14,15 @@ BATCH = 100
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What goes over the wire, and the events in it."""
+    """The bytes of a request, and its events."""
 
     raw: bytes
     events: tuple[FlightEvent, ...]
 
 
 def requests(events: Iterable[FlightEvent], host: str, path: str) -> Iterator[Request]:
-    """Events as requests: a third each in binary mode, in structured mode, and in batches of 100.
-
-    Broken events always go alone, so that a batch is not refused for one of them.
+    """Turns events into requests: a third each in binary mode, in structured mode, and in batches of 100. Invalid
+    events are always sent alone, so that they don't fail a batch.
     """
     head = f"POST {path} HTTP/1.1\r\nhost: {host}\r\n".encode()
     batch: list[FlightEvent] = []

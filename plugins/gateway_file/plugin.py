@@ -1,34 +1,43 @@
-"""What the plugin offers."""
+"""The plugin's hooks."""
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from gateway_core.component import BuildContext, Component, Transport
-from gateway_core.errors import StartError
-from gateway_core.hookspecs import hookimpl
-from gateway_core.linewriter import FileTarget, StreamTarget
+from gateway_core.contract.component import BuildContext, Component, Transport
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.hookspecs import hookimpl
 
-from .config import FileConfig, StdoutConfig
-from .sink import LineSink
+if TYPE_CHECKING:
+    from .config import FileConfig, StdoutConfig
+    from .sink import LineSink
 
 
 def build_file(config: FileConfig, context: BuildContext) -> LineSink:
     """A sink that appends to a file."""
+    from .line_writer import FileTarget
+    from .sink import LineSink
+
     path = config.path.absolute()
     return LineSink(path.as_uri(), FileTarget(path, config.fsync), context)
 
 
 def build_stdout(config: StdoutConfig, context: BuildContext) -> LineSink:
-    """A sink that writes to standard output, as it is now. Raises `StartError` where there are several workers."""
+    """A sink that writes to the current standard output. Raises `StartError` if there are several workers."""
+    from .line_writer import StreamTarget
+    from .sink import LineSink
+
     if context.workers > 1:
-        # the others' standard output is how the first worker learns of their state
-        raise StartError(f"{context.owner}: stdout works with one worker only; file can be shared by several")
+        # the first worker reads the state of the others from their standard output
+        raise StartError(f"{context.owner}: stdout works with a single worker only; use file with several")
     return LineSink("stdout", StreamTarget(sys.stdout.fileno()), context)
 
 
 @hookimpl
 def gateway_transports() -> list[Transport]:
+    from .config import FileConfig, StdoutConfig
+
     return [
         Transport("file", sink=Component("file", "Appends events to a file, as JSON lines.", FileConfig, build_file)),
         Transport(

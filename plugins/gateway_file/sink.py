@@ -1,4 +1,4 @@
-"""The sink behind `file` and `stdout`: an event is delivered when its line is written."""
+"""The sink behind `file` and `stdout`: an event is delivered once its line is written."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from collections.abc import Callable
 
 from anyio.abc import TaskGroup
 
-from gateway_core import eventjson
-from gateway_core.component import BuildContext
-from gateway_core.errors import Refused, StartError
-from gateway_core.event import Event, Message
-from gateway_core.interfaces import Outcome
-from gateway_core.linewriter import LineWriter, Target
-from gateway_core.outcome import unwritable
+from gateway_core.contract import event_json
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import Refused, StartError
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Outcome
+from gateway_core.contract.outcome import unwritable
+
+from .line_writer import LineWriter, Target
 
 
 class LineSink:
-    """A `Sink` of JSON lines, each as `gateway_core.eventjson.dump` writes it: `tidegate send` reads them again."""
+    """A `Sink` of JSON lines, each as `gateway_core.contract.event_json.dump` writes it: `tidegate send` reads them
+    again."""
 
     def __init__(self, address: str, target: Target, context: BuildContext) -> None:
         self.address = address
@@ -35,13 +37,13 @@ class LineSink:
     def preview(self, event: Event) -> Message:
         """The line."""
         try:
-            return Message([], eventjson.dump(event), url=self.address)
+            return Message([], event_json.dump(event), url=self.address)
         except ValueError as e:
             raise Refused(str(e)) from e
 
     def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
         try:
-            line = eventjson.dump(event)
+            line = event_json.dump(event)
         except ValueError as e:
             done(unwritable(e))
             return

@@ -1,14 +1,14 @@
-"""The codec: CloudEvents in structured mode, and leniency with what functions return. All else is done by the codec
-`cloudevents`, which knows both spellings of 0.1."""
+"""The codec: CloudEvents in structured mode, lenient with what functions return. The codec `cloudevents`, which knows
+both spellings of 0.1, does the rest."""
 
 from __future__ import annotations
 
 import msgspec
 from msgspec import Raw
 
-from gateway_core.component import BuildContext, CodecRef
-from gateway_core.event import Event, Message
-from gateway_core.interfaces import Codec
+from gateway_core.contract.component import BuildContext, CodecRef
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Codec
 
 from .config import FnCodecConfig
 from .convert import CORE
@@ -19,14 +19,14 @@ MEDIA_TYPE = b"application/cloudevents+json"
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _write = msgspec.json.Encoder().encode
 
-# what the gateway sets anyway stands in for what a function leaves out
+# values that the gateway overwrites anyway replace what a function leaves out
 _UNSET = {"id": "0", "source": "urn:unknown", "type": HTTP_RESPONSE}
 _UNSET_FN = {VERSION: "0.1", "eventID": "0", "source": "urn:unknown", "eventType": HTTP_RESPONSE}
 _NOTHING = {b"null", b'""', b"{}"}
 
 
 class FnCodec:
-    """A `Codec`. `lenient` reads what functions return: whoever reads it sets source, id and time."""
+    """A `Codec`. `lenient` accepts what functions return: the caller sets source, id and time."""
 
     def __init__(self, options: FnCodecConfig, context: BuildContext) -> None:
         self._lenient = options.lenient
@@ -40,7 +40,7 @@ class FnCodec:
 
 
 def _with_extras_inside(event: Event) -> Event:
-    """What the gateway has set on its way (the loop guard) goes out as a member of `extensions`, as 0.1 has it."""
+    """Moves what the gateway has added (the loop guard) into `extensions`, as 0.1 requires."""
     extra = {name: value for name, value in event.attributes.items() if name not in CORE}
     if not extra:
         return event
@@ -50,7 +50,8 @@ def _with_extras_inside(event: Event) -> Event:
 
 
 def _completed(message: Message) -> Message:
-    """A returned event with what is required and not there. What is no event stays as it is, to be refused."""
+    """Adds missing required members to a returned event. Anything that is not an event stays unchanged, to be
+    refused."""
     content_type = message.header(b"content-type") or b""
     if content_type.partition(b";")[0].strip(b" \t").lower() != MEDIA_TYPE:
         return _completed_headers(message)

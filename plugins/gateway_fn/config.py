@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
+from gateway_serving.asgi import checked_path
+from gateway_serving.limits import ListenerLimits, Seconds
 from pydantic import AfterValidator, Field
 
-from gateway_core.asgi import checked_path, split_address
-from gateway_core.component import Config, SinkRef
-from gateway_core.serving.limits import ListenerLimits, Seconds
+from gateway_core.contract.address import split_address
+from gateway_core.contract.component import Config, SinkRef
 
 
 def _listen(text: str) -> str:
@@ -20,51 +21,48 @@ def _listen(text: str) -> str:
 def _public_url(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError("write http://HOST[:PORT][/PATH] or https://…, without query")
+        raise ValueError("write http://HOST[:PORT][/PATH] or https://…, without a query")
     return text.rstrip("/")
 
 
 class FnSourceConfig(Config):
-    """Calls a function with every HTTP request. The event that it returns is published and becomes the response."""
+    """Calls a function for every HTTP request. The event that it returns is published and becomes the response."""
 
     listen: Annotated[str, AfterValidator(_listen)] = "127.0.0.1:8080"
-    """Address to listen on, `HOST:PORT`; shared with no other source. Port 0 takes a free one."""
+    """Address to listen on, `HOST:PORT`; no other source can share it. Port 0 picks a free port."""
     path: Annotated[str, AfterValidator(checked_path)] = "/"
-    """The path that requests come to, with any method. One that ends with `/` stands for all paths below it."""
+    """The path of requests, with any method. A path that ends with `/` matches all paths below it."""
     function: SinkRef
-    """Where the function is: a sink that brings back replies, such as `http://HOST/`. Its codec is `fn` where it says
-    nothing else."""
+    """The function: a sink that returns replies, such as `http://HOST/`. Its default codec is `fn`."""
     timeout_s: Seconds = 30.0
-    """How long the function has, in seconds: its deadline. The caller gets 504 after that."""
+    """The function's deadline, in seconds. After that the caller gets 504."""
     version: Literal["0.1", "1.0"] = "0.1"
-    """The version of CloudEvents in which the function is called."""
+    """The CloudEvents version of the calls."""
     public_url: Annotated[str, AfterValidator(_public_url)] | None = None
-    """What callers write before the path, for `requestURL` and `source`; where absent it is taken from the request's
-    `Host`."""
+    """The public base URL, for `requestURL` and `source`. By default it comes from the request's `Host`."""
     max_body_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = 6 * 1024 * 1024
-    """The longest request body, in bytes (413)."""
+    """Maximum size of a request body, in bytes (413)."""
     max_in_flight: Annotated[int, Field(ge=1, le=10_000)] = 256
-    """How many calls may be under way at once, per worker (503)."""
+    """Maximum number of calls in flight per worker (503)."""
     limits: ListenerLimits = ListenerLimits()
-    """How much one client may ask for, and all of them together."""
+    """Limits per client and for all clients together."""
 
 
 class FnSinkConfig(Config):
-    """Sends events to a function. What it returns becomes a reply, with source, id and time set by the gateway."""
+    """Sends events to a function. What the function returns becomes a reply; the gateway sets source, id and time."""
 
     function: SinkRef
-    """Where the function is: a sink that brings back replies, such as `http://HOST/`. Its codec is `fn` where it says
-    nothing else."""
+    """The function: a sink that returns replies, such as `http://HOST/`. Its default codec is `fn`."""
     version: Literal["as-is", "0.1", "1.0"] = "as-is"
-    """The version of CloudEvents in which events are sent: their own, or one into which the others are converted."""
+    """The CloudEvents version of sent events: their own, or one that all events are converted to."""
     deadline_s: Seconds | None = None
-    """How long an event may take from its first attempt on, in seconds, retries included; the delivery's `timeout_s`
-    where absent. After that it goes to the dead letter."""
+    """Maximum time for an event from its first attempt, including retries, in seconds; default: the delivery's
+    `timeout_s`. After that the event goes to the dead letter."""
 
 
 class FnCodecConfig(Config):
-    """CloudEvents for functions: written in structured mode. Every mode and version is read."""
+    """CloudEvents for functions. Writes structured mode; reads every mode and version."""
 
     lenient: bool = False
-    """Takes events as functions return them: `source`, id and type may be missing. Functions that are named by
-    `function:` are always read like that."""
+    """Accepts events as functions return them: `source`, id and type may be missing. Always on for functions named by
+    `function:`."""

@@ -1,7 +1,7 @@
-"""Events from one spelling to the other: Fn's 0.1 names and CloudEvents 1.0.
+"""Converts events between Fn's 0.1 names and CloudEvents 1.0.
 
-Every attribute has a place on both sides, data stays byte for byte. What 1.0 can't have changes its form: a map becomes
-compact JSON text, an extension's name loses its capitals and all but letters and digits.
+Every attribute has a counterpart, and data stays byte for byte. What 1.0 does not allow changes its form: a map becomes
+compact JSON text, an extension's name becomes lower case without anything but letters and digits.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gateway_core.event import Event
+from gateway_core.contract.event import Event
 
 from .names import DEADLINE, EXTENSIONS, MAPS, VERSION, compact, extension, under_fn_names
 
-# 1.0 and what earlier drafts and 0.1 call it
+# names in 1.0 -> names in earlier drafts and 0.1
 _SAME = (
     ("type", ("type", "eventType")),
     ("source", ("source",)),
@@ -32,13 +32,13 @@ _FN_NAMES = {
 }
 TYPE_VERSION = "eventTypeVersion"
 CORE = frozenset({VERSION, TYPE_VERSION, EXTENSIONS, *_FN_NAMES.values()})
-"""The attributes that 0.1 itself has; all others are extensions."""
+"""The attributes of 0.1; all others are extensions."""
 
 _NOT_IN_NAMES = re.compile("[^a-z0-9]")
 
 
 def converted(event: Event, version: str) -> Event:
-    """The event in version "0.1" (under Fn's names) or "1.0"; the event itself where it is in that one, or for
+    """The event in version "0.1" (under Fn's names) or "1.0"; the same event if it already has that version, or for
     "as-is"."""
     if version == "0.1" and not under_fn_names(event):
         return _with(event, _to_fn(event))
@@ -52,7 +52,7 @@ def _with(event: Event, attributes: dict[str, Any]) -> Event:
 
 
 def _shared(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Takes out what both versions have; by its 1.0 name."""
+    """Removes and returns the attributes that both versions have, by their 1.0 names."""
     found: dict[str, Any] = {}
     for name, spellings in _SAME:
         for spelling in spellings:

@@ -1,9 +1,8 @@
-"""The words of the Fn protocol, and where an event of either spelling keeps what they name.
+"""The names of the Fn protocol, and where an event of either spelling has their values.
 
-Source: Fn Project, "Common Events Specification and CloudEvent protocol extensions". Its events are those of an early
+Source: Fn Project, "Common Events Specification and CloudEvent protocol extensions". Its events follow an early
 CloudEvents 0.1: `eventType`, `eventID`, … and a map of `extensions`. An event of 1.0 has no maps and only lower-case
-names: there the same extensions are `iofnprojectdeadline`, and JSON text in `iofnprojecthttpreq` and
-`iofnprojecthttpresp`.
+names, so its extensions are `iofnprojectdeadline`, and JSON text in `iofnprojecthttpreq` and `iofnprojecthttpresp`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from uuid import uuid4
 
 import msgspec
 
-from gateway_core.event import Event
+from gateway_core.contract.event import Event
 
 VERSION = "cloudEventsVersion"
 EXTENSIONS = "extensions"
@@ -37,8 +36,7 @@ def under_fn_names(event: Event) -> bool:
 
 
 def extension(event: Event, name: str) -> Any:
-    """The value of an Fn extension by its 0.1 name, None where there is none. Raises `ValueError` where the text of a
-    map is no JSON."""
+    """The value of an Fn extension by its 0.1 name, or None. Raises `ValueError` if the text of a map is not JSON."""
     if under_fn_names(event):
         return event.attributes.get(EXTENSIONS, {}).get(name)
     value = event.attributes.get(name, event.attributes.get(name.lower()))
@@ -46,7 +44,7 @@ def extension(event: Event, name: str) -> Any:
         try:
             return _json(value)
         except (msgspec.DecodeError, RecursionError) as e:
-            raise ValueError(f"{name.lower()} is no JSON: {e}") from e
+            raise ValueError(f"{name.lower()} is not JSON: {e}") from e
     return value
 
 
@@ -68,7 +66,7 @@ def type_of(event: Event) -> Any:
 
 
 def content_type_of(event: Event) -> str | None:
-    """The media type of the data, whatever the version calls it; JSON where data without one is JSON."""
+    """The media type of the data in any version; JSON if untyped data is JSON."""
     for name in ("contentType", "datacontenttype", "contenttype"):
         if isinstance(found := event.attributes.get(name), str):
             return found
@@ -76,23 +74,23 @@ def content_type_of(event: Event) -> str | None:
 
 
 def is_error(event: Event) -> bool:
-    """Whether a function says by this event that it failed."""
+    """Whether this event reports that a function failed."""
     return bool(type_of(event) == ERROR)
 
 
 def message_of(event: Event) -> str:
-    """What an `io.fnproject.fnError` says."""
+    """The message of an `io.fnproject.fnError`."""
     try:
         data = _json(event.data or b"null")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         data = None
     message = data.get("message") if isinstance(data, dict) else data
-    return message if isinstance(message, str) and message.strip() else "the function failed and did not say why"
+    return message if isinstance(message, str) and message.strip() else "the function failed without a message"
 
 
 def as_returned(event: Event, function: str, now_ns: int) -> Event:
-    """What a function returned, as it is published: from the function's URI, with an id of its own and the time of the
-    return (Fn, "A note on response events")."""
+    """The event to publish for what a function returned: its source is the function's URI, with a new id and the time
+    of the return (Fn, "A note on response events")."""
     fn = under_fn_names(event)
     platform = {
         "source": function,

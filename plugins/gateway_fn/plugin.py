@@ -1,13 +1,14 @@
-"""What the plugin offers."""
+"""The plugin's hooks."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gateway_core.component import BuildContext, Component, Transport
-from gateway_core.hookspecs import hookimpl
+from gateway_core.contract.component import BuildContext, Component, Transport
+from gateway_core.contract.hookspecs import hookimpl
 
-from .config import FnCodecConfig, FnSinkConfig, FnSourceConfig
+if TYPE_CHECKING:
+    from .config import FnCodecConfig, FnSinkConfig, FnSourceConfig
 
 
 def _source(options: FnSourceConfig, context: BuildContext) -> Any:
@@ -30,18 +31,20 @@ def _codec(options: FnCodecConfig, context: BuildContext) -> Any:
 
 @hookimpl
 def gateway_transports() -> list[Transport]:
+    from .config import FnSinkConfig, FnSourceConfig
+
     return [
         Transport(
             "fn",
             source=Component(
                 "fn",
-                "Calls a function with every HTTP request and answers with the event that it returns (Fn Project).",
+                "Calls a function for every HTTP request and responds with the event that it returns (Fn Project).",
                 FnSourceConfig,
                 _source,
             ),
             sink=Component(
                 "fn",
-                "Sends events to a function, with a deadline, and takes what it returns as replies (Fn Project).",
+                "Sends events to a function, with a deadline, and handles what it returns as replies (Fn Project).",
                 FnSinkConfig,
                 _sink,
             ),
@@ -51,10 +54,12 @@ def gateway_transports() -> list[Transport]:
 
 @hookimpl
 def gateway_codecs() -> list[Component]:
+    from .config import FnCodecConfig
+
     return [
         Component(
             "fn",
-            "CloudEvents as functions write and read them: JSON in structured mode, incomplete where they return them.",
+            "CloudEvents as functions write and read them: JSON in structured mode; returned events may be incomplete.",
             FnCodecConfig,
             _codec,
         )

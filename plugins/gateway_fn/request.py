@@ -1,4 +1,4 @@
-"""From an HTTP request to the event that a function is called with (Fn, "HTTP Request")."""
+"""Turns an HTTP request into the event that calls a function (Fn, "HTTP Request")."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from gateway_core.event import Event
+from gateway_core.contract.event import Event
 
 from .convert import converted
 from .names import DEADLINE, EXTENSIONS, HTTP_REQUEST, REQUEST, VERSION, rfc3339
@@ -19,8 +19,8 @@ _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as the server took it. `authority` is the host that was asked, `target` path and query as they came;
-    header names are in lower case."""
+    """A received request. `authority` is the requested host, `target` the path and query as received; header names are
+    in lower case."""
 
     method: str
     scheme: str
@@ -51,13 +51,13 @@ def event_of(request: Request, base: str, version: str, now_ns: int, timeout_s: 
     }
     body = request.body or None
     if body is not None:
-        # a body of which nothing is said may be anything (RFC 9110 section 8.3)
+        # a body without a media type may be anything (RFC 9110 section 8.3)
         attributes["contentType"] = _content_type(request.headers) or _BYTES
     return converted(Event(attributes, body, received_ns=now_ns), version)
 
 
 def request_url(request: Request, base: str) -> str:
-    """The URL that the caller asked for: `base`, or scheme and host, before path and query. What no URI may have is
+    """The URL of the request: `base`, or scheme and host, then path and query. Characters that URIs don't allow are
     percent-encoded."""
     base = base or f"{request.scheme}://{quote(request.authority, safe=_HOST)}"
     return base + _BAD_ESCAPE.sub("%25", quote(request.target, safe=_TARGET))
@@ -68,8 +68,8 @@ _TARGET = "-._~!$&'()*+,;=:@/?%"
 
 
 def header_lists(headers: list[tuple[bytes, bytes]]) -> dict[str, list[str]]:
-    """All values of each header, in the order they came. HTTP engines hand over names in lower case; here each word
-    has a capital, as in Fn's own gateway, because some function kits look them up like that."""
+    """All values of each header, in order. HTTP engines pass names in lower case; here each word is capitalised, as in
+    Fn's own gateway, because some function development kits look them up like that."""
     lists: dict[str, list[str]] = {}
     for name, value in headers:
         if name[:1] != b":":
@@ -79,7 +79,7 @@ def header_lists(headers: list[tuple[bytes, bytes]]) -> dict[str, list[str]]:
 
 
 def text(value: bytes) -> str:
-    """A header's value: UTF-8, or Latin-1 where it isn't that."""
+    """A header's value as UTF-8 if it is valid, else as Latin-1."""
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""From the event that a function returned to the HTTP response (Fn, "HTTP Response" and "Internal FDK errors")."""
+"""Turns the event that a function returned into the HTTP response (Fn, "HTTP Response" and "Internal FDK errors")."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from gateway_core.content_coding import ACCEPTED, UnknownCoding
-from gateway_core.errors import NotDelivered, Overloaded, Refused, StorageError, TidegateError
-from gateway_core.event import Event
-from gateway_core.interfaces import Outcome
+from gateway_serving.content_coding import ACCEPTED, UnknownCoding
+
+from gateway_core.contract.errors import NotDelivered, Overloaded, Refused, StorageError, TidegateError
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Outcome
 
 from .names import RESPONSE, content_type_of, extension, is_error, message_of
 
@@ -20,7 +21,7 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NO_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-# the connection's own (RFC 9110 section 7.6.1), the server's, and the one that contentType sets
+# connection headers (RFC 9110 section 7.6.1), the server's own, and the one that contentType sets
 _IGNORED = frozenset(
     {
         *("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"),
@@ -31,19 +32,19 @@ _WITHOUT_BODY = frozenset({204, 205, 304})
 
 
 class Response(NamedTuple):
-    """A whole answer to the caller."""
+    """A complete response to the caller."""
 
     status: int
     headers: Headers = ()
     body: bytes = b""
 
 
-class BadAnswer(TidegateError):
-    """What a function returned can't be an HTTP response."""
+class InvalidResponse(TidegateError):
+    """A function returned something that can't become an HTTP response."""
 
 
 def response_of(event: Event) -> Response:
-    """The response that a returned event stands for. Raises `BadAnswer`."""
+    """The response for a returned event. Raises `InvalidResponse`."""
     said = _said(event)
     status, headers = _status(said), tuple(_headers(said))
     if is_error(event):
@@ -64,11 +65,11 @@ def _said(event: Event) -> dict[str, Any]:
     try:
         said = extension(event, RESPONSE)
     except ValueError as e:
-        raise BadAnswer(str(e)) from e
+        raise InvalidResponse(str(e)) from e
     if said is None:
         return {}
     if not isinstance(said, dict):
-        raise BadAnswer(f"{RESPONSE} is not an object")
+        raise InvalidResponse(f"{RESPONSE} is not an object")
     return said
 
 
@@ -77,7 +78,7 @@ def _status(said: dict[str, Any]) -> int | None:
     if status is None:
         return None
     if type(status) is not int or not 200 <= status <= 599:
-        raise BadAnswer(f"{RESPONSE}.status {status!r:.100} is no status of an HTTP response (200 to 599)")
+        raise InvalidResponse(f"{RESPONSE}.status {status!r:.100} is not an HTTP response status (200 to 599)")
     return status
 
 
@@ -86,10 +87,10 @@ def _headers(said: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
     if headers is None:
         return
     if not isinstance(headers, dict):
-        raise BadAnswer(f"{RESPONSE}.headers is not an object")
+        raise InvalidResponse(f"{RESPONSE}.headers is not an object")
     for name, values in headers.items():
         if not _NAME.fullmatch(name):
-            raise BadAnswer(f"{RESPONSE}.headers has {name!r:.100}, which is no header name")
+            raise InvalidResponse(f"{RESPONSE}.headers has {name!r:.100}, which is not a header name")
         if name.lower() in _IGNORED:
             continue
         for value in [values] if isinstance(values, str) else values if isinstance(values, list) else [None]:
@@ -98,11 +99,11 @@ def _headers(said: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
 
 def _value(name: str, value: Any) -> bytes:
     if not isinstance(value, str) or _NO_VALUE.search(value):
-        raise BadAnswer(f"header {name} has a value that HTTP does not allow: {value!r:.100}")
+        raise InvalidResponse(f"header {name} has a value that is invalid in HTTP: {value!r:.100}")
     return value.strip(" \t").encode(errors="replace")
 
 
-# -- answers of the gateway's own -----------------------------------------------------------------------------------
+# -- the gateway's own responses -----------------------------------------------------------------------------------
 
 
 def problem(status: int, detail: str, headers: Headers = (), **more: str) -> Response:
@@ -117,13 +118,13 @@ def problem(status: int, detail: str, headers: Headers = (), **more: str) -> Res
 
 
 def refused(error: Refused) -> Response:
-    """The answer to a request that can't be an event."""
+    """The response to a request that can't become an event."""
     more = (ACCEPTED,) if isinstance(error, UnknownCoding) else ()
     return problem(error.status, error.detail, more, attribute=error.attribute, rule=error.rule)
 
 
 def unpublished(error: BaseException) -> Response:
-    """The answer where the returned event could not be kept."""
+    """The response if the returned event could not be stored."""
     if isinstance(error, NotDelivered):
         return problem(error.status, f"the function's event was {error}")
     if isinstance(error, Overloaded | StorageError):
@@ -132,14 +133,14 @@ def unpublished(error: BaseException) -> Response:
 
 
 def busy(detail: str, retry_after_s: float | None = 1.0) -> Response:
-    """The answer to a caller who may come again."""
+    """The response to a caller that may retry."""
     wait = () if retry_after_s is None else ((b"retry-after", str(max(1, math.ceil(retry_after_s))).encode()),)
     return problem(503, detail, wait)
 
 
 def failed(outcome: Outcome) -> Response:
-    """The answer where the function could not be called: 503 where it asked for time, or where this machine could not
-    call it; 422 where it refused the call for good, so that nobody tries it again; else 502."""
+    """The response if the function could not be called: 503 if it asked for a delay, or this machine could not call it;
+    422 if it refused the call permanently, so that the caller does not retry; else 502."""
     detail = f"the function could not be called: {outcome.reason}"
     if outcome.local:
         return busy(detail)
@@ -151,7 +152,7 @@ def failed(outcome: Outcome) -> Response:
 
 
 def nothing(outcome: Outcome) -> Response:
-    """The answer where the function took the event and returned none."""
+    """The response if the function accepted the event and returned none."""
     if outcome.code == 200:
-        return problem(502, "the function answered 200 without an event")
+        return problem(502, "the function responded 200 without an event")
     return Response(204)

@@ -1,4 +1,4 @@
-"""The HTTP server of a source: any method, HTTP/1.1, on a socket of our own."""
+"""The HTTP server of a source: any method, HTTP/1.1, on its own socket."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from anyio.abc import TaskGroup
+from gateway_serving.asgi import AsgiServer, Receive, Scope, Send, listening, read_body, respond
+from gateway_serving.limits import ListenerLimits
+from gateway_serving.unexpected import log_unexpected
 
-from gateway_core.asgi import AsgiServer, Receive, Scope, Send, listening, read_body, respond
-from gateway_core.errors import StartError
-from gateway_core.serving.limits import ListenerLimits
-from gateway_core.unexpected import log_unexpected
+from gateway_core.contract.errors import StartError
 
 from .request import Request
 from .response import Response, problem
@@ -21,7 +21,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Server:
-    """Reads whole requests, hands each to `handler` and writes what it returns."""
+    """Reads complete requests, passes each to `handler` and writes the response."""
 
     def __init__(self, handler: Handler, limits: ListenerLimits, max_body_bytes: int) -> None:
         self._handler = handler
@@ -29,19 +29,19 @@ class Server:
         self._server = AsgiServer(self._app, limits, max_body_bytes)
 
     async def start(self, listen: str, shared: bool, owner: str, tasks: TaskGroup) -> str:
-        """Listens; returns the base URL. `shared` where other workers listen there too. Raises `StartError`."""
+        """Listens; returns the base URL. `shared` if other workers listen there too. Raises `StartError`."""
         try:
             sock = listening(listen, shared=shared)
         except OSError as e:
             raise StartError(f"{owner}: can't listen on {listen}: {e.strerror or e}") from e
         host, port = sock.getsockname()[:2]
-        # whoever stops the gateway bounds the wait for answers
+        # the gateway's own stop limits the wait for responses
         self._server.start([sock], tasks, graceful_s=600.0)
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def stop(self) -> None:
-        """Answers what is being asked, and frees the address."""
+        """Finishes the current requests and frees the address."""
         await self._server.stop()
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""The way out: events to a function, one way. Nobody waits for an answer; what the function returns is a reply."""
+"""The sink: events to a function. No caller waits for a response; what the function returns is a reply."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Callable
 
 from anyio.abc import TaskGroup
 
-from gateway_core.abilities import Previewing
-from gateway_core.component import BuildContext
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
-from gateway_core.interfaces import Outcome
+from gateway_core.contract.capabilities import LimitingInFlight, Previewing
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Outcome
 
 from .config import FnSinkConfig
 from .convert import converted
 from .function import build_function
 from .names import DEADLINE, as_returned, is_error, message_of, rfc3339, with_extension
 
-_FORGET_S = 3600.0  # after a deadline; no retry waits that long
-_EARLY_S = 0.005  # a loop's timer may come this much before its time
+_FORGET_S = 3600.0  # kept after a deadline; no retry waits that long
+_EARLY_S = 0.005  # a loop's timer may fire this much early
 
 
 class FnSink:
-    """A `Sink` around the function's own. The deadline is that of the event: retries have the same one, and after it
-    there is none."""
+    """A `Sink` around the function's own. The deadline belongs to the event: retries have the same deadline, and none
+    starts after it."""
 
     def __init__(self, options: FnSinkConfig, context: BuildContext) -> None:
         self._function = build_function(options.function, context)
@@ -34,7 +34,8 @@ class FnSink:
         # by the event's position, in the order of their first attempts: (deadline, its text)
         self._deadlines: dict[int, tuple[float, str]] = {}
         self.address = self._function.address
-        self.most_in_flight: int | None = getattr(self._function, "most_in_flight", None)
+        function = self._function
+        self.most_in_flight = function.most_in_flight if isinstance(function, LimitingInFlight) else None
 
     async def start(self, tasks: TaskGroup) -> None:
         await self._function.start(tasks)
@@ -52,14 +53,14 @@ class FnSink:
         self._function.send(sent, min(timeout_s, left), lambda outcome: self._settle(event, deadline, outcome, done))
 
     def preview(self, event: Event) -> Message:
-        """The call, with the deadline that it would have now."""
+        """The call, with the deadline it would have now."""
         if not isinstance(self._function, Previewing):
-            raise Refused(f"the sink of {self.address} does not say what it sends")
+            raise Refused(f"the sink of {self.address} can't show what it would send")
         text = rfc3339(self._clock.now_ns() + round((self._deadline_s or 0.0) * 1e9))
         return self._function.preview(with_extension(converted(event, self._version), DEADLINE, text))
 
     def _settle(self, event: Event, deadline: float, outcome: Outcome, done: Callable[[Outcome], None]) -> None:
-        if outcome.local:  # no attempt was made: the event's time begins with its next one
+        if outcome.local:  # no attempt was made: the deadline starts with the next one
             self._deadlines.pop(event.position, None)
             done(outcome)
             return
@@ -88,7 +89,7 @@ class FnSink:
         return known
 
     def _forget(self, now: float) -> None:
-        """Drops the oldest deadlines: of events that were given up without us being told."""
+        """Drops the oldest deadlines, whose events were given up without notice."""
         while self._deadlines:
             position = next(iter(self._deadlines))
             if self._deadlines[position][0] + _FORGET_S > now:

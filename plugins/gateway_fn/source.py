@@ -1,4 +1,4 @@
-"""The way in: HTTP requests become calls of a function, what it returns is published and becomes the response."""
+"""The source: HTTP requests become calls of a function; what it returns is published and becomes the response."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ import logging
 from dataclasses import replace
 
 from anyio.abc import TaskGroup
+from gateway_serving.content_coding import decoded
 
-from gateway_core.component import BuildContext, CodecRef
-from gateway_core.content_coding import decoded
-from gateway_core.errors import Refused
-from gateway_core.event import Event
-from gateway_core.interfaces import Codec, Intake, Outcome
-from gateway_core.oneline import one_line
-from gateway_core.tracing import of_headers
+from gateway_core.contract.component import BuildContext, CodecRef
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Codec, Intake, Outcome
+from gateway_core.contract.one_line import one_line
+from gateway_core.contract.tracing import of_headers
 
 from . import response
 from .config import FnSourceConfig
 from .function import build_function
 from .names import as_returned, is_error, message_of
 from .request import Request, event_of
-from .response import BadAnswer, Response, problem
+from .response import InvalidResponse, Response, problem
 from .server import Server
 
 log = logging.getLogger("tidegate.fn")
 
 MOST_LETTERS = 64
-"""Events on their way to the dead letter at the most: beyond it callers get 503, because the dead letter is down."""
-_GRACE_S = 1.0  # the deadline is told by our own timer; the function's sink gives up after it
+"""Maximum number of pending dead-letter writes: beyond it callers get 503, because the dead letter is down."""
+_GRACE_S = 1.0  # our own timer detects the deadline; the function's sink gives up later
 
 
 class FnSource:
-    """A `Source` whose callers wait for the function. Each request is one call: the caller, who is told of a failure,
-    decides whether to try again. Only events that missed their deadline go to the dead letter."""
+    """A `Source` whose callers wait for the function. Each request is one call: the caller sees a failure and decides
+    whether to retry. Only events that missed their deadline go to the dead letter."""
 
     def __init__(self, options: FnSourceConfig, context: BuildContext) -> None:
         self._options = options
@@ -71,11 +71,11 @@ class FnSource:
 
     async def _handle(self, request: Request) -> Response:
         if not self._takes(request.path):
-            return problem(404, "no function has this path")
+            return problem(404, "there is no function at this path")
         if self._in_flight >= self._options.max_in_flight:
-            return response.busy(f"{self._in_flight} calls are under way, as many as may be")
+            return response.busy(f"{self._in_flight} calls are in flight, which is the limit")
         if self._letters >= MOST_LETTERS:
-            return response.busy("the dead letter takes no events")
+            return response.busy("the dead letter accepts no events")
         options, now_ns = self._options, self._clock.now_ns()
         try:
             headers, body = decoded(request.headers, request.body, options.max_body_bytes)
@@ -83,7 +83,7 @@ class FnSource:
             event = event_of(request, self._base, options.version, now_ns, options.timeout_s)
             if self._context.traces:
                 event.trace = of_headers(request.headers)
-            self._codec.encode(event)  # 0.1 has no place for data that is not what its type says
+            self._codec.encode(event)  # 0.1 can't hold data that does not match its media type
         except Refused as e:
             self._intake.refuse(e)
             return response.refused(e)
@@ -98,10 +98,10 @@ class FnSource:
         outcome = await self._ask(event)
         seconds = self._clock.monotonic() - started
         if outcome is None:
-            outcome = Outcome(False, reason=f"past its deadline: no answer within {self._options.timeout_s:g} s")
+            outcome = Outcome(False, reason=f"past its deadline: no response within {self._options.timeout_s:g} s")
             self._intake.attempted(event, outcome, seconds)
-            self._bury(event, outcome)
-            return problem(504, f"the function did not answer within {self._options.timeout_s:g} s")
+            self._write_dead_letter(event, outcome)
+            return problem(504, f"the function did not respond within {self._options.timeout_s:g} s")
         if outcome.reply is None:
             self._intake.attempted(event, outcome, seconds)
             return response.nothing(outcome) if outcome.delivered else response.failed(outcome)
@@ -116,7 +116,7 @@ class FnSource:
         return answer if error is None else response.unpublished(error)
 
     async def _ask(self, event: Event) -> Outcome | None:
-        """What became of the call; None where the deadline passed before."""
+        """The outcome of the call; None if the deadline passed first."""
         result: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()
 
         def settle(outcome: Outcome | None) -> None:
@@ -132,12 +132,12 @@ class FnSource:
             timer.cancel()
 
     async def _published(self, event: Event) -> BaseException | None:
-        """Waits until the event is safe; else says why it isn't."""
+        """Waits until the event is safe; returns why it is not, if so."""
         result: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
         self._intake.accept([event], lambda error: None if result.done() else result.set_result(error))
         return await result
 
-    def _bury(self, event: Event, outcome: Outcome) -> None:
+    def _write_dead_letter(self, event: Event, outcome: Outcome) -> None:
         def buried(error: BaseException | None) -> None:
             self._letters -= 1
             self._settled.set()
@@ -149,9 +149,9 @@ class FnSource:
 
 
 def _rendered(returned: Event) -> tuple[Response, str]:
-    """The response for a returned event; and why the call counts as failed, "" where it doesn't."""
+    """The response for a returned event, and why the call counts as failed, or ""."""
     try:
         answer = response.response_of(returned)
-    except BadAnswer as e:
-        return problem(502, f"what the function returned is no HTTP response: {e}"), str(e)
+    except InvalidResponse as e:
+        return problem(502, f"what the function returned is not an HTTP response: {e}"), str(e)
     return answer, message_of(returned) if is_error(returned) else ""

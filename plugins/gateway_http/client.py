@@ -1,4 +1,4 @@
-"""The way out on the native client."""
+"""The sink on the native client."""
 
 from __future__ import annotations
 
@@ -7,31 +7,33 @@ from collections.abc import Callable
 
 from anyio.abc import TaskGroup
 
-from gateway_core import tracing
-from gateway_core.component import BuildContext
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
-from gateway_core.interfaces import Codec, Outcome
-from gateway_core.outcome import unwritable
+from gateway_core.contract import tracing
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Codec, Outcome
+from gateway_core.contract.outcome import unwritable
 
 from .config import HttpSinkConfig
 from .connection import Exchange
-from .outcome import Judge
+from .outcome import ResponseClassifier
 from .pool import Pool
 from .request import RequestWriter, Target, preview
 from .tls import client_context
 
 
 class NativeSink:
-    """A `Sink` that makes no task for an event: the request is one write, the outcome a callback."""
+    """A `Sink` that creates no task per event: a request is one write, its outcome a callback."""
 
     def __init__(self, options: HttpSinkConfig, context: BuildContext) -> None:
         codec: Codec = context.build(options.codec, "codec")
         target = Target(options, context.wants_reply)
         tls = client_context(options.tls, context.owner) if target.tls and not context.offline else None
-        judge = Judge(codec, context.wants_reply, target.address, lambda: context.clock.now_ns() / 1e9)
+        classifier = ResponseClassifier(
+            codec, context.wants_reply, target.address, lambda: context.clock.now_ns() / 1e9
+        )
         self.address = target.address
-        self.judge = judge.settle
+        self.classify = classifier.classify
         self.replies = context.wants_reply
         self.most_in_flight = options.max_connections  # one request at a time on each
         self._options, self._target = options, target
@@ -39,7 +41,7 @@ class NativeSink:
         self._writer = RequestWriter(target)
         self._write = self._writer.write
         self._connect_timeout_s = options.connect_timeout_s
-        self._pool = Pool(target.host, target.port, tls, options.max_connections, options.connect_timeout_s, judge)
+        self._pool = Pool(target.host, target.port, tls, options.max_connections, options.connect_timeout_s, classifier)
         self._held: list[Exchange] | None = [] if options.probe else None  # until the probe is answered
         self._probing = False
 
@@ -70,7 +72,7 @@ class NativeSink:
         return preview(self._options, self._target, self._encode(event))
 
     def _probe(self, exchange: Exchange) -> None:
-        """Holds requests back until `OPTIONS` is answered or failed; either way they go out after that."""
+        """Holds requests back until the `OPTIONS` request is answered or fails, then sends them in either case."""
         assert self._held is not None
         self._held.append(exchange)
         if not self._probing:

@@ -1,12 +1,13 @@
-"""One connection of the native client: an exchange at a time, HTTP/1.1 on llhttp's strict parser.
+"""One connection of the native client: one exchange at a time, HTTP/1.1 with llhttp's strict parser.
 
-What holds: the parser stands between two messages whenever `_exchange` is None, and bytes that come then end the
-connection. `_untouched` says that no byte of the answer came yet. The outcome is given after `feed_data` returned, so
-that a new exchange never starts within the parser. An answer whose bytes, in one read, were seen before means what it
-meant then: `Pool.known` remembers plain 2xx answers, and those are not parsed again.
+Invariants: whenever `_exchange` is None, the parser is between two messages, and any byte received closes the
+connection. `_untouched` is true until the first byte of the response. The outcome is reported after `feed_data` has
+returned, so that no exchange starts inside the parser. `Pool.known` maps the bytes of plain 2xx responses to their
+outcome; a response that arrives in one read with the same bytes is not parsed again.
 
-Nothing is sent twice here: a request that went out on a kept connection which the server was closing is an attempt that
-failed, and is counted, spaced and limited as any other. `stale` finds most such connections before they are used.
+Nothing is sent twice here: if the server was closing a kept-alive connection while a request went out on it, the
+attempt has failed, and is counted, delayed and limited like any other. `stale` finds most such connections before they
+are used.
 """
 
 from __future__ import annotations
@@ -15,28 +16,25 @@ import asyncio
 import re
 import select
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 import httptools
 
-from gateway_core.interfaces import Outcome
+from gateway_core.contract.interfaces import Outcome
 
-from .outcome import unanswered
-
-if TYPE_CHECKING:
-    from .pool import Pool
+from .outcome import ResponseClassifier, unanswered
 
 MAX_HEAD_BYTES = 64 * 1024
-MAX_ANSWER_BYTES = 4 * 1024 * 1024  # of one answer, with its interim answers, chunk extensions and trailers
+MAX_ANSWER_BYTES = 4 * 1024 * 1024  # per response, including interim responses, chunk extensions and trailers
 _KNOWN_BYTES = 1024
-_LARGE_BYTES = 16 * 1024  # a request that a socket's buffer may not take whole
+_LARGE_BYTES = 16 * 1024  # a request that may not fit into the socket's buffer
 _KEEP_ALIVE = re.compile(rb"timeout=(\d{1,6})")
 # macOS has no POLLRDHUP
 _ENDED = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
 
 class Exchange:
-    """One request and who waits for its outcome. `deadline` is in the loop's time."""
+    """One request and the callback for its outcome. `deadline` is in the loop's time."""
 
     __slots__ = ("data", "deadline", "done", "timeout_s", "timer")
 
@@ -48,15 +46,33 @@ class Exchange:
         self.timer: asyncio.TimerHandle | None = None
 
 
+class ConnectionOwner(Protocol):
+    """What a connection needs from its pool."""
+
+    classifier: ResponseClassifier
+    known: dict[bytes, Outcome]
+    """Outcomes by the bytes of a response."""
+
+    def settled(self, connection: ClientConnection, exchange: Exchange, outcome: Outcome) -> None: ...
+
+    def end(self, exchange: Exchange, outcome: Outcome) -> None: ...
+
+    def remember(self, data: bytes, outcome: Outcome) -> None: ...
+
+    def keep_idle(self, seconds: int) -> None: ...
+
+    def forget(self, connection: ClientConnection) -> None: ...
+
+
 class ClientConnection(asyncio.Protocol):
-    """See the module's text."""
+    """See the module's docstring."""
 
     __slots__ = (
         "_body", "_bytes", "_complete", "_exchange", "_framed", "_head_bytes", "_head_done", "_headers", "_interim",
         "_keep", "_limit", "_parser", "_pool", "_reused", "_size", "_status", "_transport", "_untouched", "idle_since",
     )  # fmt: skip
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ConnectionOwner) -> None:
         self._pool = pool
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
@@ -81,8 +97,8 @@ class ClientConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def stale(self) -> bool:
-        """Whether the server has sent something on this idle connection, mostly its end, that the loop has not come to
-        yet."""
+        """Whether the server has sent something on this idle connection that the loop has not read yet, usually its
+        end."""
         if self._transport is None:
             return True
         asked = _ENDED
@@ -93,14 +109,14 @@ class ClientConnection(asyncio.Protocol):
         return bool(poll.poll(0))
 
     def start(self, exchange: Exchange, reused: bool) -> None:
-        """Sends a request. The connection is usable and idle."""
+        """Sends a request. The connection must be usable and idle."""
         assert self._transport is not None
         self._exchange = exchange
         self._reused = reused
         self._transport.write(exchange.data)
 
     def abort(self) -> Exchange | None:
-        """Closes at once, and hands back the exchange that was under way."""
+        """Closes immediately and returns the exchange that was in flight."""
         exchange, self._exchange = self._exchange, None
         if self._transport is not None:
             self._transport.abort()
@@ -121,10 +137,10 @@ class ClientConnection(asyncio.Protocol):
             self._keep = False  # the end of the connection is the end of the body (RFC 9112 section 6.3)
             self._finish(exchange)
         elif self._untouched and self._reused:
-            self._fail("the kept connection was closed before an answer came")
+            self._fail("the kept-alive connection was closed before a response arrived")
         else:
             reset = isinstance(exc, ConnectionResetError)
-            self._fail("connection reset" if reset else "connection closed before the answer was complete")
+            self._fail("connection reset" if reset else "connection closed before the response was complete")
 
     def data_received(self, data: bytes) -> None:
         exchange = self._exchange
@@ -159,16 +175,16 @@ class ClientConnection(asyncio.Protocol):
                 return
         if self._bytes > MAX_ANSWER_BYTES:
             if self._head_done and not self._interim:
-                self._keep = False  # the status says all that is needed
+                self._keep = False  # the status is enough
                 self._finish(exchange)
             else:
-                self._fail(f"malformed response: {MAX_ANSWER_BYTES} bytes came, and no final answer")
+                self._fail(f"malformed response: {MAX_ANSWER_BYTES} bytes arrived without a final response")
 
     # -- parser callbacks -----------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         if self._complete:
-            self._keep = False  # more than was asked for: nothing of it is believed
+            self._keep = False  # more data than the response: none of it is trusted
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._head_done:
@@ -184,10 +200,10 @@ class ClientConnection(asyncio.Protocol):
         self._head_done = True
         self._status = self._parser.get_status_code()
         self._interim = 100 <= self._status < 200 and self._status != 101
-        if self._status == 101:  # final here: no other protocol was asked for
+        if self._status == 101:  # final here: the request asked for no other protocol
             self._complete = True
             self._keep = False
-        self._limit = self._pool.judge.body_limit(self._status)
+        self._limit = self._pool.classifier.body_limit(self._status)
 
     def on_body(self, part: bytes) -> None:
         if self._size <= self._limit and not self._complete:
@@ -200,7 +216,7 @@ class ClientConnection(asyncio.Protocol):
         if self._interim:
             self._reset()
             self._untouched = False
-            self._head_bytes = 1  # an answer after an interim one is not a known one
+            self._head_bytes = 1  # a response after an interim one is never a known one
             return
         self._complete = True
         if not self._parser.should_keep_alive():
@@ -212,13 +228,13 @@ class ClientConnection(asyncio.Protocol):
         limit = self._limit
         body = b"".join(self._body)[:limit]
         whole = self._complete or not self._framed
-        outcome = self._pool.judge.settle(self._status, self._headers, body, self._size > limit or not whole)
+        outcome = self._pool.classifier.classify(self._status, self._headers, body, self._size > limit or not whole)
         if (
             len(exchange.data) > _LARGE_BYTES
             and self._transport is not None
             and self._transport.get_write_buffer_size()
         ):
-            self._keep = False  # answered before it was read: the rest of it is no new request
+            self._keep = False  # the response came before the whole request was read: the connection can't be reused
         for name, value in self._headers:
             if name == b"keep-alive" and (found := _KEEP_ALIVE.search(value)):
                 self._pool.keep_idle(int(found[1]))

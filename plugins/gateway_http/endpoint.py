@@ -1,21 +1,22 @@
-"""What stands behind a path, and what is done with a request: the same for both server engines."""
+"""What a path leads to, and what happens to a request. Both server engines use it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway_core.content_coding import decoded
-from gateway_core.errors import Refused
-from gateway_core.event import Message
-from gateway_core.interfaces import Accepted, Codec, Intake
-from gateway_core.tracing import of_headers
+from gateway_serving.content_coding import decoded
+
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Message
+from gateway_core.contract.interfaces import Accepted, Codec, Intake
+from gateway_core.contract.tracing import of_headers
 
 from . import responses
 from .responses import Response
 
 
 class Endpoint:
-    """One ingress: it reads events from requests and hands them to the intake."""
+    """One ingress: decodes events from requests and passes them to the intake."""
 
     __slots__ = ("_decode", "_intake", "_max_body_bytes", "_now_ns", "_traces", "owner", "path", "target")
 
@@ -40,7 +41,7 @@ class Endpoint:
         self._max_body_bytes = max_body_bytes
 
     def take(self, message: Message, done: Accepted) -> None:
-        """Calls `done` with None when the message's events are safe, else with the error to answer with."""
+        """Calls `done` with None once the message's events are safe, else with the error for the response."""
         now = self._now_ns()
         try:
             events = self._decode(message)
@@ -49,7 +50,7 @@ class Endpoint:
         except Refused as e:
             self._refuse(e, message, done)
             return
-        except Exception as e:  # also where a codec returns what are no events
+        except Exception as e:  # also if a codec returns something that is not an event
             done(e)
             return
         if not events:  # an empty batch: nothing to wait for
@@ -64,7 +65,7 @@ class Endpoint:
             done(e)
 
     def take_coded(self, message: Message, done: Accepted) -> None:
-        """`take` for a message with a `Content-Encoding`, which the codec does not get to see."""
+        """`take` for a message with a `Content-Encoding`, which is removed before the codec sees the message."""
         try:
             headers, body = decoded(message.headers, message.body or b"", self._max_body_bytes)
         except Refused as e:
@@ -92,7 +93,7 @@ def find(routes: Routes, target: bytes) -> Endpoint | None:
 
 
 def decide(routes: Routes, method: bytes, target: bytes, headers: list[tuple[bytes, bytes]]) -> Endpoint | Response:
-    """Where a request goes, or what answers it without looking at its body."""
+    """The endpoint of a request, or the response if the body does not matter."""
     endpoint = find(routes, target)
     if method == b"OPTIONS" and (endpoint is not None or target == b"*"):
         return responses.for_options(headers)
@@ -102,5 +103,6 @@ def decide(routes: Routes, method: bytes, target: bytes, headers: list[tuple[byt
 
 
 def method_refused(routes: Routes, target: bytes, method: bytes = b"This method") -> Response:
-    """The answer to a method that is not offered (methods are case-sensitive: RFC 9110 section 9.1), at any target."""
+    """The response to a method that is not supported (methods are case-sensitive: RFC 9110 section 9.1), at any
+    target."""
     return responses.NOT_FOUND if find(routes, target) is None else responses.not_allowed(method)

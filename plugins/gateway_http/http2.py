@@ -1,15 +1,16 @@
-"""HTTP/2 by Hypercorn's protocol, on connections that our own listener accepted, counts and times."""
+"""HTTP/2 with Hypercorn's protocol, on connections that our own listener accepts, counts and times out."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import anyio
 import h2.events
 import h2.exceptions
 import h2.settings
+from gateway_serving.asgi import ClientDisconnected, Receive, Scope, Send, read_body, respond
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.asyncio.task_group import TaskGroup
 from hypercorn.asyncio.worker_context import WorkerContext
@@ -18,15 +19,12 @@ from hypercorn.events import Closed, RawData, Updated
 from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.typing import ConnectionState
 
-from gateway_core.asgi import Left, Receive, Scope, Send, read_body, respond
-from gateway_core.event import Message
+from gateway_core.contract.event import Message
 
 from . import responses
 from .endpoint import Endpoint, decide
+from .listener import HttpListener
 from .responses import Response
-
-if TYPE_CHECKING:
-    from .server import NativeListener
 
 log = logging.getLogger(__name__)
 
@@ -34,9 +32,9 @@ _UNREAD = 64 * 1024
 
 
 class Http2Engine:
-    """What the connections of a listener have in common."""
+    """State shared by the connections of a listener."""
 
-    def __init__(self, listener: NativeListener) -> None:
+    def __init__(self, listener: HttpListener) -> None:
         self.listener = listener
         self.context = WorkerContext(None)
         self.config = Config()
@@ -44,16 +42,16 @@ class Http2Engine:
         self.config.errorlog = logging.getLogger("hypercorn.error")
         self.config.include_server_header = False
         self.config.h2_max_header_list_size = listener.limits.max_header_bytes
-        # bodies are bounded and counted where they are read; a queue that is full would hold up its whole connection
+        # bodies are limited and counted where they are read; a full queue would block the whole connection
         self.config.max_app_queue_size = 0
         self._running: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
-        """Opens no more streams."""
+        """Accepts no more streams."""
         await self.context.terminated.set()
 
     def take_over(self, transport: asyncio.Transport, data: bytes) -> None:
-        """Goes on with a connection on which `data` has come."""
+        """Takes over a connection on which `data` has arrived."""
         connection = Http2Connection(self, transport)
         if not self.listener.admit(connection):
             transport.abort()
@@ -67,8 +65,8 @@ class Http2Engine:
 
 
 class Protocol(H2Protocol):
-    """Hypercorn's, without what a client could break it with: it knows methods in their own case, no tunnels, and bears
-    data of a stream that was answered already."""
+    """Hypercorn's protocol, hardened: methods are case-sensitive, tunnels are rejected, and data of a stream that is
+    already answered does no harm."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -107,7 +105,7 @@ def _is_plain(request: h2.events.RequestReceived) -> bool:
 
 
 class Http2Connection(asyncio.Protocol):
-    """One client. `held` are the bytes of bodies that are not complete."""
+    """One client. `held` is the number of bytes of incomplete bodies."""
 
     def __init__(self, engine: Http2Engine, transport: asyncio.Transport) -> None:
         self._engine = engine
@@ -162,7 +160,7 @@ class Http2Connection(asyncio.Protocol):
     # -- Hypercorn's side ---------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Serves the connection until it ends. Nothing that a client sends can end more than that."""
+        """Serves the connection until it ends. Whatever a client sends affects only its own connection."""
         try:
             async with TaskGroup(asyncio.get_running_loop()) as tasks:
                 engine = self._engine
@@ -180,7 +178,7 @@ class Http2Connection(asyncio.Protocol):
                     await self._came.wait()
                 await protocol.handle(Closed())
         except Exception as e:
-            log.debug("an HTTP/2 connection ended by an error", exc_info=e)
+            log.debug("an HTTP/2 connection ended with an error", exc_info=e)
         finally:
             self.abort()
 
@@ -203,9 +201,9 @@ class Http2Connection(asyncio.Protocol):
             status, headers, body = await self._response(scope, receive)
             with anyio.move_on_after(self._listener.limits.idle_timeout_s) as limit:
                 await respond(send, status, headers, body, head=scope["method"] == "HEAD")
-            if limit.cancelled_caught:  # the client opens no window for the answer
+            if limit.cancelled_caught:  # the client opens no flow-control window for the response
                 self.abort()
-        except Left:
+        except ClientDisconnected:
             pass
         finally:
             self._requests -= 1
@@ -250,7 +248,7 @@ class Http2Connection(asyncio.Protocol):
     # -- the budget ---------------------------------------------------------------------------------------------------
 
     def holds(self, change: int) -> None:
-        """So many bytes of bodies came, or were dealt with."""
+        """Adds `change` bytes of bodies; a negative number if they were handled."""
         if not self._bodies:
             self._begun = self._listener.now
         self._bodies += change
@@ -297,7 +295,7 @@ class Http2Connection(asyncio.Protocol):
 
 
 class _Counting:
-    """`receive`, with what it brought in the budget until the body is complete."""
+    """`receive` that counts a body's bytes in the budget until the body is complete."""
 
     def __init__(self, connection: Http2Connection, receive: Receive) -> None:
         self._connection = connection

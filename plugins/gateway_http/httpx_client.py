@@ -1,4 +1,4 @@
-"""The way out on httpx: HTTP/2 and proxies, at the price of a task for each event."""
+"""The sink on httpx: HTTP/2 and proxies, at the cost of a task per event."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Any
 import httpx
 from anyio.abc import TaskGroup
 
-from gateway_core import tracing
-from gateway_core.component import BuildContext
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
-from gateway_core.interfaces import AsyncSink, Codec, Outcome
-from gateway_core.outcome import short, unwritable
-from gateway_core.shortage import is_shortage, no_port_left
+from gateway_core.contract import tracing
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import AsyncSink, Codec, Outcome
+from gateway_core.contract.outcome import short, unwritable
+from gateway_core.contract.shortage import is_shortage, no_port_left
 
 from .config import HttpSinkConfig
 from .connection import MAX_ANSWER_BYTES
-from .outcome import Judge, unanswered
+from .outcome import ResponseClassifier, unanswered
 from .request import Target, header_lines, preview
 from .tls import client_context
 
 
 class HttpxSink(AsyncSink):
-    """A `Sink` with the outcomes of the native one."""
+    """A `Sink` with the same outcomes as the native one."""
 
     def __init__(self, options: HttpSinkConfig, context: BuildContext) -> None:
         self._options = options
         self._codec: Codec = context.build(options.codec, "codec")
         self._target = Target(options, context.wants_reply)
         self._tls = client_context(options.tls, context.owner) if self._target.tls and not context.offline else None
-        self._judge = Judge(
+        self._classifier = ResponseClassifier(
             self._codec, context.wants_reply, self._target.address, lambda: context.clock.now_ns() / 1e9
         )
         self._client: httpx.AsyncClient | None = None
         self._probed = not options.probe
         self.address = self._target.address
-        self.judge = self._judge.settle
+        self.classify = self._classifier.classify
         self.replies = context.wants_reply
 
     async def start(self, tasks: TaskGroup) -> None:
@@ -67,22 +67,22 @@ class HttpxSink(AsyncSink):
         if not self._probed:
             self._probed = True
             await self._probe(self._client)
-        # a reply is an event whose bytes are passed on: no content coding is asked for
+        # a reply is an event whose bytes are passed on, so no content coding is requested
         headers = [(b"accept-encoding", b"identity"), *self._target.headers, *message.headers]
         try:
             async with self._client.stream(
                 "POST", self._target.url, headers=headers, content=message.body or b""
             ) as response:
-                limit = self._judge.body_limit(response.status_code)
+                limit = self._classifier.body_limit(response.status_code)
                 body = bytearray()
                 came = 0
                 assert isinstance(response.stream, httpx.AsyncByteStream)
-                async for part in response.stream:  # `aiter_raw` would give the connection back at once
+                async for part in response.stream:  # `aiter_raw` would release the connection immediately
                     if len(body) <= limit:
                         body += part
                     came += len(part)
                     if came > MAX_ANSWER_BYTES:  # the status says all that is needed
-                        # HTTP/2 would keep the connection, with a window that nobody opens again
+                        # HTTP/2 would keep the connection with a closed flow-control window
                         await response.extensions["network_stream"].aclose()
                         break
                 await _leave_if_more(response)
@@ -90,10 +90,10 @@ class HttpxSink(AsyncSink):
             if is_shortage(e):
                 return short(e)
             if await no_port_left(e, self._target.host, self._target.port):
-                return short("every local port towards the address is in use")
+                return short("all local ports for connections to the address are in use")
             return unanswered(f"{_words(e)}: {e}" if str(e) else _words(e))
         found = [(name.lower(), value) for name, value in response.headers.raw]
-        return self._judge.settle(response.status_code, found, bytes(body[:limit]), len(body) > limit)
+        return self._classifier.classify(response.status_code, found, bytes(body[:limit]), len(body) > limit)
 
     def preview(self, event: Event) -> Message:
         return preview(self._options, self._target, self._codec.encode(event))
@@ -102,12 +102,12 @@ class HttpxSink(AsyncSink):
         try:
             await client.options(self._target.address, headers=self._target.headers)
         except httpx.HTTPError:
-            return  # the first POST tells (Knative data plane: an error of the probe does not stop the delivery)
+            return  # the first POST shows it (Knative data plane: a failed probe does not stop the delivery)
 
 
 async def _leave_if_more(response: httpx.Response) -> None:
-    """Closes an HTTP/1 connection on which more than the answer came. httpx would keep it, and take what is left over
-    for the answer to the next request. Only h11's state knows; where it can't be found, no connection is kept."""
+    """Closes an HTTP/1 connection that delivered more than the response. httpx would keep it and take the rest for the
+    response to the next request. Only h11's state shows this; if it can't be found, no connection is kept."""
     if response.http_version == "HTTP/2":
         return
     found: Any = response.stream
@@ -116,7 +116,7 @@ async def _leave_if_more(response: httpx.Response) -> None:
     if found is None:
         await response.extensions["network_stream"].aclose()
     elif found.trailing_data[0]:
-        found.send_failed()  # a state from which a connection is closed, not kept
+        found.send_failed()  # a state in which a connection is closed, not kept
 
 
 def _words(error: httpx.HTTPError) -> str:

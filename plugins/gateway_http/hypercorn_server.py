@@ -1,5 +1,5 @@
-"""HTTP/2 beside HTTP/1.1: a connection that begins with HTTP/2 is handed to Hypercorn, all others stay with the native
-engine. So there is one reader of HTTP/1.1, and one place for its limits."""
+"""HTTP/2 next to HTTP/1.1: a connection that begins with HTTP/2 is passed to Hypercorn, all others stay with the native
+engine. So HTTP/1.1 has one parser and one place for its limits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import ssl
 from typing import TYPE_CHECKING
 
 from .config import HttpSourceConfig
+from .listener import HttpListener
 from .protocol import Connection
-from .server import NativeListener
 
 if TYPE_CHECKING:
     from .http2 import Http2Engine
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
-class HypercornListener(NativeListener):
-    """Serves the paths by HTTP/1.1 and HTTP/2."""
+class HypercornListener(HttpListener):
+    """Serves the paths over HTTP/1.1 and HTTP/2."""
 
     def __init__(self, options: HttpSourceConfig, tls: ssl.SSLContext | None, owner: str) -> None:
         super().__init__(options, tls, owner)
@@ -33,18 +33,18 @@ class HypercornListener(NativeListener):
         await super().stop()
 
     def _connection(self) -> asyncio.Protocol:
-        return EitherConnection(self, self.engine)
+        return Http1Or2Connection(self, self.engine)
 
 
-class EitherConnection(Connection):
-    """HTTP/1.1, unless the TLS handshake or the first bytes say HTTP/2."""
+class Http1Or2Connection(Connection):
+    """HTTP/1.1, unless the TLS handshake or the first bytes select HTTP/2."""
 
     __slots__ = ("_begin", "_engine")
 
-    def __init__(self, listener: NativeListener, engine: Http2Engine) -> None:
+    def __init__(self, listener: HttpListener, engine: Http2Engine) -> None:
         super().__init__(listener)
         self._engine = engine
-        self._begin: bytes | None = b""  # what came so far, while it may be HTTP/2
+        self._begin: bytes | None = b""  # the data so far, while it may be HTTP/2
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

@@ -1,4 +1,4 @@
-"""What an answer means for a delivery: the table that both client engines use.
+"""What a response means for a delivery: the table for both client engines.
 
 Sources: Knative data plane contract ("Event Delivery", "Event Acknowledgement and Delivery Retry"); RFC 9110 section
 10.2.3 (Retry-After).
@@ -12,11 +12,12 @@ from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
-from gateway_core.content_coding import decoded
-from gateway_core.errors import Refused
-from gateway_core.event import Message
-from gateway_core.interfaces import Codec, Outcome
-from gateway_core.oneline import one_line
+from gateway_serving.content_coding import decoded
+
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Message
+from gateway_core.contract.interfaces import Codec, Outcome
+from gateway_core.contract.one_line import one_line
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +30,8 @@ _DELIVERED = {status: Outcome(True, code=status) for status in range(200, 300)}
 
 
 def retry_after_s(value: bytes, now_s: float) -> float | None:
-    """Seconds from a `Retry-After` value, which is digits or an HTTP date; None where it is neither. More than
-    nine digits count as a billion: whoever waits has a limit far below."""
+    """Seconds of a `Retry-After` value, which is digits or an HTTP date; None if it is neither. More than nine digits
+    count as a billion: the caller's limit is far below."""
     value = value.strip(b" \t")
     if value.isdigit():
         value = value.lstrip(b"0") or b"0"
@@ -44,19 +45,19 @@ def retry_after_s(value: bytes, now_s: float) -> float | None:
 
 
 def is_retried(status: int) -> bool:
-    """Whether an answer that is not 2xx makes sense to try again. Codes outside the table are retried (DP-14)."""
+    """Whether to retry after a response that is not 2xx. Codes outside the table are retried (DP-14)."""
     if 400 <= status < 500:
         return status in _RETRIED_4XX
     return not (100 <= status < 200 or 300 <= status < 400)
 
 
 def unanswered(reason: str) -> Outcome:
-    """An attempt that got no answer, or none that is HTTP."""
+    """An attempt without a response, or without a valid HTTP response."""
     return Outcome(False, retry=True, reason=reason)
 
 
-class Judge:
-    """Makes outcomes of answers, for one sink. `codec` reads replies where the sink `wants_reply`."""
+class ResponseClassifier:
+    """Turns responses into outcomes, for one sink. `codec` decodes replies if the sink `wants_reply`."""
 
     def __init__(self, codec: Codec, wants_reply: bool, address: str, now_s: Callable[[], float] = time.time) -> None:
         self._codec = codec
@@ -66,11 +67,12 @@ class Judge:
         self._told = False
 
     def body_limit(self, status: int) -> int:
-        """How much of a body `settle` has a use for."""
+        """How much of a body `settle` can use."""
         return REPLY_BYTES if status == 200 and self._wants_reply else KEEP_BYTES
 
-    def settle(self, status: int, headers: Headers, body: bytes, truncated: bool = False) -> Outcome:
-        """The outcome of a final answer. Header names are lower-case; `truncated` where the body was longer."""
+    def classify(self, status: int, headers: Headers, body: bytes, truncated: bool = False) -> Outcome:
+        """The outcome of a final response. Header names are in lower case; `truncated` is true if the body was
+        longer."""
         if 200 <= status < 300:
             if status == 200 and _claims_event(headers):
                 return self._reply(headers, body, truncated)
@@ -92,7 +94,9 @@ class Judge:
             if not self._told:
                 self._told = True
                 log.debug(
-                    "%s answers with events that nobody asked for: %s", self._address, one_line(repr(body[:1024]))
+                    "%s responds with events, but no trigger expects a reply: %s",
+                    self._address,
+                    one_line(repr(body[:1024])),
                 )
             return _DELIVERED[200]
         try:
@@ -104,7 +108,7 @@ class Judge:
                 raise Refused("it is a batch")
         except Refused as e:
             return Outcome(
-                False, retry=True, code=200, data=body[:KEEP_BYTES], reason=f"the reply can't be taken: {e.detail}"
+                False, retry=True, code=200, data=body[:KEEP_BYTES], reason=f"the reply is not usable: {e.detail}"
             )
         return Outcome(True, code=200, reply=events[0]) if events else _DELIVERED[200]
 

@@ -1,13 +1,14 @@
-"""What the plugin offers."""
+"""The plugin's hooks."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gateway_core.component import BuildContext, Component, Transport
-from gateway_core.hookspecs import hookimpl
+from gateway_core.contract.component import BuildContext, Command, Component, Transport
+from gateway_core.contract.hookspecs import hookimpl
 
-from .config import HttpSinkConfig, HttpSourceConfig
+if TYPE_CHECKING:
+    from .config import HttpSinkConfig, HttpSourceConfig
 
 
 def _source(options: HttpSourceConfig, context: BuildContext) -> Any:
@@ -24,21 +25,41 @@ def _sink(options: HttpSinkConfig, context: BuildContext) -> Any:
 
 @hookimpl
 def gateway_transports() -> list[Transport]:
+    from .config import HttpSinkConfig, HttpSourceConfig
+
     return [
         Transport(
             "http",
             source=Component(
                 "http",
-                "Takes events by HTTP or HTTPS (CloudEvents HTTP binding), HTTP/1.1 or HTTP/2.",
+                "Receives events over HTTP or HTTPS (CloudEvents HTTP binding), HTTP/1.1 or HTTP/2.",
                 HttpSourceConfig,
                 _source,
             ),
             sink=Component(
                 "http",
-                "Delivers each event with one HTTP POST; the answer's status decides (Knative data plane).",
+                "Delivers each event with one HTTP POST; the response status decides (Knative data plane).",
                 HttpSinkConfig,
                 _sink,
                 schemes=("http", "https"),
             ),
+        )
+    ]
+
+
+def _send() -> Any:
+    from .cli.app import send
+
+    return send
+
+
+@hookimpl
+def gateway_commands() -> list[Command]:
+    return [
+        Command(
+            "send",
+            "Send events to an address. The exit code is 1 if any event was not accepted.",
+            _send,
+            panel="Try out",
         )
     ]

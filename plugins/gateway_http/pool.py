@@ -1,7 +1,7 @@
-"""The native client's connections to one address, and the queue of those who wait for one.
+"""The native client's connections to one address, and the queue of requests that wait for one.
 
-Time limits: a limit below `FINE_S` has a timer of its own; the others are checked by a sweep, which calls them up to
-one period early and never late. The sweep runs only while something is under way.
+Time limits: a limit below `FINE_S` has its own timer; the others are checked by a sweep, which ends a request up to one
+period early and never late. The sweep runs only while requests are in flight.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections import deque
 import anyio
 from anyio.abc import TaskGroup
 
-from gateway_core.interfaces import Outcome
-from gateway_core.outcome import short
-from gateway_core.shortage import is_shortage, no_port_left
+from gateway_core.contract.interfaces import Outcome
+from gateway_core.contract.outcome import short
+from gateway_core.contract.shortage import is_shortage, no_port_left
 
 from .connection import ClientConnection, Exchange
-from .outcome import Judge, unanswered
+from .outcome import ResponseClassifier, unanswered
 
 SWEEP_S = 0.1
 FINE_S = 2.0
 IDLE_S = 60.0
-FRESH_S = 0.005  # a connection that rested for less is used without a look at its socket
+FRESH_S = 0.005  # a connection that was idle for less is used without checking its socket
 _KNOWN = 64
 
 
@@ -31,14 +31,20 @@ class Pool:
     """At most `limit` connections; all of them may be idle."""
 
     def __init__(
-        self, host: str, port: int, tls: ssl.SSLContext | None, limit: int, connect_timeout_s: float, judge: Judge
+        self,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+        limit: int,
+        connect_timeout_s: float,
+        classifier: ResponseClassifier,
     ) -> None:
         self._host = host
         self._port = port
         self._tls = tls
         self._limit = limit
         self._connect_timeout_s = connect_timeout_s
-        self.judge = judge
+        self.classifier = classifier
         self.known: dict[bytes, Outcome] = {}
         self._connections: set[ClientConnection] = set()
         self._idle: list[ClientConnection] = []
@@ -48,7 +54,7 @@ class Pool:
         self._idler: asyncio.TimerHandle | None = None
         self._stopped = True
         self._keep_s = IDLE_S
-        self._short: Outcome | None = None  # why no further connection could be opened, where this machine is at fault
+        self._short: Outcome | None = None  # why no more connections could be opened, if this machine is the reason
 
     def start(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
@@ -57,7 +63,7 @@ class Pool:
         self._stopped = False
 
     def stop(self) -> None:
-        """Closes everything; what is under way ends without an answer."""
+        """Closes everything. Requests in flight end without a response."""
         self._stopped = True
         for timer in (self._sweeper, self._idler):
             if timer is not None:
@@ -68,13 +74,13 @@ class Pool:
         self._idle.clear()
         for exchange in ended:
             if exchange is not None:
-                self.end(exchange, unanswered("the gateway stops"))
+                self.end(exchange, unanswered("the gateway is stopping"))
 
     # -- exchanges ------------------------------------------------------------------------------------------------
 
     def send(self, exchange: Exchange) -> None:
         if self._stopped:
-            self._loop.call_soon(self.end, exchange, unanswered("the gateway stops"))
+            self._loop.call_soon(self.end, exchange, unanswered("the gateway is stopping"))
             return
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
@@ -93,7 +99,7 @@ class Pool:
         self._open()
 
     def settled(self, connection: ClientConnection, exchange: Exchange, outcome: Outcome) -> None:
-        """An exchange is over; the connection takes the next one or rests."""
+        """An exchange has ended; the connection takes the next one or becomes idle."""
         if connection.usable:
             self._serve(connection, True)
         elif self._waiting:
@@ -111,7 +117,7 @@ class Pool:
         self.known[data] = outcome
 
     def keep_idle(self, seconds: int) -> None:
-        """The server closes connections that are idle for so long: they are not used again shortly before."""
+        """The server closes connections that are idle for `seconds`: shortly before that they are no longer used."""
         self._keep_s = min(IDLE_S, seconds * 0.8)
 
     # -- connections ----------------------------------------------------------------------------------------------
@@ -131,7 +137,7 @@ class Pool:
             self._idle.append(connection)
 
     def _open(self) -> None:
-        """Opens one more connection where more wait than are being opened."""
+        """Opens one more connection if more requests wait than connections are being opened."""
         room = len(self._connections) + self._opening < self._limit
         if room and self._opening < len(self._waiting) and not self._stopped:
             self._opening += 1
@@ -157,7 +163,7 @@ class Pool:
         self._short = failure if failure is not None and failure.local else None
         if failure is not None:
             if failure.local and self._connections:
-                return  # those who wait are served by the connections that there are
+                return  # the existing connections serve the waiting requests
             if self._waiting:
                 self.end(self._waiting.popleft(), failure)
         elif connection is not None and connection.usable:
@@ -166,7 +172,7 @@ class Pool:
         self._open()
 
     async def _failure(self, error: Exception) -> Outcome:
-        """What it means that no connection could be made."""
+        """The outcome of a failed connection."""
         if isinstance(error, TimeoutError):
             return unanswered(f"no connection within {self._connect_timeout_s:g} s")
         if isinstance(error, ssl.SSLError):
@@ -174,7 +180,7 @@ class Pool:
         if is_shortage(error):
             return short(error)
         if await no_port_left(error, self._host, self._port):
-            return short("every local port towards the address is in use")
+            return short("all local ports for connections to the address are in use")
         return unanswered(_text(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}")
 
     # -- time -----------------------------------------------------------------------------------------------------
@@ -207,7 +213,7 @@ class Pool:
             for connection in tuple(self._connections):
                 if connection.exchange is exchange:
                     connection.abort()
-        self.end(exchange, unanswered(f"no answer within {exchange.timeout_s:g} s"))
+        self.end(exchange, unanswered(f"no response within {exchange.timeout_s:g} s"))
 
     def _close_idle(self) -> None:
         self._idler = None

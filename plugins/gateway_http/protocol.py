@@ -1,36 +1,35 @@
-"""One connection of the native server: HTTP/1.1 and 1.0, requests read by `reader`, answers in their order.
+"""One connection of the native server: HTTP/1.1 and 1.0. `reader` reads requests; responses leave in the order of
+requests.
 
-The fast path is `data_received`, `on_header` for each, `on_body`, `on_message_complete`, `Endpoint.take`, `_answered`.
-It makes no task, future or scope. What it relies on:
+The fast path is `data_received`, `on_header` per header, `on_body`, `on_message_complete`, `Endpoint.take`,
+`_answered`. It creates no task, future or scope. Invariants:
 
-* Answers leave in the order of the requests. `_busy` says that the oldest unanswered request is answered by
-  `_answered`, a bound method made once; requests that came behind it wait in `_queue` with a `Pending` each.
-* An answer may come after the client left: `_transport` is None then, and nothing is written.
-* Time limits are checked by the listener's sweep (`check`); the fast path only copies its coarse clock.
+* Responses leave in the order of the requests. While `_busy` is set, `_answered` (a bound method made once) answers the
+  oldest request; each request behind it has a `Pending` in `_queue`.
+* A response may come after the client has disconnected: `_transport` is None then, and nothing is written.
+* The listener's sweep checks the time limits (`check`); the fast path only copies its coarse clock.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from gateway_core.event import Message
+from gateway_core.contract.event import Message
 
 from . import responses
 from .endpoint import Endpoint
+from .listener import HttpListener
 from .reader import RequestReader
 from .responses import Response, wire
 
-if TYPE_CHECKING:
-    from .server import NativeListener
-
-MAX_PENDING = 16  # unanswered requests on one connection before it is no longer read
-LINGER_S = 2.0  # how long a refused client may go on sending, so that it gets to read the answer
+MAX_PENDING = 16  # unanswered requests per connection before reading pauses
+LINGER_S = 2.0  # how long a refused client may keep sending, so that it can read the response
 
 
 class Pending:
-    """A request that came while an older one was unanswered."""
+    """A request that arrived while an older one was unanswered."""
 
     __slots__ = ("close", "connection", "endpoint", "head", "response")
 
@@ -50,14 +49,14 @@ class Pending:
 
 
 class Connection(RequestReader):
-    """One client. See the module's text for what holds."""
+    """One client. See the module's docstring for the invariants."""
 
     __slots__ = (
         "_busy", "_done", "_endpoint", "_eof", "_head_bytes", "_held_back", "_lingers", "_paused", "_queue",
         "_write_blocked", "held",
     )  # fmt: skip
 
-    def __init__(self, listener: NativeListener) -> None:
+    def __init__(self, listener: HttpListener) -> None:
         super().__init__(listener)
         self._done = self._answered
         self._endpoint: Endpoint | None = None
@@ -79,7 +78,7 @@ class Connection(RequestReader):
         self._listener.lost(self)
 
     def eof_received(self) -> bool:
-        # a client may close its side and still read; what it is owed is written first
+        # a client may close its side and still read: pending responses are written first
         self._deaf = self._eof = True
         if self._busy or self._queue:
             self._last = self._slow = True
@@ -149,13 +148,13 @@ class Connection(RequestReader):
             self._write(response, head)
 
     def _refuse(self, response: Response) -> None:
-        """Answers, and interprets nothing more of the connection."""
+        """Responds, and ignores everything that follows on the connection."""
         head = self._head_done and self._parser.get_method() == b"HEAD"
         self._deaf = self._last = self._slow = True
         self._reply(response, head)
 
     def _fail(self, error: Exception) -> None:
-        """Ends the connection after an error that nobody foresaw."""
+        """Ends the connection after an unexpected error."""
         responses.log_once(error)
         self._deaf = True
         self.abort()
@@ -172,7 +171,7 @@ class Connection(RequestReader):
             self._steer_reading()
 
     def _flush(self) -> None:
-        """Writes the answers whose turn it is."""
+        """Writes the responses that are next in order."""
         if self._busy:
             return
         queue = self._queue
@@ -196,13 +195,13 @@ class Connection(RequestReader):
             self._end(transport)
 
     def _end(self, transport: asyncio.Transport) -> None:
-        # closing at once would reset the connection when more data is on its way, and the answer would be lost
+        # an immediate close would reset the connection if more data arrives, and the response would be lost
         self._deaf = True
         if not self._eof and not self._listener.stopping and transport.can_write_eof():
             self._lingers = True
             try:
                 transport.write_eof()
-            except (OSError, RuntimeError):  # the client has left
+            except (OSError, RuntimeError):  # the client has disconnected
                 transport.abort()
         else:
             transport.close()
@@ -234,14 +233,14 @@ class Connection(RequestReader):
 
     def evict(self) -> None:
         headers = ((b"retry-after", b"1"),)
-        self._refuse(responses.problem(503, "Too much is coming in, and this request took longest.", headers=headers))
-        self._body, self._headers = b"", []  # it is free before the connection has ended
+        self._refuse(responses.problem(503, "Too many incomplete requests; this one was the slowest.", headers=headers))
+        self._body, self._headers = b"", []  # frees the memory before the connection has ended
 
     # -- the listener's side --------------------------------------------------------------------------------------
 
     def idle_since(self) -> tuple[int, float] | None:
-        """0 and since when nothing has been under way, 1 and since when a request has been coming in or an answer is
-        not read; None while a request is answered."""
+        """(0, time) if the connection is idle since then; (1, time) if a request is incomplete or a response unread
+        since then; None while a request is being answered."""
         if self._transport is None or self._transport.is_closing():
             return None
         if self._busy or self._queue:
@@ -256,7 +255,7 @@ class Connection(RequestReader):
         return bool(mine) if endpoint is None else endpoint in mine
 
     def drain(self) -> None:
-        """Takes no more; closes once what was taken is answered."""
+        """Takes no more requests; closes once those it has are answered."""
         self._deaf = self._last = self._slow = True
         if not self._busy and not self._queue and self._transport is not None:
             self._transport.close()
@@ -267,7 +266,7 @@ class Connection(RequestReader):
             self._transport.abort()
 
     def check(self, now: float) -> None:
-        """Called every half second: ends what takes too long."""
+        """Runs every half second: ends what takes too long."""
         transport, waited, limits = self._transport, now - self._since, self._limits
         if transport is None:
             return
@@ -284,4 +283,4 @@ class Connection(RequestReader):
             if waited > limits.idle_timeout_s:
                 transport.close()
         elif waited > (limits.body_timeout_s if self._head_done else limits.header_timeout_s):
-            self._refuse(responses.problem(408, "The request took too long to come."))
+            self._refuse(responses.problem(408, "The request took too long to arrive."))

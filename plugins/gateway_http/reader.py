@@ -1,41 +1,39 @@
-"""The reading half of a native server connection: bytes in, requests out, by llhttp's strict parser.
+"""The reading half of a native server connection: bytes in, requests out, with llhttp's strict parser.
 
-A request's state is in the attributes that `_reset` sets, and in no other. `_between` says that nothing of the next
-request was seen. After `_deaf` is set no byte of the connection is interpreted: a malformed request ends it, whatever
-follows. Trailers are dropped. The counters bound what may come before the parser calls back: `_fed` counts a head that
-is not complete, `_stray` what comes within a body that is no body (chunk extensions, trailers).
+The state of a request is in the attributes that `_reset` sets, and only there. `_between` is true until the first byte
+of the next request. Once `_deaf` is set, nothing more is interpreted: a malformed request ends the connection, whatever
+follows. Trailers are dropped. Counters limit what may arrive before the parser calls back: `_fed` counts an incomplete
+head, `_stray` the chunk extensions and trailers within a body.
 
-Every read ends: the parser is fed each byte once, and where it stops at a request to change the protocol, each turn of
-the loop in `_stopped` uses up at least one byte of the read. No exception leaves `data_received`.
+Every read terminates: each byte is fed once, and if the parser stops at an upgrade request, each iteration in
+`_stopped` consumes at least one byte. No exception leaves `data_received`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING
 
 import httptools
+from gateway_serving import content_coding
+from gateway_serving.content_coding import UnknownCoding
 
-from gateway_core import content_coding
-from gateway_core.content_coding import UnknownCoding
-from gateway_core.event import Message
+from gateway_core.contract.event import Message
 
 from . import responses
 from .endpoint import Endpoint, Routes, decide, method_refused
+from .listener import HttpListener
 from .responses import Response
-
-if TYPE_CHECKING:
-    from .server import NativeListener
 
 _SPECIAL = frozenset((b"host", b"connection", b"upgrade", b"expect", b"transfer-encoding", b"content-encoding"))
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _START_LINE = re.compile(rb"(%s) ([!-~]+) HTTP/1\.[01]\r?" % _TOKEN)
 _BEGUN = re.compile(rb"%s(?: [!-~]*(?: [HTP/1.0]*\r?)?)?" % _TOKEN)
-_OTHER_PROTOCOL = "Invalid method for HTTP"  # how llhttp begins its error for the methods of RTSP
+_OTHER_PROTOCOL = "Invalid method for HTTP"  # the beginning of llhttp's error for RTSP methods
+_RTSP = b" RTSP/"
 _HOST = re.compile(rb"(?:\[[0-9A-Za-z:.%~_-]+\]|(?:[0-9A-Za-z._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?")
-_names: dict[bytes, bytes] = {}  # header names as clients write them -> lower case; bounded
-_hosts: set[bytes] = set()  # those that were found right; bounded
+_names: dict[bytes, bytes] = {}  # header names as clients write them -> lower case; limited in size
+_hosts: set[bytes] = set()  # valid ones; limited in size
 
 
 class Rejected(Exception):
@@ -46,19 +44,19 @@ class Rejected(Exception):
 
 
 class Finished(Exception):
-    """Raised in a parser callback: the last request of the connection was read, and nothing after it is."""
+    """Raised in a parser callback: the last request of the connection has been read, and nothing after it counts."""
 
 
 class RequestReader(asyncio.Protocol):
-    """Calls `_take` for each event request, `_reply` where the answer is known, `_refuse` where the connection ends."""
+    """Calls `_take` for each event request, `_reply` if the response is known, `_refuse` if the connection ends."""
 
     __slots__ = (
-        "_between", "_body", "_chunk", "_deaf", "_fed", "_head_done", "_headers", "_host", "_last", "_limits",
+        "_between", "_body", "_chunk", "_deaf", "_fed", "_head_done", "_headers", "_host", "_last", "_limits", "_line",
         "_listener", "_mixed", "_owes_continue", "_parser", "_routes", "_since", "_slow", "_special", "_stray",
         "_target", "_transport", "_waits_body",
     )  # fmt: skip
 
-    def __init__(self, listener: NativeListener) -> None:
+    def __init__(self, listener: HttpListener) -> None:
         self._listener = listener
         self._limits = listener.limits
         self._routes = listener.routes
@@ -66,14 +64,16 @@ class RequestReader(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._deaf = False
         self._last = False  # no request follows the one being read
-        self._slow = False  # the next answer needs more than the prepared bytes
-        self._mixed = False  # the read under way also held a whole request
+        self._slow = False  # the next response needs more than the prepared bytes
+        self._mixed = False  # the current read also held a complete request
         self._since = listener.now
         self._chunk = 0
+        # the end of what came in earlier reads, until a header of the first request is complete
+        self._line: bytes | None = b""
         self._reset()
 
     def _reset(self) -> None:
-        self._between = True  # nothing of the next request was seen
+        self._between = True  # no byte of the next request has arrived
         self._headers: list[tuple[bytes, bytes]] = []
         self._target = b""
         self._body: bytes | bytearray = b""
@@ -104,7 +104,10 @@ class RequestReader(asyncio.Protocol):
         self._mixed = False
         stop = None
         try:
-            self._parser.feed_data(data)
+            if self._line is None:
+                self._parser.feed_data(data)
+            else:
+                self._feed_first(data)
             if not self._between and not self._deaf:
                 self._incomplete()
         except Exception as e:
@@ -112,9 +115,36 @@ class RequestReader(asyncio.Protocol):
         if stop is not None:  # not within `except`: the parser's next error would lose its cause
             self._stopped(data, stop)
 
+    def _feed_first(self, data: bytes) -> None:
+        """Feeds data until the first head of the connection is complete. The parser takes RTSP/1.0 for HTTP/1.0, so it
+        is fed up to each ` RTSP/`, where its state says whether that is within the request line."""
+        seen, fed = (self._line or b"") + data, len(self._line or b"")
+        end = fed
+        while not (self._head_done or self._mixed):
+            found = seen.find(_RTSP, max(0, end - len(_RTSP) + 1))
+            if found < 0:
+                break
+            end = found + len(_RTSP)
+            self._feed_part(seen, fed, end)
+            fed = end
+            if self._target and not self._head_done and not self._headers:
+                line = b"%s %s RTSP/" % (self._parser.get_method(), self._target)
+                start = end - len(line)
+                if seen[max(0, start) : end] == line and (start == 0 or seen[start - 1 : start] == b"\n"):
+                    raise Rejected(responses.problem(400, "This server speaks HTTP/1.1, not RTSP."))
+        self._feed_part(seen, fed, len(seen))
+        done = self._head_done or self._mixed or self._headers
+        self._line = None if done else seen[-len(self._target) - 64 :]
+
+    def _feed_part(self, seen: bytes, start: int, end: int) -> None:
+        try:
+            self._parser.feed_data(seen[start:end])
+        except httptools.HttpParserUpgrade as e:  # its offset, counted in the data of this read
+            self._line = None
+            raise httptools.HttpParserUpgrade(e.args[0] + self._chunk - (len(seen) - start)) from None
+
     def _stopped(self, data: bytes, stop: Exception | None) -> None:
-        """Deals with whatever made the parser stop within `data`, and lets it go on where it stopped at a request to
-        change the protocol."""
+        """Handles what made the parser stop within `data`; after an upgrade request it continues behind the head."""
         rest = memoryview(data)
         try:
             while isinstance(stop, httptools.HttpParserUpgrade):
@@ -187,7 +217,7 @@ class RequestReader(asyncio.Protocol):
         coded = False
         if self._special is not None:
             if self._parser.should_upgrade():
-                return  # feed_data is about to say where the request goes on
+                return  # feed_data raises HttpParserUpgrade next, with the offset
             coded = b"content-encoding" in self._special
         target = self._target
         headers = self._headers
@@ -206,7 +236,7 @@ class RequestReader(asyncio.Protocol):
             raise Finished
 
     def _answer_other(self, method: bytes, decision: Endpoint | Response, coded: bool) -> None:
-        """A request that is not simply a POST to an endpoint's path."""
+        """Any request other than a plain POST to an endpoint's path."""
         if method == b"CONNECT":
             raise Rejected(responses.not_allowed(b"CONNECT"))  # what follows would be a tunnel
         target, headers, body, last = self._target, self._headers, bytes(self._body), self._last
@@ -219,23 +249,25 @@ class RequestReader(asyncio.Protocol):
         if last:
             raise Finished
 
-    # -- what is not simple -----------------------------------------------------------------------------------------
+    # -- special cases -----------------------------------------------------------------------------------------
 
     def _unusual_head(self) -> None:
-        """All about a head that is not HTTP/1.1 with one Host and no other header that steers the protocol."""
+        """Checks a head that is not HTTP/1.1, has no single Host, or has other headers that control the protocol."""
         if self._parser.should_upgrade():
             if self._parser.get_method() == b"CONNECT":
                 raise Rejected(responses.not_allowed(b"CONNECT"))
-            return  # it is read once more without that
+            return  # the head is read again without the upgrade
         version = self._parser.get_http_version()
         special = self._special or {}
         if version not in ("1.1", "1.0"):
-            raise Rejected(responses.problem(400, "HTTP/1.1 is spoken here."))
+            raise Rejected(responses.problem(400, "This server speaks HTTP/1.1."))
         if self._host > 1 or (self._host == 0 and version == "1.1"):
-            raise Rejected(responses.problem(400, "There must be one Host header.", rule="RFC 9112 section 3.2"))
+            raise Rejected(responses.problem(400, "Send exactly one Host header.", rule="RFC 9112 section 3.2"))
         coding = special.get(b"transfer-encoding")
         if coding is not None and (version == "1.0" or coding.lower() != b"chunked"):
-            raise Rejected(responses.problem(400, "The transfer coding is not chunked.", rule="RFC 9112 section 6.1"))
+            raise Rejected(
+                responses.problem(400, "The only supported transfer coding is chunked.", rule="RFC 9112 section 6.1")
+            )
         if version == "1.0" or not self._parser.should_keep_alive():
             self._last = self._slow = True
         expect = special.get(b"expect")
@@ -243,9 +275,9 @@ class RequestReader(asyncio.Protocol):
             self._expect(expect)
 
     def _expect(self, expect: bytes) -> None:
-        """`Expect: 100-continue` (RFC 9110 section 10.1.1): a final answer is given before the body is sent."""
+        """`Expect: 100-continue` (RFC 9110 section 10.1.1): a final response comes before the body is sent."""
         if expect.lower() != b"100-continue":
-            raise Rejected(responses.problem(417, "Only 100-continue can be expected."))
+            raise Rejected(responses.problem(417, "The only supported expectation is 100-continue."))
         decision = decide(self._routes, self._parser.get_method(), self._target, self._headers)
         if not isinstance(decision, Endpoint):
             raise Rejected(decision)
@@ -263,8 +295,8 @@ class RequestReader(asyncio.Protocol):
                 raise Rejected(responses.too_large(limit))
 
     def _without_upgrade(self, rest: memoryview) -> Exception | None:
-        """A request to change the protocol is ignored (RFC 9110 section 7.8). The parser stops after its head, so a new
-        one is given the same head without that request, then what followed. Returns what stopped it, if anything."""
+        """Ignores an upgrade request (RFC 9110 section 7.8). The parser stops after its head, so a new parser gets the
+        same head without the upgrade, then the data behind it. Returns what stopped that parser, if anything."""
         lines = [b"%s %s HTTP/%s" % (self._parser.get_method(), self._target, self._parser.get_http_version().encode())]
         for name, value in self._headers:
             if name == b"connection":
@@ -277,7 +309,7 @@ class RequestReader(asyncio.Protocol):
         try:
             self._parser.feed_data(b"\r\n".join(lines) + b"\r\n\r\n")
         except httptools.HttpParserUpgrade:
-            return Rejected(responses.problem(400, "The protocol can't be changed.", rule="RFC 9110 section 7.8"))
+            return Rejected(responses.problem(400, "The protocol can't be upgraded.", rule="RFC 9110 section 7.8"))
         except Exception as e:
             return e
         try:
@@ -287,13 +319,13 @@ class RequestReader(asyncio.Protocol):
         return None
 
     def _incomplete(self) -> None:
-        """The data ended within a request: its clock starts, and what has come is counted."""
+        """The read ended within a request: starts its clock and counts what has arrived."""
         limits = self._limits
         try:
             if not self._head_done:
                 if not self._fed:
                     self._since = self._listener.now
-                self._fed += 1 if self._mixed else self._chunk  # a read that also held older requests is not counted
+                self._fed += 1 if self._mixed else self._chunk  # a read that also held older requests does not count
                 if self._fed > limits.max_header_bytes:
                     raise Rejected(responses.problem(431, f"The head is longer than {limits.max_header_bytes} bytes."))
             elif not self._waits_body:
@@ -302,7 +334,7 @@ class RequestReader(asyncio.Protocol):
                 self._since = self._listener.now
                 self._check_length()
             else:
-                self._stray += self._chunk  # chunk extensions and trailers: on_body makes up for its read
+                self._stray += self._chunk  # chunk extensions and trailers; on_body compensates for its own read
                 if self._stray > limits.max_header_bytes:
                     raise Rejected(responses.problem(431, "The chunk extensions or trailers are too long."))
         except Rejected as e:
@@ -313,11 +345,11 @@ class RequestReader(asyncio.Protocol):
         if isinstance(cause, Rejected):
             self._refuse(cause.response)
         elif isinstance(cause, Finished) or (self._last and self._between):
-            self._deaf = True  # data after the last request: nothing of it is answered
+            self._deaf = True  # data after the last request gets no response
         elif not isinstance(cause, httptools.HttpParserError):
             self._refuse(responses.for_error(cause))
         elif isinstance(cause, httptools.HttpParserInvalidMethodError):
-            begun = b"M" if self._fed else b""  # for what of the method came in reads before
+            begun = b"M" if self._fed else b""  # stands for the part of the method in earlier reads
             self._refuse(_for_unknown_method(self._routes, begun + data, cause))
         elif str(cause).startswith(_OTHER_PROTOCOL):
             self._refuse(method_refused(self._routes, self._target))
@@ -327,7 +359,7 @@ class RequestReader(asyncio.Protocol):
 
 def _check_host(value: bytes) -> None:
     if not _HOST.fullmatch(value):
-        raise Rejected(responses.problem(400, "The Host header is no host.", rule="RFC 9112 section 3.2"))
+        raise Rejected(responses.problem(400, "The Host header is not a valid host.", rule="RFC 9112 section 3.2"))
     if len(value) <= 100:
         if len(_hosts) >= 1000:
             _hosts.clear()
@@ -335,8 +367,8 @@ def _check_host(value: bytes) -> None:
 
 
 def _for_unknown_method(routes: Routes, data: bytes, error: Exception) -> Response:
-    """The answer to a request whose method the parser does not know. It begins somewhere in `data`, and may go on in
-    the next read: what can be no request line gets 400."""
+    """The response to a request with a method that the parser does not know. It begins somewhere in `data` and may
+    continue in the next read. Data that can't be a request line gets 400."""
     *lines, rest = data.split(b"\n")
     for line in lines:
         if (found := _START_LINE.fullmatch(line)) and found[1] != b"POST":

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 from urllib.parse import unquote, urlsplit
 
-from gateway_core.errors import Refused
-from gateway_core.event import Message
-from gateway_core.secrecy import shown_url
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Message
+from gateway_core.contract.secrecy import shown_url
 
 from .config import HttpSinkConfig
 
@@ -15,8 +15,8 @@ _HARMLESS = bytes(set(range(256)) - set(b"\r\n\0"))
 
 
 class Target:
-    """A sink's URL, taken apart. `url` is what requests are sent to, `address` what may be shown of it; `headers` go
-    with every request."""
+    """A sink's URL in parts. Requests go to `url`; `address` is the form without secrets; `headers` are sent with every
+    request."""
 
     def __init__(self, options: HttpSinkConfig, wants_reply: bool) -> None:
         parts = urlsplit(options.url)
@@ -43,7 +43,7 @@ _SECRET = (b"authorization", b"proxy-authorization", b"cookie")
 
 
 def preview(options: HttpSinkConfig, target: Target, message: Message) -> Message:
-    """The request as people may see it. Raises `Refused` where it can't be written."""
+    """The request in a form without secrets. Raises `Refused` if it can't be written."""
     header_lines(message)
     secret = {name.lower().encode() for name in options.headers} if options.hides("headers") else set()
     fixed = [(n, _HIDDEN if n in _SECRET or n in secret else v) for n, v in target.headers]
@@ -51,7 +51,7 @@ def preview(options: HttpSinkConfig, target: Target, message: Message) -> Messag
 
 
 class RequestWriter:
-    """Writes requests as HTTP/1.1 bytes, in one piece each."""
+    """Writes each request as one piece of HTTP/1.1 bytes."""
 
     def __init__(self, target: Target) -> None:
         lines = b"".join([b"%s: %s\r\n" % header for header in target.headers])
@@ -64,9 +64,9 @@ class RequestWriter:
 
 
 def header_lines(message: Message) -> bytes:
-    """Raises `Refused` where a header can't be written: its line break would begin another header or request."""
+    """Raises `Refused` if a header contains a line break, which would begin another header or request."""
     headers = message.headers
     lines = b"\r\n".join([*map(b": ".join, headers), b""])
     if lines.translate(None, _HARMLESS) != b"\r\n" * len(headers):
-        raise Refused("a header's value holds a line break or NUL", rule="RFC 9110 section 5.5")
+        raise Refused("a header value contains a line break or NUL", rule="RFC 9110 section 5.5")
     return lines

@@ -1,4 +1,4 @@
-"""What the ingress answers. Both server engines take every answer from here.
+"""The responses of the ingress, for both server engines.
 
 Sources: RFC 9457 (problem details), RFC 9110 (status codes), Knative data plane contract, CloudEvents HTTP webhooks 4.
 """
@@ -12,20 +12,21 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import NamedTuple
 
-from gateway_core import content_coding
-from gateway_core.content_coding import UnknownCoding
-from gateway_core.errors import NotDelivered, Overloaded, Refused, StorageError
-from gateway_core.unexpected import log_unexpected
+from gateway_serving import content_coding
+from gateway_serving.content_coding import UnknownCoding
+from gateway_serving.unexpected import log_unexpected
+
+from gateway_core.contract.errors import NotDelivered, Overloaded, Refused, StorageError
 
 log = logging.getLogger(__name__)
 
 Headers = tuple[tuple[bytes, bytes], ...]
 _ALLOW = b"POST, OPTIONS"
-_LONGEST_METHOD = 20  # characters of it in an answer
+_LONGEST_METHOD = 20  # characters of it in a response
 
 
 class Response(NamedTuple):
-    """A whole answer, for either engine to write."""
+    """A complete response, for either engine to write."""
 
     status: int
     headers: Headers = ()
@@ -45,8 +46,8 @@ def problem(
     headers: Headers = (),
     sink_status: int | None = None,
 ) -> Response:
-    """A problem description (RFC 9457). `attribute` and `rule` are members of our own, for refused events, and
-    `sinkStatus`, for events that a bridge's sink refused."""
+    """A problem description (RFC 9457). `attribute` and `rule` (for refused events) and `sinkStatus` (for events that a
+    bridge's sink refused) are extension members."""
     fields: dict[str, str | int] = {"type": "about:blank", "title": title or HTTPStatus(status).phrase}
     fields |= {"status": status, "detail": detail}
     if sink_status is not None:
@@ -60,7 +61,7 @@ def problem(
 
 
 def for_error(error: BaseException | None) -> Response:
-    """The answer to an input, from what became of it: None is accepted."""
+    """The response for an input's result; None means accepted."""
     if error is None:
         return ACCEPTED
     if isinstance(error, Refused):
@@ -68,7 +69,7 @@ def for_error(error: BaseException | None) -> Response:
         return problem(
             error.status, error.detail, title=error.title, attribute=error.attribute, rule=error.rule, headers=more
         )
-    if isinstance(error, NotDelivered):  # a 4xx that senders don't try again (RFC 9110 section 15.5.21)
+    if isinstance(error, NotDelivered):  # a 4xx that senders don't retry (RFC 9110 section 15.5.21)
         return problem(error.status, str(error), title="Not delivered", sink_status=error.code)
     if isinstance(error, Overloaded | StorageError):
         wait = str(max(1, math.ceil(error.retry_after_s))).encode()
@@ -78,12 +79,12 @@ def for_error(error: BaseException | None) -> Response:
 
 
 def log_once(error: BaseException) -> None:
-    """Counts an error that nobody foresaw, and logs it without what the sender may have put into it."""
+    """Counts an unexpected error, and logs it without data from the sender."""
     log_unexpected(log, "taking an event", error)
 
 
 def for_options(headers: list[tuple[bytes, bytes]]) -> Response:
-    """`Allow`, and the consent that a webhook sender may ask for (CloudEvents HTTP webhooks 4.1, 4.2)."""
+    """`Allow`, and the permission that a webhook sender may request (CloudEvents HTTP webhooks 4.1, 4.2)."""
     answer: list[tuple[bytes, bytes]] = [(b"allow", _ALLOW)]
     for name, value in headers:
         if name == b"webhook-request-origin":
@@ -93,12 +94,12 @@ def for_options(headers: list[tuple[bytes, bytes]]) -> Response:
 
 
 def not_allowed(method: bytes) -> Response:
-    """405, with what is allowed."""
+    """405, with the allowed methods."""
     name = method[:_LONGEST_METHOD].decode("latin-1")
-    return problem(405, f"{name} is not offered here: events are sent with POST", headers=((b"allow", _ALLOW),))
+    return problem(405, f"{name} is not supported here: send events with POST", headers=((b"allow", _ALLOW),))
 
 
-NOT_FOUND = problem(404, "No ingress has this path.")
+NOT_FOUND = problem(404, "There is no ingress at this path.")
 
 
 def too_large(limit: int) -> Response:
@@ -111,7 +112,7 @@ def date_now() -> bytes:
 
 
 def wire(response: Response, date: bytes, *, close: bool = False, head: bool = False) -> bytes:
-    """An answer as HTTP/1.1 bytes. `head` leaves the body out (RFC 9110 section 9.3.2)."""
+    """A response as HTTP/1.1 bytes. `head` leaves the body out (RFC 9110 section 9.3.2)."""
     status, headers, body = response
     lines = [b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode()), date]
     lines += [b"%s: %s\r\n" % header for header in headers]

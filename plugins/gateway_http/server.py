@@ -1,146 +1,29 @@
-"""Listening sockets: one for each address, shared by the sources that name it, with a table of paths."""
+"""Listening sockets: one per address, shared by the sources on that address, with a table of paths."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Callable
-from typing import Protocol, cast
 from weakref import WeakKeyDictionary
 
-import anyio
 from anyio.abc import TaskGroup
 
-from gateway_core.errors import StartError
-from gateway_core.serving.acceptor import Accepted, Acceptor
-from gateway_core.serving.budget import Budget, Unfinished
+from gateway_core.contract.errors import StartError
 
-from . import responses
 from .config import HttpSourceConfig, split_listen
-from .endpoint import Endpoint, Routes
+from .endpoint import Endpoint
+from .listener import HttpListener, Listener
 from .protocol import Connection
 
-SWEEP_S = 0.5
 _BACKLOG = 1024
-_POLL_S = 0.01
 
 
-class Listener:
-    """An address that is listened on. Subclasses bring the HTTP engine."""
-
-    def __init__(self, options: HttpSourceConfig, tls: ssl.SSLContext | None, owner: str) -> None:
-        self.options = options
-        self.limits = options.limits
-        self.tls = tls
-        self.owner = owner
-        self.routes: Routes = {}
-        self.port = 0
-        self.spare: list[socket.socket] = []  # the same sockets once more, for a listener that follows this one
-
-    async def start(self, sockets: list[socket.socket], tasks: TaskGroup) -> None:
-        raise NotImplementedError
-
-    async def drain(self, endpoint: Endpoint) -> None:
-        """Returns when nothing of this endpoint is unanswered."""
-        raise NotImplementedError
-
-    async def stop(self) -> None:
-        """Stops listening; returns when all requests are answered."""
-        raise NotImplementedError
-
-
-class ServerConnection(Accepted, Unfinished, Protocol):
-    """A connection, as its listener sees it."""
-
-    def serves(self, endpoint: Endpoint | None) -> bool:
-        """Whether a request (of this endpoint; None: any) is still unanswered."""
-
-    def drain(self) -> None:
-        """Takes no more; closes once what was taken is answered."""
-
-    def check(self, now: float) -> None:
-        """Called every half second: ends what takes too long."""
-
-
-class NativeListener(Listener):
-    """The native engine. `now`, `date` and `accepted` are kept by a sweep twice a second for all connections."""
-
-    def __init__(self, options: HttpSourceConfig, tls: ssl.SSLContext | None, owner: str) -> None:
-        super().__init__(options, tls, owner)
-        self.budget = Budget(
-            self.limits.max_unfinished_bytes, self.limits.max_header_bytes + self.limits.max_body_bytes
-        )
-        self.stopping = False
-        self._acceptor: Acceptor | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._tick()
-
-    def _tick(self) -> None:
-        self.now = asyncio.get_running_loop().time()
-        self.date = responses.date_now()
-        self.accepted = responses.wire(responses.ACCEPTED, self.date)
-
-    async def start(self, sockets: list[socket.socket], tasks: TaskGroup) -> None:
-        self._acceptor = Acceptor(sockets, self._connection, self.limits, self.tls)
-        self._acceptor.start()
-        self._sweep()
+class NativeListener(HttpListener):
+    """The native engine."""
 
     def _connection(self) -> asyncio.Protocol:
-        """The protocol of a new connection."""
         return Connection(self)
-
-    @property
-    def connections(self) -> tuple[ServerConnection, ...]:
-        """Those that are open now."""
-        found = self._acceptor.connections if self._acceptor is not None else ()
-        return cast("tuple[ServerConnection, ...]", tuple(found))
-
-    def _sweep(self) -> None:
-        self._tick()
-        self._timer = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
-        for connection in self.connections:
-            try:
-                connection.check(self.now)
-            except Exception as e:  # the others' time limits go on
-                responses.log_once(e)
-                connection.abort()
-        self.budget.sweep(self.now)
-
-    def admit(self, connection: ServerConnection) -> bool:
-        """Whether there is room for one more connection."""
-        return self._acceptor is not None and self._acceptor.made(connection)
-
-    def lost(self, connection: ServerConnection) -> None:
-        """A connection has ended, or another protocol takes it over."""
-        self.budget.release(connection)
-        if self._acceptor is not None:
-            self._acceptor.lost(connection)
-
-    async def drain(self, endpoint: Endpoint) -> None:
-        await _until(lambda: not any(c.serves(endpoint) for c in self.connections))
-
-    async def stop(self) -> None:
-        self.stopping = True
-        if self._acceptor is not None:
-            self._acceptor.close()
-        for connection in self.connections:
-            connection.drain()
-        try:
-            await _until(lambda: not any(c.serves(None) for c in self.connections))
-            with anyio.move_on_after(1):  # for the answers to leave
-                await _until(lambda: not self.connections)
-        finally:
-            for connection in self.connections:
-                connection.abort()
-            if self._timer is not None:
-                self._timer.cancel()
-
-
-async def _until(true: Callable[[], bool]) -> None:
-    # a stop is rare and short; an event for each connection would be paid by every request
-    while not true():  # noqa: ASYNC110
-        await anyio.sleep(_POLL_S)
 
 
 def bind(listen: str, reuse_port: bool) -> list[socket.socket]:
@@ -174,7 +57,7 @@ _listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Listener]] = 
 async def attach(
     options: HttpSourceConfig, endpoint: Endpoint, make: Callable[[], Listener], workers: int, tasks: TaskGroup
 ) -> Listener:
-    """Puts an endpoint on its address; the first one there starts to listen. Raises `StartError`."""
+    """Adds an endpoint to its address; the first endpoint opens the sockets. Raises `StartError`."""
     shared = _listeners.setdefault(asyncio.get_running_loop(), {})
     listener = shared.get(options.listen)
     if listener is not None:
@@ -209,8 +92,8 @@ async def follow(
     make: Callable[[], Listener],
     tasks: TaskGroup,
 ) -> Listener | None:
-    """Puts an endpoint in the place of another at the same address, at once or on a listener of its own that takes the
-    sockets over: no client finds the address closed. None where other sources share it and it can't be changed."""
+    """Replaces an endpoint at the same address, on the same listener or on a new one that takes over the sockets: no
+    client finds the address closed. Returns None if other sources share the listener and it can't be changed."""
     if endpoint.target != gone.target and endpoint.target in listener.routes:
         return None
     if _alike(options, listener.options):
@@ -240,13 +123,13 @@ def _alike(options: HttpSourceConfig, others: HttpSourceConfig) -> bool:
 def _check_shared(listener: Listener, options: HttpSourceConfig, endpoint: Endpoint) -> None:
     where = f"{endpoint.owner}: {options.listen}"
     if (taken := listener.routes.get(endpoint.target)) is not None:
-        raise StartError(f"{where} has the path {endpoint.path!r} already, for {taken.owner}")
+        raise StartError(f"{where} already serves the path {endpoint.path!r} for {taken.owner}")
     if not _alike(options, listener.options):
         raise StartError(f"{where} is shared with {listener.owner}: server, tls and limits must be the same")
 
 
 async def detach(listener: Listener, endpoint: Endpoint) -> None:
-    """Takes an endpoint off its address; the last one there stops listening."""
+    """Removes an endpoint from its address; the last one closes the sockets."""
     if listener.routes.get(endpoint.target) is not endpoint:
         return
     if len(listener.routes) > 1:

@@ -1,15 +1,15 @@
-"""The way out: chooses the client engine."""
+"""The HTTP sink: chooses the client engine."""
 
 from __future__ import annotations
 
-from gateway_core.component import BuildContext
-from gateway_core.interfaces import Sink
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.interfaces import Sink
 
 from .config import HttpSinkConfig
 
 
 def build_sink(options: HttpSinkConfig, context: BuildContext) -> Sink:
-    """A sink on the engine that the options name."""
+    """A sink with the engine from the options."""
     if options.client == "httpx":
         from .httpx_client import HttpxSink
 

@@ -1,22 +1,23 @@
-"""The way in: a path on an address."""
+"""The HTTP source: a path on an address."""
 
 from __future__ import annotations
 
 from anyio.abc import TaskGroup
 
-from gateway_core.component import BuildContext
-from gateway_core.errors import StartError
-from gateway_core.interfaces import Codec, Intake, Source
-from gateway_core.secrecy import shown_url
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.interfaces import Codec, Intake, Source
+from gateway_core.contract.secrecy import shown_url
 
 from .config import HttpSourceConfig, split_listen
 from .endpoint import Endpoint
-from .server import Listener, NativeListener, attach, detach, follow
+from .listener import Listener
+from .server import NativeListener, attach, detach, follow
 from .tls import server_context
 
 
 class HttpSource:
-    """A `Source` that answers 202 once its intake says that the events are safe."""
+    """A `Source` that responds 202 once its intake has made the events safe."""
 
     def __init__(self, options: HttpSourceConfig, context: BuildContext) -> None:
         self._options = options
@@ -31,14 +32,14 @@ class HttpSource:
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
         options, context = self._options, self._context
         if context.workers > 1 and split_listen(options.listen)[1] == 0:
-            # each worker would get a port of its own, and only the first one's would be known
+            # each worker would get its own port, and only the first worker's would be known
             raise StartError(f"{context.owner}: {context.workers} workers share one port: `listen` needs a fixed one")
         self._endpoint = self._new_endpoint(intake)
         self._listener = await attach(options, self._endpoint, self._make, context.workers, tasks)
         self.address = self._url(self._listener.port)
 
     async def take_over(self, old: Source, intake: Intake, tasks: TaskGroup) -> bool:
-        """Follows another HTTP source at its address, where that is ours as well."""
+        """Replaces another HTTP source if it has the same address."""
         if not isinstance(old, HttpSource) or old._options.listen != self._options.listen:
             return False
         if old._listener is None or old._endpoint is None:

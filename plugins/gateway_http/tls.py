@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ssl
 
-from gateway_core.errors import StartError
+from gateway_core.contract.errors import StartError
 
 from .config import ClientTlsConfig, ServerTlsConfig
 
 
 def server_context(config: ServerTlsConfig, owner: str) -> ssl.SSLContext:
-    """Raises `StartError` where a file can't be used."""
+    """Raises `StartError` if a file can't be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])

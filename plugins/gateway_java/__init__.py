@@ -1,1 +1,1 @@
-"""Tidegate plugin `java`: finds a Java, fetches jars, runs a Kafka broker for local use."""
+"""The plugin `java`: finds a Java, downloads jars, and runs a local Kafka broker."""

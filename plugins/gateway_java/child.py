@@ -1,4 +1,4 @@
-"""A child process that does not outlive the process that started it, whatever ends that one."""
+"""A child process that ends with the process that started it, however that one ends."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-# The shell becomes the command. Before, it leaves a process behind that reads from our pipe: a line means that the
-# command has ended, the pipe's end without a line that we have died. (PR_SET_PDEATHSIG exists on Linux only, and
-# takes the end of the thread that started the child for ours.)
+# The shell starts a background process that reads from our pipe, and then becomes the command. A line in the pipe means
+# that the command has ended; the end of the pipe without a line means that we have died. (PR_SET_PDEATHSIG exists only
+# on Linux, and fires when the thread that started the child ends.)
 _SCRIPT = """\
 exec 3<&0 </dev/null
 { read -r _ <&3 || kill -KILL $$; } &
@@ -19,8 +19,8 @@ exec "$@"
 
 
 class Child:
-    """A command in a session of its own (Ctrl-C in the terminal does not reach it), its output appended to `log`; where
-    there is none, it goes where ours goes."""
+    """A command in its own session (Ctrl-C in the terminal does not reach it). Its output is appended to `log`, or goes
+    where ours goes."""
 
     def __init__(self, command: Sequence[str], log: Path | None = None, env: Mapping[str, str] | None = None) -> None:
         with log.open("ab") if log else contextlib.nullcontext() as out:
@@ -38,28 +38,28 @@ class Child:
         return self._process.pid
 
     def ended(self) -> int | None:
-        """How it ended: its exit code, or minus the signal; None while it runs."""
+        """Its exit code, or minus the signal; None while it runs."""
         code = self._process.poll()
         if code is not None:
             self._release()
         return code
 
     def terminate(self, timeout_s: float) -> int:
-        """SIGTERM, and SIGKILL where it takes longer than `timeout_s`. Returns how it ended."""
+        """Sends SIGTERM, and SIGKILL after `timeout_s`. Returns the exit status."""
         self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)
         return self.kill()
 
     def kill(self) -> int:
-        """SIGKILL; returns once it is gone."""
+        """Sends SIGKILL; returns the exit status once the process is gone."""
         self._process.kill()
         code = self._process.wait()
         self._release()
         return code
 
     def _release(self) -> None:
-        # the watching process must not kill whatever gets the number of this child next
+        # the watching process must not kill another process that reuses this process id
         pipe = self._process.stdin
         if pipe is not None and not pipe.closed:
             with contextlib.suppress(BrokenPipeError):

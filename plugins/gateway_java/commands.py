@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway_core.errors import StartError
+from gateway_core.contract.errors import StartError
 
 from . import jars, java
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .kafka import KafkaBroker
 
 app = typer.Typer(
-    help="Run what a gateway needs on this machine, for trying things out.", no_args_is_help=True, add_completion=False
+    help="Run services for a gateway on this machine, to try things out.", no_args_is_help=True, add_completion=False
 )
 
 _TOPIC = re.compile(r"([A-Za-z0-9._-]{1,249})(?::([1-9]\d{0,3}))?")
@@ -29,7 +29,7 @@ Apache Kafka {version} is ready at {bootstrap}
   data    {folder}
   topics  {topics}
 
-A gateway that keeps its events there, and one of whose triggers writes records:
+A gateway that stores its events there, and has a trigger that writes records:
 
   brokers:
     default:
@@ -40,36 +40,36 @@ A gateway that keeps its events there, and one of whose triggers writes records:
     records:
       subscriber: kafka://{bootstrap}/{topic}
 
-Ctrl-C stops it. The data stays; `--fresh` begins without any.
+Ctrl-C stops it. The data is kept; `--fresh` deletes it first.
 """
 
 
 @app.callback()
 def _dev() -> None:
-    """Run what a gateway needs on this machine, for trying things out."""
+    """Run services for a gateway on this machine, to try things out."""
 
 
 @app.command()
 def kafka(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Its port on 127.0.0.1; 0 is a free one.")] = 9092,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1; 0 for a free one.")] = 9092,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Where its data is. Default: a folder in Tidegate's cache.")
+        Path | None, typer.Option(help="The data folder. Default: a folder in Tidegate's cache.")
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Delete the data that is there first.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Delete existing data first.")] = False,
     topic: Annotated[
-        list[str] | None, typer.Option(metavar="NAME[:PARTITIONS]", help="Make a topic; may be repeated.")
+        list[str] | None, typer.Option(metavar="NAME[:PARTITIONS]", help="Create a topic; may be repeated.")
     ] = None,
 ) -> None:
-    """Run an Apache Kafka broker on this machine until Ctrl-C. For trying things out: it has one node, takes anyone who
-    can reach 127.0.0.1, and fetches Kafka itself the first time. Needs PySpark, whose Ivy fetches it, and a Java:
-    tidegate[spark,java] brings both.
+    """Run an Apache Kafka broker on this machine until Ctrl-C. Only for trying things out: it has one node, accepts
+    anyone who can reach 127.0.0.1, and downloads Kafka at the first start. Needs PySpark, whose Ivy downloads it, and a
+    Java: tidegate[spark,java] installs both.
 
     Exit codes: 0 stopped, 1 could not start or died, 2 wrong usage.
     """
     from .kafka import KafkaBroker
 
     topics = _topics(topic or [])
-    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell in the background had it ignore Ctrl-C
+    for number in (signal.SIGINT, signal.SIGTERM):  # even if a background shell made it ignore Ctrl-C
         signal.signal(number, signal.default_int_handler)
     try:
         broker = KafkaBroker(data_dir or java.cache_dir() / "kafka", port=port)
@@ -98,7 +98,7 @@ def _run(broker: KafkaBroker, topics: dict[str, int], fresh: bool) -> None:
             _announce(broker, topics)
             code = _stay(broker)
         finally:
-            broker.kill()  # where it did not come so far that it was stopped
+            broker.kill()  # in case it was not stopped properly
     raise typer.Exit(code)
 
 
@@ -108,14 +108,14 @@ def _announce(broker: KafkaBroker, topics: dict[str, int]) -> None:
         version=broker.version,
         bootstrap=broker.bootstrap,
         folder=broker.folder,
-        topics=made or "come into being when they are first used",
+        topics=made or "are created when they are first used",
         topic=next(iter(topics), "events"),
     )
     print(text, flush=True)
 
 
 def _stay(broker: KafkaBroker) -> int:
-    """Returns when it was stopped (0) or died (1)."""
+    """Returns 0 when it was stopped, 1 when it died."""
     try:
         while broker.pid is not None:
             time.sleep(_POLL_S)
@@ -123,7 +123,7 @@ def _stay(broker: KafkaBroker) -> int:
         print("Stopping (Ctrl-C again ends it at once).", flush=True)
         broker.stop()
         return 0
-    print(f"tidegate: Kafka has ended by itself; {broker.tail()}", file=sys.stderr)
+    print(f"tidegate: Kafka ended unexpectedly; {broker.tail()}", file=sys.stderr)
     return 1
 
 
@@ -138,7 +138,7 @@ def _topics(wanted: list[str]) -> dict[str, int]:
 
 
 def _progress(what: str) -> Any:
-    """Says what is under way: on a terminal with the time that it takes, else in one line."""
+    """Shows the current step: on a terminal with the elapsed time, else in one line."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

@@ -1,5 +1,5 @@
-"""Fetches jars (a Spark connector, a Kafka broker) with the Ivy that PySpark ships, once, into the cache. Needs a Java,
-no Maven."""
+"""Downloads jars (a Spark connector, a Kafka broker) once into the cache, with the Ivy that PySpark ships. Needs a
+Java, but no Maven."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from gateway_core.errors import MissingExtra, StartError
+from gateway_core.contract.errors import MissingExtra, StartError
 
 from .java import Java, cache_dir, trust_store
 
@@ -23,7 +23,7 @@ TIMEOUT_S = 600
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A Maven artifact, `organisation:name:revision`. `transitive` asks for what it depends on as well."""
+    """A Maven artifact, `organisation:name:revision`. `transitive` includes its dependencies."""
 
     organisation: str
     name: str
@@ -32,10 +32,10 @@ class Artifact:
 
     @classmethod
     def parse(cls, text: str, transitive: bool = False) -> Artifact:
-        """Reads `organisation:name:revision`; raises `ValueError` for anything else."""
+        """Parses `organisation:name:revision`; raises `ValueError` for anything else."""
         parts = text.split(":")
         if len(parts) != 3 or not all(parts):
-            raise ValueError(f"{text!r} is no artifact: write organisation:name:revision")
+            raise ValueError(f"{text!r} is not an artifact: write organisation:name:revision")
         return cls(parts[0], parts[1], parts[2], transitive)
 
     def __str__(self) -> str:
@@ -43,9 +43,9 @@ class Artifact:
 
 
 def fetch(artifacts: Sequence[Artifact], java: Java, cache: Path | None = None) -> list[Path]:
-    """The jars of these artifacts, fetched where they are not in the cache yet (then it takes the network, and up to
-    minutes). Raises `StartError` naming what was not found."""
-    ready = _place(artifacts, cache)
+    """The jars of these artifacts, downloaded if they are not in the cache yet (which needs the network and may take
+    minutes). Raises `StartError` naming the missing ones."""
+    ready = _cache_folder(artifacts, cache)
     folder = ready.parent
     with _one_at_a_time(folder):
         if not (ready / "complete").exists():
@@ -56,17 +56,17 @@ def fetch(artifacts: Sequence[Artifact], java: Java, cache: Path | None = None) 
 
 def cached(artifacts: Sequence[Artifact], cache: Path | None = None) -> bool:
     """Whether `fetch` has these already and needs no network."""
-    return (_place(artifacts, cache) / "complete").exists()
+    return (_cache_folder(artifacts, cache) / "complete").exists()
 
 
-def _place(artifacts: Sequence[Artifact], cache: Path | None) -> Path:
+def _cache_folder(artifacts: Sequence[Artifact], cache: Path | None) -> Path:
     names = sorted(f"{a} {a.transitive}" for a in artifacts)
     return (cache or cache_dir()) / "jars" / hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
 
 
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
-    # two Ivys in one cache break each other's files
+    # two Ivy processes in one cache corrupt each other's files
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = open(folder / "lock", "w")  # noqa: SIM115

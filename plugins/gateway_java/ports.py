@@ -1,19 +1,19 @@
-"""Free TCP ports on 127.0.0.1 that stay free while the one who has them is down."""
+"""Free TCP ports on 127.0.0.1 that stay free while their owner is down."""
 
 from __future__ import annotations
 
 import random
 import socket
 
-from gateway_core.errors import StartError
+from gateway_core.contract.errors import StartError
 
-# Below the ports that systems give to outgoing connections (from 32768 on Linux, from 49152 elsewhere): a client that
-# tries again and again to reach a broker that is down would else come to be given that very port, and keep it.
+# Below the ports for outgoing connections (from 32768 on Linux, from 49152 elsewhere): otherwise a client that keeps
+# trying to reach a broker that is down may be assigned its port, and keep it.
 _FIRST, _LAST = 20_000, 32_000
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen there now."""
+    """Whether a server could listen on this port now."""
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -24,7 +24,7 @@ def is_free(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ports that are free now."""
+    """This many different free ports."""
     found: list[int] = []
     for port in random.sample(range(_FIRST, _LAST), 1000):
         if len(found) == count:

@@ -1,4 +1,4 @@
-"""Questions to a cluster outside of reading and writing: topics, offsets, groups. Always on aiokafka."""
+"""Administration of a cluster: topics, offsets and consumer groups. Always on aiokafka."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import TopicPartition
 
+from .admin_client import AdminClient
 from .aio.metadata import look_up
-from .asking import Asking
 from .client import KafkaFault, Partition
 from .config import OffsetStart, Start, TimestampStart
-from .memory import Memory, PlaceLost
+from .group_history import GroupHistory, OffsetsLost
 
 _EARLIEST = -2
 _LATEST = -1
@@ -29,21 +29,21 @@ _COORDINATOR = (errors.GroupCoordinatorNotAvailableError, errors.NotCoordinatorF
 
 
 class GroupActive(KafkaFault):
-    """A group has members: only they can commit."""
+    """The group has members, and only they can commit."""
 
 
 class NoTopic(KafkaFault):
-    """A topic does not exist."""
+    """The topic does not exist."""
 
 
-class Admin(Asking):
-    """To be opened by `async with`. Every method asks again what can succeed a moment later, until `request_timeout_s`
-    is over, and raises `KafkaFault`."""
+class Admin(AdminClient):
+    """Use it in `async with`. Every method retries transient errors until `request_timeout_s` has passed, and raises
+    `KafkaFault`."""
 
     # -- topics ----------------------------------------------------------------------------------------------------
 
     async def partitions(self, topics: Collection[str]) -> list[Partition]:
-        """All partitions of these topics. A topic that does not exist is a fault; it is not created by asking."""
+        """All partitions of these topics. Raises `NoTopic` if one does not exist; the lookup does not create it."""
 
         async def ask() -> list[Partition]:
             known = await self._topics(topics)
@@ -54,8 +54,8 @@ class Admin(Asking):
         return await self._try(ask, f"topic {', '.join(topics)}")
 
     async def ensure_topic(self, name: str, partitions: int, replication: int | None) -> None:
-        """Creates the topic where it does not exist, and returns once all its partitions have a leader. Others may do
-        the same at the same time. An existing topic stays as it is."""
+        """Creates the topic if it does not exist, and returns once every partition has a leader. Several gateways may
+        call this at the same time. An existing topic is not changed."""
 
         async def ask() -> None:
             known = await self._topics([name])
@@ -68,7 +68,7 @@ class Admin(Asking):
         await self._try(ask, f"topic {name}")
 
     async def _topics(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """The leader of each partition of those topics that exist."""
+        """The leader of each partition, for those topics that exist."""
         answer = await look_up(self.client, list(topics))
         self.client.cluster.update_metadata(answer)
         self.ids |= answer.ids
@@ -105,16 +105,16 @@ class Admin(Asking):
     # -- offsets of partitions -------------------------------------------------------------------------------------
 
     async def beginnings(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """The first offset that is still there, of each."""
+        """The first available offset of each partition."""
         return await self._list_offsets(partitions, _EARLIEST)
 
     async def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """The offset before which all can be read: the next one, or the first of an open transaction."""
+        """The last stable offset of each partition: the next offset, or the first one of an open transaction."""
         return await self._list_offsets(partitions, _LATEST)
 
     async def at_time(self, partitions: Collection[Partition], ms: int) -> dict[Partition, int]:
-        """The offset of the first record with this timestamp (Unix milliseconds) or a later one; the end where there
-        is none."""
+        """The offset of the first record with this timestamp (Unix milliseconds) or a later one, or the end if there is
+        none."""
         found = await self._list_offsets(partitions, max(0, ms))
         if later := [partition for partition, offset in found.items() if offset < 0]:
             found |= await self.ends(later)
@@ -150,7 +150,7 @@ class Admin(Asking):
     # -- groups ----------------------------------------------------------------------------------------------------
 
     async def groups(self) -> list[str]:
-        """The names of all consumer groups that the cluster knows."""
+        """The names of all consumer groups in the cluster."""
 
         async def ask() -> list[str]:
             found: set[str] = set()
@@ -164,7 +164,7 @@ class Admin(Asking):
         return await self._try(ask, "groups")
 
     async def members(self, group: str) -> list[str]:
-        """Who is in a group: client id and address of each."""
+        """The members of a group, by client id and address."""
 
         async def ask() -> list[str]:
             answer = await self._send(await self._coordinator(group), DescribeGroupsRequest([group]))
@@ -176,7 +176,7 @@ class Admin(Asking):
         return await self._try(ask, f"group {group}")
 
     async def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int | None]:
-        """The offset that a group has committed (the next one to read); None where it has not."""
+        """The committed offset of each partition (the next one to read), or None if the group has not committed one."""
 
         async def ask() -> dict[Partition, int | None]:
             topics = list(_by_topic(partitions).items())
@@ -192,14 +192,14 @@ class Admin(Asking):
         return await self._try(ask, f"group {group}") if partitions else {}
 
     async def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
-        """Commits for a group without members. Raises `GroupActive` where it has some."""
+        """Commits for a group that has no members. Raises `GroupActive` if it has any."""
 
         async def ask() -> None:
             topics = [
                 (name, [(number, offsets[name, number], "") for number in numbers])
                 for name, numbers in _by_topic(offsets).items()
             ]
-            # without generation and member: the cluster takes this for a group that has no members only
+            # a commit without generation and member id is accepted only for a group that has no members
             request = OffsetCommitRequest(group, -1, "", -1, topics)
             answer = await self._send(await self._coordinator(group), request)
             for _, parts in answer.topics:
@@ -216,32 +216,37 @@ class Admin(Asking):
         _check(answer.error_code)
         return int(answer.coordinator_id)
 
-    async def prepare(self, group: str, topics: Sequence[str], start: Start, memory: Memory | None = None) -> None:
-        """Says where a group begins: at `start` where it has committed nothing in any partition; at the beginning of
-        those partitions that it has committed nothing in, where it has in others. Several may do it at once.
+    async def prepare(
+        self, group: str, topics: Sequence[str], start: Start, history: GroupHistory | None = None
+    ) -> None:
+        """Sets the offsets that a group starts from. A group that has never committed begins at `start`. A group that
+        has committed in some partitions begins at the beginning of the others. Several gateways may call this at the
+        same time.
 
-        `memory` knows where it has been before: a topic that was made anew since is read from its beginning. Raises
-        `PlaceLost` where the topic is the same, and nothing is committed any more."""
+        `history` knows the topics that the group has read before. A topic that was recreated since then is read from
+        its beginning. Raises `OffsetsLost` if the topic is still the same but nothing is committed any more.
+        """
         partitions = await self.partitions(topics)
         ids = {topic: self.ids.get(topic, "") for topic in topics}
         committed = await self.committed(group, partitions)
         missing = [partition for partition, offset in committed.items() if offset is None]
         bare = set(topics) - {name for (name, _), offset in committed.items() if offset is not None}
-        before = memory.topics() if memory is not None and bare else {}
+        before = history.topics() if history is not None and bare else {}
         if lost := [topic for topic in bare if topic in before and before[topic] == ids[topic]]:
-            raise PlaceLost(group, lost)
+            raise OffsetsLost(group, lost)
         if missing:
             new = len(missing) == len(partitions)
             first = {t for t in topics if not new or t in before}
             with suppress(GroupActive):
-                # members that have come first said where it begins; what they have not is read from its beginning
+                # members that joined meanwhile have committed; partitions without an offset are read from their
+                # beginning
                 await self.commit(
                     group,
                     await self._starts([p for p in missing if p[0] in first], "earliest")
                     | await self._starts([p for p in missing if p[0] not in first], start),
                 )
-        if memory is not None:
-            memory.keep(ids)
+        if history is not None:
+            history.keep(ids)
 
     async def _starts(self, partitions: list[Partition], start: Start) -> dict[Partition, int]:
         if start == "latest":
@@ -256,11 +261,11 @@ class Admin(Asking):
 
 
 def milliseconds(timestamp: str) -> int:
-    """An RFC 3339 time as Unix milliseconds; in UTC where it does not say. Raises `KafkaFault`."""
+    """Converts an RFC 3339 time to Unix milliseconds; UTC is the default time zone. Raises `KafkaFault`."""
     try:
         found = datetime.fromisoformat(timestamp)
     except ValueError as error:
-        raise KafkaFault(f"{timestamp!r} is no RFC 3339 time", retry=False) from error
+        raise KafkaFault(f"{timestamp!r} is not an RFC 3339 time", retry=False) from error
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

@@ -1,6 +1,6 @@
-"""The channel `kafka`: a broker's events in a topic, its triggers as consumer groups (`interfaces.Channel`).
+"""The channel `kafka`: a broker's events in a topic, with a consumer group for each trigger (`interfaces.Channel`).
 
-Any number of gateways with the same config share the work: Kafka gives each group's partitions to those that live.
+Any number of gateways with the same config share the work: Kafka distributes the partitions of each group among them.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from gateway_core.component import BuildContext
-from gateway_core.errors import Overloaded, Refused
-from gateway_core.event import Event, Message
-from gateway_core.guards import text_of_error
-from gateway_core.interfaces import Accepted, Filter, Receiver
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import Overloaded, Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Accepted, Filter, Receiver
+from gateway_core.pipeline.guards import text_of_error
 
 from . import connect
 from .admin import Admin
 from .client import KafkaFault, Producer
 from .config import KafkaChannelConfig
 from .feed import KafkaFeed
-from .memory import PlaceLost
+from .group_history import OffsetsLost
 from .reader_feed import KafkaReaderFeed
 from .records import preview, writer
 
 START_S = 30.0
 JOIN_S = 20.0
-MOST_RECORDS = 100_000
-"""Records that may wait to be written, however small."""
+MAX_RECORDS = 100_000
+"""The most records that may wait to be written, whatever their size."""
 
 
 class KafkaChannel:
@@ -37,14 +37,14 @@ class KafkaChannel:
 
     def __init__(self, options: KafkaChannelConfig, context: BuildContext) -> None:
         self.appended = 0
-        self.failed = 0  # events that Kafka did not take
+        self.failed = 0  # events that Kafka rejected
         self._options = options
         self._context = context
         self._topic = options.topic_of(context.broker)
         self._write = writer(options.codec, options.key, context)
         self._feeds: dict[str, KafkaFeed] = {}
         self._readers: dict[str, KafkaReaderFeed] = {}
-        self._gone: dict[str, KafkaFeed] = {}  # detached; they may still be leaving
+        self._gone: dict[str, KafkaFeed] = {}  # detached, possibly still leaving
         self._tasks: TaskGroup
         self._producer: Producer
         self._started = self._taking = False
@@ -52,7 +52,7 @@ class KafkaChannel:
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def start(self, tasks: TaskGroup) -> None:
-        """Makes the topic where it does not exist. Raises `StartError` where the cluster can't be used."""
+        """Creates the topic if it does not exist. Raises `StartError` if the cluster can't be used."""
         self._tasks = tasks
         options = self._options
         self._producer = connect.producer(options)
@@ -69,15 +69,15 @@ class KafkaChannel:
             raise connect.start_error(self._context.owner, options, fault) from e
 
     async def open(self) -> None:
-        """Makes the places of new subscriptions durable, and waits until all groups are joined: from then on no other
-        gateway can move a place. Raises `StartError`."""
+        """Commits the start offsets of new subscriptions and waits until all groups are joined, so that no other
+        gateway can move them. Raises `StartError`."""
         feeds = list(self._feeds.values())
         try:
             async with Admin(self._options) as admin:
                 for feed in list(feeds):
                     try:
                         await feed.join(admin, self._tasks)
-                    except PlaceLost as lost:  # a matter of this trigger alone
+                    except OffsetsLost as lost:  # affects this trigger only
                         feeds.remove(feed)
                         feed.wait_for(lost)
                         self._tasks.start_soon(feed.join_later, self._tasks, None)
@@ -92,8 +92,9 @@ class KafkaChannel:
         self._taking = True
 
     async def joined(self, name: str) -> None:
-        """See `abilities.Joined`: waits until a subscription that came later has joined its group, but not for a
-        cluster that is away. Raises `StartError` where a reader's place can't be had: it has to know where to begin."""
+        """See `capabilities.Joined`: waits until a later subscription has joined its group, but not for an unreachable
+        cluster. Raises `StartError` if the offsets of a reader can't be determined, since it must know where to begin.
+        """
         reader = self._readers.get(name)
         with anyio.move_on_after(JOIN_S):
             await (self._feeds[name].flow.joined if reader is None else reader.ready).wait()
@@ -102,7 +103,7 @@ class KafkaChannel:
             raise connect.start_error(self._context.owner, self._options, fault)
 
     async def stop(self) -> None:
-        """Finishes appends, commits all places, leaves the groups."""
+        """Finishes appends, commits all offsets, and leaves the groups."""
         if not self._started:
             return
         self._taking = False
@@ -118,11 +119,11 @@ class KafkaChannel:
     # -- appends ----------------------------------------------------------------------------------------------------
 
     def append(self, events: Sequence[Event], done: Accepted) -> None:
-        """Writes events as records; `done(None)` follows when all in-sync replicas have all of them."""
+        """Writes events as records; calls `done(None)` once all in-sync replicas have all of them."""
         waiting, size = self._producer.waiting
-        if size >= self._options.max_queue_bytes or waiting >= MOST_RECORDS:
+        if size >= self._options.max_queue_bytes or waiting >= MAX_RECORDS:
             self.failed += len(events)
-            why = self._producer.fault or "too many events wait to be written"
+            why = self._producer.fault or "too many events are waiting to be written"
             done(Overloaded(f"Kafka is behind: {why}"))
             return
         try:
@@ -141,7 +142,7 @@ class KafkaChannel:
             send(topic, key, value, headers, appending)
 
     def preview(self, event: Event) -> Message:
-        """See `gateway_core.abilities.Previewing`: the record that keeps this event."""
+        """See `gateway_core.contract.capabilities.Previewing`: the record that would store this event."""
         return preview(f"kafka://{self._options.bootstrap[0]}/{self._topic}", *self._write(event))
 
     # -- subscriptions ----------------------------------------------------------------------------------------------
@@ -156,8 +157,8 @@ class KafkaChannel:
         return feed
 
     def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> KafkaReaderFeed:
-        """Adds a sink that reads the topic by itself; its place is the same consumer group, without members. Raises
-        `StartError`. Each gateway with this config has such a reader: only one of them is to read."""
+        """Adds a sink that reads the topic itself. Its offsets are kept in the same consumer group, which has no
+        members. Raises `StartError`. Each gateway with this config has such a reader; only one of them may read."""
         group = self._options.group_of(self._context.broker, name)
         try:
             feed = KafkaReaderFeed(name, group, self._topic, self._options, from_start)
@@ -169,7 +170,7 @@ class KafkaChannel:
         return feed
 
     def detach(self, name: str) -> None:
-        """Leaves the group; its place is kept by the cluster."""
+        """Leaves the group; the cluster keeps its offsets."""
         if (reader := self._readers.pop(name, None)) is not None:
             self._tasks.start_soon(reader.leave)
             return
@@ -181,10 +182,10 @@ class KafkaChannel:
         if self._gone.get(name) is feed:
             del self._gone[name]
 
-    # -- looking in -------------------------------------------------------------------------------------------------
+    # -- status -----------------------------------------------------------------------------------------------------
 
     def info(self) -> dict[str, Any]:
-        """For status. `groups` has each trigger's group with its lag, in the partitions that this gateway has."""
+        """The channel's status. `groups` has each trigger's group with its lag in the partitions of this gateway."""
         groups = {feed.group: {**feed.flow.info(), "error": feed.fault} for feed in self._feeds.values()}
         fault = self._fault() if self._taking else KafkaFault("not open")
         return {
@@ -196,7 +197,7 @@ class KafkaChannel:
         }
 
     def _fault(self) -> KafkaFault | None:
-        """The producer's fault. One that has nothing to write notices nothing: then all groups' word counts."""
+        """The producer's fault. An idle producer notices nothing, so a fault that all groups share counts too."""
         if self._producer.fault is not None:
             return self._producer.fault
         faults = [feed.flow.consumer.fault for feed in self._feeds.values()]
@@ -205,7 +206,7 @@ class KafkaChannel:
 
 
 class _Append:
-    """Waits for the acknowledgement of records that came together."""
+    """Collects the acknowledgements of records that were appended together."""
 
     __slots__ = ("_channel", "_done", "_fault", "_left", "_size")
 

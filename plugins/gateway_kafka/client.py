@@ -1,6 +1,6 @@
-"""What the two client libraries look like to the rest of the plugin: a producer, a consumer, and their faults.
+"""The interface of both client libraries to the rest of the plugin: a producer, a consumer, and their faults.
 
-Everything here is called on the event loop's thread, and calls back on it.
+Everything here is called on the event loop's thread, and so are its callbacks.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Headers = list[tuple[str, bytes]]
 
 
 class KafkaFault(Exception):
-    """Kafka did not do what it was asked. The text is one line for people.
+    """A Kafka operation failed. The message is one line for people.
 
-    `retry`        the same may succeed later (False: a record that is too large, no such authorization).
-    `credentials`  the cluster does not accept who we are (SASL or TLS): nothing works until the config is changed.
-    `local`        this machine, or this process, is short of something: the cluster was not asked.
+    `retry`        a retry may succeed (False for a record that is too large, or a missing authorization)
+    `credentials`  the cluster rejects our credentials (SASL or TLS): nothing works until the config changes
+    `local`        this machine or process lacks a resource; the cluster is not at fault
     """
 
     def __init__(self, text: str, *, retry: bool = True, credentials: bool = False, local: bool = False) -> None:
@@ -31,7 +31,7 @@ class KafkaFault(Exception):
 
 
 class Record:
-    """One record as it was read. A null key, value or header value is None."""
+    """A record as it was read. A null key, value or header value is None."""
 
     __slots__ = ("headers", "key", "offset", "timestamp_ms", "value")
 
@@ -54,7 +54,7 @@ Acknowledged = Callable[[KafkaFault | None], None]
 
 
 def size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """What a record that waits to be written takes, in bytes, about."""
+    """The approximate memory that a waiting record takes, in bytes."""
     size = 200 + (len(key) if key else 0) + (len(value) if value else 0)
     for _, text in headers:
         size += len(text)
@@ -62,112 +62,112 @@ def size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:
 
 
 class Producer(Protocol):
-    """Writes records: idempotent, acknowledged by all in-sync replicas. Records of one key (and those without, of one
-    partition) keep the order in which `send` was called. A key's partition is that of Kafka's Java client (murmur2)."""
+    """Writes records: idempotent, acknowledged by all in-sync replicas. Records with the same key (or without a key, in
+    the same partition) keep the order of the `send` calls. The partition of a key is the one that Kafka's Java client
+    chooses (murmur2)."""
 
     @property
     def fault(self) -> KafkaFault | None:
-        """What is wrong at the moment; None while records can be written."""
+        """The current fault, or None while records can be written."""
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """The records that are not answered yet, and their bytes."""
+        """The number of unanswered records, and their size in bytes."""
 
     async def start(self, tasks: TaskGroup) -> None:
-        """Begins to connect, and returns once connected or after a few seconds: a cluster that is away is no error, it
-        is tried again and again. Raises `KafkaFault` with `credentials` where the cluster does not accept them."""
+        """Begins to connect, and returns once connected or after a few seconds. An unreachable cluster is not an error:
+        the connection is retried. Raises `KafkaFault` with `credentials` if the cluster rejects them."""
 
     async def stop(self) -> None:
-        """Waits for what is under way (may be cancelled), and closes."""
+        """Waits for the records in flight (may be cancelled), and closes."""
 
     def send(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, done: Acknowledged) -> None:
-        """Writes one record. `done(None)` follows when it is acknowledged, else `done(fault)`: within
-        `delivery_timeout_s` (the connection's setting) at the latest."""
+        """Writes one record. Calls `done(None)` when it is acknowledged, or `done(fault)`, within
+        `delivery_timeout_s`."""
 
 
 class Member(Protocol):
-    """Told by a consumer what happens to it. The partitions of one consumer are told apart by (topic, number)."""
+    """Receives the events of a consumer. Partitions are identified by (topic, number)."""
 
     def assigned(self, partitions: Mapping[Partition, int]) -> None:
-        """These partitions are ours now; the first record of each will be at or after this offset (the committed one).
-        Also called, with nothing, when this member has joined the group and there was no partition left for it."""
+        """These partitions are now ours; the first record of each is at or after this (committed) offset. Also called
+        with no partitions if this member has joined the group and none was left for it."""
 
     async def revoked(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
-        """These partitions are about to go to another member. Returns the offsets to commit for them (next to read),
-        after waiting a moment for what is under way. The consumer commits them before it lets go."""
+        """These partitions are about to move to another member. Waits briefly for events in flight and returns the
+        offsets to commit (next to read). The consumer commits them before it gives the partitions up."""
 
     def lost(self, partitions: Iterable[Partition]) -> None:
-        """These partitions have gone without notice: nothing can be committed for them any more."""
+        """These partitions were lost without notice: nothing can be committed for them any more."""
 
     def fetched(self, partition: Partition, records: Sequence[Record], end: int) -> None:
-        """The next records of a partition, in order; `end` is the offset that the partition's next record will get, as
-        far as known. Never called for a paused partition, nor for one that is not assigned."""
+        """The next records of a partition, in order; `end` is the latest known end offset. Never called for a partition
+        that is paused or not assigned."""
 
     def passed(self, partition: Partition, offset: int) -> None:
-        """There is nothing more to come before this offset: what is there are aborted records, and the marks of
-        transactions."""
+        """No more records come before this offset: there are only aborted records and transaction markers."""
 
 
 class Consumer(Protocol):
-    """A member of a consumer group, which reads from committed offsets. It commits only what it is told to. A
-    partition without committed offset, or whose committed offset is no longer there, is read from its beginning, the
-    latter with an error in the log that names the offsets that are gone."""
+    """A member of a consumer group, which reads from the committed offsets and commits only the offsets it is given. A
+    partition without a committed offset is read from its beginning. So is one whose committed offset is no longer
+    available; an error in the log then names the missing offsets."""
 
     @property
     def fault(self) -> KafkaFault | None:
-        """What is wrong at the moment; None while it can read."""
+        """The current fault, or None while it can read."""
 
     async def start(self, tasks: TaskGroup) -> None:
-        """As `Producer.start`. It joins the group in the background."""
+        """Like `Producer.start`. Joins the group in the background."""
 
     async def stop(self) -> None:
-        """Tells the member that all is revoked, commits what it answers, and leaves the group."""
+        """Revokes all partitions from the member, commits the offsets it returns, and leaves the group."""
 
     def pause(self, partition: Partition) -> None:
-        """No records of this partition until `resume`. Without effect where it is not assigned."""
+        """Delivers no records of this partition until `resume`. No effect if it is not assigned."""
 
     def resume(self, partition: Partition) -> None: ...
 
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Makes these positions durable (next to read). Raises `KafkaFault`; what no longer belongs to this member is
-        not committed, and that is no error."""
+        """Commits these offsets (next to read). Raises `KafkaFault`; partitions that this member no longer has are
+        skipped without an error."""
 
 
 _TAG = "topic-id="
 
 
-def tag(id: str) -> str:
-    """What is committed with an offset: the id of the topic that it belongs to. "" where that is not known."""
+def offset_metadata(id: str) -> str:
+    """The metadata to commit with an offset: the id of its topic, or "" if that is unknown."""
     return _TAG + id if id else ""
 
 
-def id_of(metadata: str | None) -> str:
-    """The id in what was committed with an offset; "" where there is none."""
+def topic_id_in(metadata: str | None) -> str:
+    """The topic id in the metadata of an offset, or ""."""
     return metadata.removeprefix(_TAG) if metadata and metadata.startswith(_TAG) else ""
 
 
-def is_of_another(metadata: str | None, id: str) -> bool:
-    """Whether an offset that was committed with this metadata belongs to a deleted topic of the same name, and not to
-    the one with this id."""
-    return bool(id) and id_of(metadata) not in ("", id)
+def is_of_deleted_topic(metadata: str | None, id: str) -> bool:
+    """Whether an offset with this metadata belongs to a deleted topic of the same name, and not to the topic with this
+    id."""
+    return bool(id) and topic_id_in(metadata) not in ("", id)
 
 
-def made_anew(name: Partition, offset: int, beginning: int) -> str:
-    """What to tell of an offset of a deleted topic, in one line."""
+def recreated(name: Partition, offset: int, beginning: int) -> str:
+    """The message for an offset of a deleted topic, in one line."""
     topic, number = name
     return (
-        f"topic {topic}, partition {number}: the committed offset, {offset}, is that of a deleted topic of this name;"
-        f" reads the new one from its beginning, {beginning}"
+        f"topic {topic}, partition {number}: the committed offset {offset} belongs to a deleted topic of this name;"
+        f" reading the new topic from its beginning, {beginning}"
     )
 
 
-def gap(name: Partition, offset: int, beginning: int, end: int) -> str:
-    """What is missing of a partition whose next record to read was `offset`, in one line."""
+def missing_records(name: Partition, offset: int, beginning: int, end: int) -> str:
+    """The message for the missing records of a partition that was to be read from `offset`, in one line."""
     topic, number = name
-    place = f"topic {topic}, partition {number}"
+    where = f"topic {topic}, partition {number}"
     if offset < beginning:
-        return f"{place}: the records {offset} to {beginning - 1} are gone before they were read (retention)"
+        return f"{where}: records {offset} to {beginning - 1} were deleted by retention before they were read"
     return (
-        f"{place}: the next record to read was {offset}, but the partition ends at {end}: it was made anew or cut off;"
-        f" reads from its beginning, {beginning}"
+        f"{where}: the next record to read was {offset}, but the partition ends at {end} (recreated or truncated);"
+        f" reading from its beginning, {beginning}"
     )

@@ -14,26 +14,23 @@ from pydantic import ValidationError
 
 from gateway_core.cli import common, tables
 from gateway_core.cli.common import CommandError
+from gateway_core.cli.options import Json, Paths
 from gateway_core.config.faults import near
 from gateway_core.config.load import load
-from gateway_core.registry import Registry
+from gateway_core.config.registry import Registry
 
 from . import offsets
-from .config import KafkaConfig, Start
+from .client_config import KafkaConfig
+from .config import Start
 from .groups import Group, groups_of
-from .offsets import Description, Place
+from .offsets import Description, PartitionOffsets
 
-app = typer.Typer(help="Show and reset the places of consumer groups.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(help="Show and reset the offsets of consumer groups.", no_args_is_help=True, add_completion=False)
 
-Paths = Annotated[
-    list[Path] | None,
-    typer.Argument(help="Config files or directories. Default: $TIDEGATE_CONFIG, else ./tidegate.yaml."),
-]
 Bootstrap = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Ask this cluster about --group and --topic, without a config.")
+    str | None, typer.Option(metavar="HOST:PORT", help="Use this cluster with --group and --topic, without a config.")
 ]
 Topics = Annotated[list[str] | None, typer.Option("--topic", help="Only this topic; may be repeated.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
@@ -44,9 +41,9 @@ def show(
     bootstrap: Bootstrap = None,
     as_json: Json = False,
 ) -> None:
-    """Show where the consumer groups of a config are, partition by partition: what is committed, the end, the lag.
+    """Show the offsets of the consumer groups of a config for each partition: committed, end, lag.
 
-    These are the groups of its Kafka sources, and of the triggers of brokers whose channel is kafka.
+    Includes the groups of its Kafka sources, and of the triggers of brokers with the channel kafka.
     """
     descriptions = anyio.run(offsets.look, _groups(paths, group, topics, bootstrap))
     if as_json:
@@ -69,10 +66,10 @@ def reset(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Move a consumer group to another place: it reads from there when its gateways start again.
+    """Move a consumer group to other offsets: it reads from there when its gateways start again.
 
-    The gateways of the group must be stopped. A time means the first record at or after it; an offset beyond what a
-    partition has means its first or last.
+    The gateways of the group must be stopped. A time selects the first record at or after it; an offset outside of a
+    partition selects its first or last.
     """
     where = _where(to)
     found = _groups(paths, group, topics, bootstrap)
@@ -83,9 +80,11 @@ def reset(
     if partition and len(found[0].topics) > 1:
         raise typer.BadParameter("the group reads several topics: name one with --topic", param_hint="--partition")
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise typer.BadParameter("nobody can be asked here: add --yes, or --dry-run", param_hint="--yes")
+        raise typer.BadParameter(
+            "can't ask for confirmation without a terminal: add --yes or --dry-run", param_hint="--yes"
+        )
     description = anyio.run(offsets.plan, found[0], where, partition)
-    changes = [p for p in description.places if p.to != p.committed]
+    changes = [p for p in description.offsets if p.to != p.committed]
     if not as_json:
         _print([description], ("committed", "to", "end"))
     applied = bool(changes) and not dry_run and (yes or _agreed(len(changes)))
@@ -94,7 +93,7 @@ def reset(
     if as_json:
         common.print_json({**_json(description), "applied": applied})
     elif not changes:
-        print("it is there already")
+        print("the group is already there")
     else:
         print(f"{_count(len(changes), 'partition')} moved" if applied else "nothing was changed")
     if changes and not applied and not dry_run:
@@ -118,7 +117,7 @@ def _where(text: str) -> Start:
 def _groups(
     paths: Sequence[Path] | None, name: str | None, topics: Sequence[str] | None, bootstrap: str | None
 ) -> list[Group]:
-    """Those that are meant. Raises `ConfigError`, `CommandError`, `BadParameter`."""
+    """The selected groups. Raises `ConfigError`, `CommandError`, `BadParameter`."""
     if bootstrap is not None:
         return [_named(paths, name, topics, bootstrap)]
     known = groups_of(load(common.config_paths(paths), Registry.installed()))
@@ -146,7 +145,7 @@ def _named(paths: Sequence[Path] | None, name: str | None, topics: Sequence[str]
 
 
 def _narrowed(groups: Sequence[Group], topics: Sequence[str]) -> list[Group]:
-    """The groups that read any of these topics, with these alone."""
+    """The groups that read any of these topics, limited to these topics."""
     read = {topic for group in groups for topic in group.topics}
     if unknown := [topic for topic in topics if topic not in read]:
         raise CommandError(f"no group reads {', '.join(unknown)}: topics: {', '.join(sorted(read))}")
@@ -158,16 +157,16 @@ def _narrowed(groups: Sequence[Group], topics: Sequence[str]) -> list[Group]:
 
 
 def _print(descriptions: Sequence[Description], columns: Sequence[str]) -> None:
-    """A table for each group on a terminal, else a line for each partition."""
+    """Prints a table for each group on a terminal, else one line for each partition."""
     for description in descriptions:
         if sys.stdout.isatty():
             _table(description, columns)
         else:
-            for place in description.places:
-                words = [f"{name}={_word(getattr(place, name), 'none')}" for name in ("topic", "partition", *columns)]
+            for at in description.offsets:
+                words = [f"{name}={_word(getattr(at, name), 'none')}" for name in ("topic", "partition", *columns)]
                 print(f"group={description.group.name}", *words)
         for topic in description.missing:
-            print(f"tidegate: group {description.group.name}: there is no topic {topic} yet", file=sys.stderr)
+            print(f"tidegate: group {description.group.name}: topic {topic} does not exist yet", file=sys.stderr)
 
 
 def _table(description: Description, columns: Sequence[str]) -> None:
@@ -175,7 +174,7 @@ def _table(description: Description, columns: Sequence[str]) -> None:
     whose = f" ({', '.join(group.owners)})" if group.owners else ""
     title = f"{group.name}{whose}: {_count(len(description.members), 'member')}, lag {description.lag:,}"
     names = ("topic", "partition", *columns)
-    rows = [[_word(getattr(place, name), "no place yet") for name in names] for place in description.places]
+    rows = [[_word(getattr(at, name), "none yet") for name in names] for at in description.offsets]
     tables.print_table(title, names, rows)
 
 
@@ -196,10 +195,10 @@ def _json(description: Description) -> dict[str, Any]:
         "members": description.members,
         "lag": description.lag,
         "missing": description.missing,
-        "partitions": [_place_json(place) for place in description.places],
+        "partitions": [_partition_json(at) for at in description.offsets],
     }
 
 
-def _place_json(place: Place) -> dict[str, Any]:
-    names = ("topic", "partition", "first", "end", "committed", "lag", *(("to",) if place.to is not None else ()))
-    return {name: getattr(place, name) for name in names}
+def _partition_json(at: PartitionOffsets) -> dict[str, Any]:
+    names = ("topic", "partition", "first", "end", "committed", "lag", *(("to",) if at.to is not None else ()))
+    return {name: getattr(at, name) for name in names}

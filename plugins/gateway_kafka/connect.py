@@ -1,16 +1,16 @@
-"""Chooses the client library, and says what to do where the cluster can't be used."""
+"""Chooses the client library, and turns faults of the cluster into start errors."""
 
 from __future__ import annotations
 
-from gateway_core.clock import Clock
-from gateway_core.errors import StartError
+from gateway_core.contract.clock import Clock
+from gateway_core.contract.errors import StartError
 
 from .client import Consumer, KafkaFault, Member, Producer
-from .config import KafkaConfig, KafkaProducerConfig
+from .client_config import KafkaConfig, KafkaProducerConfig
 
 
 def producer(config: KafkaProducerConfig) -> Producer:
-    """A producer of the library that the config names."""
+    """A producer of the configured client library."""
     if config.client == "confluent":
         from .confluent.producer import ConfluentProducer
 
@@ -30,7 +30,7 @@ def consumer(
     session_timeout_s: float,
     clock: Clock,
 ) -> Consumer:
-    """A consumer of the library that the config names."""
+    """A consumer of the configured client library."""
     if config.client == "confluent":
         from .confluent.consumer import ConfluentConsumer as Chosen
     else:
@@ -47,6 +47,6 @@ def consumer(
 
 
 def start_error(owner: str, config: KafkaConfig, fault: KafkaFault) -> StartError:
-    """The fault as what stops a start, naming the place in the config."""
+    """The fault as a `StartError` that names the place in the config."""
     where = f"Kafka at {','.join(config.bootstrap)}: "
     return StartError(f"{owner}: {where}{str(fault).removeprefix(where)}")

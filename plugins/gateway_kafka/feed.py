@@ -1,4 +1,4 @@
-"""One trigger's place in a topic: a consumer group (`gateway_core.interfaces.Feed`)."""
+"""One trigger's subscription to a topic: a consumer group (`gateway_core.contract.interfaces.Feed`)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Literal
 import anyio
 from anyio.abc import TaskGroup
 
-from gateway_core.component import BuildContext
-from gateway_core.errors import Refused
-from gateway_core.event import Event
-from gateway_core.guards import Errors
-from gateway_core.interfaces import Filter, Outcome, Receiver
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Filter, Outcome, Receiver
+from gateway_core.pipeline.guards import Errors
 
 from . import connect
 from .admin import Admin
 from .client import KafkaFault, Partition, Record
 from .config import KafkaChannelConfig
 from .flow import Flow
-from .foreign import wrap
-from .memory import Memory
+from .group_history import GroupHistory
+from .non_cloudevent import wrap
 from .records import reader
 
 log = logging.getLogger("tidegate.kafka")
@@ -31,7 +31,7 @@ RETRY_S = 1.0
 
 
 class KafkaFeed:
-    """Offers the topic's events to a subscription. `left` is set once it has left the group, or will never join."""
+    """Offers the topic's events to a subscription. `left` is set once it has left the group, or will never join it."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class KafkaFeed:
         self._after: KafkaFeed | None = None
         self._joining = anyio.CancelScope()
         self._leaving = False
-        self._memory = Memory(context, group)
+        self._history = GroupHistory(context, group)
         self._waits_for: KafkaFault | None = None
         self._turn = anyio.Lock()
         self._matches = filter.matches
@@ -66,7 +66,7 @@ class KafkaFeed:
             context.clock,
             commit_interval_s=options.commit_interval_s,
             drain_s=options.drain_s,
-            lane_of=_number,
+            partition_id_of=_number,
             chunk=CHUNK,
         )
         self.flow.consumer = connect.consumer(
@@ -85,21 +85,21 @@ class KafkaFeed:
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def join(self, admin: Admin, tasks: TaskGroup) -> None:
-        """Says where the group begins, where it is new, and joins it. Raises `KafkaFault`."""
+        """Sets the start offsets of a new group, and joins it. Raises `KafkaFault`."""
         async with self._turn:
             if self._leaving:
                 return
             with anyio.CancelScope() as self._joining:
-                await admin.prepare(self.group, [self._topic], self._start, self._memory)
+                await admin.prepare(self.group, [self._topic], self._start, self._history)
                 await self.flow.start(tasks)
 
     async def join_later(self, tasks: TaskGroup, after: KafkaFeed | None) -> None:
-        """Joins once the feed that had its place has left, as soon as Kafka lets it."""
+        """Joins after the previous feed of this group has left, and retries while Kafka is not available."""
         self._after = after
         if after is not None:
             await after.left.wait()
             self._after = None
-            self.flow.gone |= after.flow.gone
+            self.flow.released |= after.flow.released
         while not self._leaving:
             try:
                 async with Admin(self._options) as admin:
@@ -124,7 +124,7 @@ class KafkaFeed:
         return str(fault) if fault else None
 
     async def leave(self) -> None:
-        """Hands out nothing more, commits, and leaves the group; joins it no more."""
+        """Stops handing out events, commits, and leaves the group for good."""
         self._leaving = True
         self._joining.cancel()
         try:
@@ -138,11 +138,11 @@ class KafkaFeed:
     # -- what the flow hands over -----------------------------------------------------------------------------------
 
     def take(self, events: Sequence[Event]) -> int:
-        """See `flow.Taker`."""
+        """See `flow.EventHandler`."""
         for count, event in enumerate(events):
             try:
                 wanted = self._matches(event)
-            except Exception as e:  # a filter that raises counts as one that matches
+            except Exception as e:  # a filter that raises counts as a match
                 self._errors.note(f"group {self.group} gets the event all the same", e)
                 wanted = True
             if not wanted:
@@ -152,14 +152,14 @@ class KafkaFeed:
         return len(events)
 
     def refuse(self, record: Record, partition: Partition, position: int, error: Refused) -> None:
-        """A record without an event, written by someone else: into the trigger's dead letter as it is."""
+        """A record that is not an event, from another producer: goes to the trigger's dead letter as it is."""
         event = wrap(record, partition, received_ns=self._now())
         event.trace = error.trace
         event.position = position
         self._reject(event, Outcome(False, reason=error.detail))
 
-    def withdraw(self, lane: int) -> Sequence[int]:
-        return self._withdraw(lane)
+    def withdraw(self, partition_id: int) -> Sequence[int]:
+        return self._withdraw(partition_id)
 
 
 def _number(partition: Partition) -> int:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from gateway_core.config.model import GatewayConfig
 
-from .config import KafkaChannelConfig, KafkaConfig, KafkaSourceConfig
+from .client_config import KafkaConfig
+from .config import KafkaChannelConfig, KafkaSourceConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A consumer group, the topics that it reads, and whose it is: paths in the config, none where it was named on the
+    """A consumer group, the topics that it reads, and its owners: paths in the config, or none if it was named on the
     command line."""
 
     name: str
@@ -27,7 +28,7 @@ class Group:
 
 
 def groups_of(config: GatewayConfig) -> list[Group]:
-    """All groups, in the config's order. Sources that share a group are one."""
+    """All groups, in the config's order. Sources with the same group are merged."""
     found: dict[tuple[str, str], Group] = {}
     for group in _all(config):
         known = found.get((group.cluster, group.name))

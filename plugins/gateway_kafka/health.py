@@ -1,4 +1,4 @@
-"""Whether a client gets on with its cluster: the fault that the outside sees, and one line in the log per change."""
+"""The health of a client: its current fault for status, and one log line per change."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ _log = logging.getLogger("tidegate.kafka")
 
 
 class Health:
-    """`fault` is what is wrong at the moment, `absent` which topics are not there. `name` begins the lines in the
-    log."""
+    """`fault` is the current fault, `absent` names the missing topics. `name` starts the log lines."""
 
     def __init__(self, name: str) -> None:
         self.fault: KafkaFault | None = None
@@ -22,7 +21,7 @@ class Health:
         self._since = 0.0
 
     def bad(self, fault: KafkaFault) -> None:
-        """Something is wrong. Logged when it is new, and when it turns out that we are not accepted."""
+        """Something is wrong. Logged if it is new, or if it turns out that our credentials are rejected."""
         before = self.fault
         self.fault = fault
         if before is None:
@@ -31,13 +30,13 @@ class Health:
             _log.log(logging.ERROR if fault.credentials else logging.WARNING, "%s: %s", self._name, fault)
 
     def good(self) -> None:
-        """All is well."""
+        """Everything works."""
         if self.fault is not None:
             self.fault = None
             _log.info("%s: works again after %.1f s", self._name, time.monotonic() - self._since)
 
     def missing(self, topics: Sequence[str]) -> None:
-        """These topics are not there. Logged when they are others than before."""
+        """These topics do not exist. Logged when the set changes."""
         before, self.absent = self.absent, None
         if topics:
             self.absent = KafkaFault(f"the topic {', '.join(topics)} does not exist")

@@ -1,18 +1,19 @@
-"""Our options in the words of Kafka's Java clients, for readers that run on them. Files become part of the options, so
-that they hold on any machine."""
+"""Our options as properties of Kafka's Java clients, for readers that run on them. Files are embedded in the
+properties, so that they are valid on any machine."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from .client import KafkaFault
-from .config import KafkaConfig, KafkaTlsConfig, SaslConfig
+from .client_config import KafkaConfig, KafkaTlsConfig, SaslConfig
 
 _MODULES = "org.apache.kafka.common.security"
 
 
 def properties(config: KafkaConfig) -> dict[str, str]:
-    """Properties of a consumer. Raises `KafkaFault` for what Java can't do, and for files that can't be read."""
+    """Properties of a consumer. Raises `KafkaFault` for options that Java does not support, and for files that can't be
+    read."""
     secure = config.tls is not None
     protocol = ("SASL_SSL" if secure else "SASL_PLAINTEXT") if config.sasl else ("SSL" if secure else "PLAINTEXT")
     found = {
@@ -37,7 +38,7 @@ def _tls(tls: KafkaTlsConfig) -> dict[str, str]:
         chain, key = _text(tls.cert_file), _text(tls.key_file or tls.cert_file)
         if "PRIVATE KEY-----" in key and not ("BEGIN PRIVATE KEY" in key or "BEGIN ENCRYPTED PRIVATE KEY" in key):
             raise KafkaFault(
-                f"Java reads private keys in PKCS #8 only: convert {tls.key_file or tls.cert_file} by "
+                f"Java reads private keys only in PKCS #8: convert {tls.key_file or tls.cert_file} with "
                 "`openssl pkcs8 -topk8`",
                 retry=False,
             )
@@ -51,7 +52,7 @@ def _tls(tls: KafkaTlsConfig) -> dict[str, str]:
 
 def _sasl(sasl: SaslConfig) -> dict[str, str]:
     if sasl.mechanism == "OAUTHBEARER":
-        raise KafkaFault("a reader that runs on Java can't log in by OAUTHBEARER; use SCRAM or mutual TLS", retry=False)
+        raise KafkaFault("a reader that runs on Java can't use OAUTHBEARER; use SCRAM or mutual TLS", retry=False)
     module = "plain.PlainLoginModule" if sasl.mechanism == "PLAIN" else "scram.ScramLoginModule"
     who = f"username={_quoted(sasl.username or '')} password={_quoted(sasl.password or '')}"
     return {"sasl.mechanism": sasl.mechanism, "sasl.jaas.config": f"{_MODULES}.{module} required {who};"}

@@ -13,22 +13,23 @@ import httpx
 import msgspec
 
 from .client import KafkaFault
-from .config import OAuthConfig
+from .client_config import OAuthConfig
 
-_ASSUMED_S = 300.0  # RFC 6749 section 5.1: an answer may be silent about when its token ends
-_EARLY = 0.8  # a token is replaced when this much of its life is over
+_ASSUMED_S = 300.0  # RFC 6749 section 5.1: the response need not say when the token expires
+_MAX_BYTES = 1 << 20  # of a response; tokens have a few kilobytes
+_EARLY = 0.8  # a token is replaced after this part of its lifetime
 
 
 class Token(NamedTuple):
-    """A token, and when it ends (Unix time in seconds)."""
+    """A token and its expiry (Unix time in seconds)."""
 
     value: str
     ends: float
 
 
 class Tokens:
-    """Gets tokens, and keeps one from the endpoint until most of its life is over. May be used by several threads,
-    which at worst fetch one each."""
+    """Gets tokens, and caches a token of the endpoint until most of its lifetime is over. Several threads may use it;
+    at worst each fetches a token."""
 
     def __init__(self, config: OAuthConfig, timeout_s: float) -> None:
         self._config = config
@@ -37,30 +38,42 @@ class Tokens:
         self._renew = 0.0
 
     async def token(self) -> Token:
-        """A token that has not ended. Raises `KafkaFault`, with `credentials` where the endpoint refuses ours."""
+        """A valid token. Raises `KafkaFault`, with `credentials` if the endpoint rejects ours."""
         if (path := self._config.token_file) is not None:
             return await asyncio.to_thread(_from_file, path)
         if (known := self._known()) is not None:
             return known
-        # trust is loaded from disk while the client is made
+        # the client loads its certificate authorities from disk when it is created
         async with await asyncio.to_thread(httpx.AsyncClient, timeout=self._timeout) as client:
             try:
-                answer = await client.post(self._url(), **self._request())
+                async with client.stream("POST", self._url(), **self._request()) as answer:
+                    body = bytearray()
+                    async for part in answer.aiter_bytes():
+                        self._add(body, part)
             except httpx.HTTPError as error:
                 raise self._fault(error) from error
-        return self._taken(answer)
+        return self._taken(answer.status_code, bytes(body))
 
     def token_now(self) -> Token:
-        """As `token`, for a thread that may wait."""
+        """Like `token`, for a thread that may block."""
         if (path := self._config.token_file) is not None:
             return _from_file(path)
         if (known := self._known()) is not None:
             return known
+        body = bytearray()
         try:
-            answer = httpx.post(self._url(), timeout=self._timeout, **self._request())
+            with httpx.stream("POST", self._url(), timeout=self._timeout, **self._request()) as answer:
+                for part in answer.iter_bytes():
+                    self._add(body, part)
         except httpx.HTTPError as error:
             raise self._fault(error) from error
-        return self._taken(answer)
+        return self._taken(answer.status_code, bytes(body))
+
+    def _add(self, body: bytearray, part: bytes) -> None:
+        """Adds a part of the response. Raises `KafkaFault` if it becomes too large."""
+        body += part
+        if len(body) > _MAX_BYTES:
+            raise KafkaFault(f"the response of the token endpoint {self._url()} is larger than {_MAX_BYTES} bytes")
 
     def _known(self) -> Token | None:
         return self._token if time.time() < self._renew else None
@@ -79,15 +92,13 @@ class Tokens:
     def _fault(self, error: Exception) -> KafkaFault:
         return KafkaFault(f"the token endpoint {self._url()} does not answer: {error or type(error).__name__}")
 
-    def _taken(self, answer: httpx.Response) -> Token:
-        if answer.status_code != 200:
-            text = answer.text[:200].replace("\n", " ")
-            refused = answer.status_code in (400, 401, 403)
-            raise KafkaFault(
-                f"the token endpoint {self._url()} answered {answer.status_code}: {text}", credentials=refused
-            )
+    def _taken(self, status: int, body: bytes) -> Token:
+        if status != 200:
+            text = body[:200].decode(errors="replace").replace("\n", " ")
+            refused = status in (400, 401, 403)
+            raise KafkaFault(f"the token endpoint {self._url()} answered {status}: {text}", credentials=refused)
         try:
-            found = msgspec.json.decode(answer.content, type=_Answer)
+            found = msgspec.json.decode(body, type=_Answer)
         except msgspec.DecodeError as error:
             raise KafkaFault(f"the token endpoint {self._url()} answered no token: {error}") from error
         now = time.time()
@@ -115,7 +126,7 @@ def _from_file(path: Path) -> Token:
 
 
 def _end(token: str) -> float | None:
-    """When a JSON Web Token says that it ends (RFC 7519 section 4.1.4); None for another kind of token."""
+    """The expiry in a JSON Web Token (RFC 7519 section 4.1.4), or None for another kind of token."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

@@ -1,4 +1,4 @@
-"""Where consumer groups are, and moving them."""
+"""Shows and moves the offsets of consumer groups."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NAMED: dict[str, Start] = {"earliest": "earliest", "latest": "latest"}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A group's place in one partition. `first` is the oldest offset that is still there, `end` the one that the next
-    record will get; `committed` (the next to be read) is None where the group has no place yet; `to` is where it is to
-    go."""
+class PartitionOffsets:
+    """A group's offsets in one partition. `first` is the oldest available offset, and `end` the one that the next
+    record will get. `committed` (the next to be read) is None if the group has committed nothing; `to` is the offset to
+    move to."""
 
     topic: str
     partition: int
@@ -33,8 +33,8 @@ class Place:
 
     @property
     def lag(self) -> int | None:
-        """Offsets from the place to the end; None where there is no place. A place that is no longer there means the
-        first."""
+        """The number of offsets from the committed one to the end, or None if nothing is committed. A committed offset
+        that is no longer available counts as the first one."""
         if self.committed is None:
             return None
         return self.end - (self.committed if self.first <= self.committed <= self.end else self.first)
@@ -42,16 +42,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What the cluster says of a group: its members, its places, and which of its topics are not there."""
+    """The cluster's view of a group: its members, its offsets, and which of its topics are missing."""
 
     group: Group
     members: list[str]
-    places: list[Place]
+    offsets: list[PartitionOffsets]
     missing: list[str]
 
     @property
     def lag(self) -> int:
-        return sum(place.lag or 0 for place in self.places)
+        return sum(at.lag or 0 for at in self.offsets)
 
 
 def start_of(text: str) -> Start:
@@ -61,7 +61,7 @@ def start_of(text: str) -> Start:
     if text.isascii() and text.isdigit() and len(text) < 19:
         return OffsetStart(offset=int(text))
     if not _TIME.fullmatch(text):
-        raise ValueError(f"write earliest, latest, an offset, or a time as 2026-01-31T08:00:00Z, not {text!r}")
+        raise ValueError(f"must be earliest, latest, an offset, or a time such as 2026-01-31T08:00:00Z, not {text!r}")
     try:
         milliseconds(text.upper())
     except KafkaFault as e:
@@ -70,45 +70,45 @@ def start_of(text: str) -> Start:
 
 
 async def look(groups: Sequence[Group]) -> list[Description]:
-    """Asks the clusters where these groups are. Raises `CommandError`."""
+    """Asks the clusters for the offsets of these groups. Raises `CommandError`."""
     found = []
     for group in groups:
-        async with _asking(group) as admin:
+        async with _admin(group) as admin:
             found.append(await _described(admin, group))
     return found
 
 
 async def plan(group: Group, start: Start, only: Collection[int] | None) -> Description:
-    """Where the group is and where it would go, in all of its partitions or those with the numbers `only`. Raises
-    `CommandError`, also where the group has members."""
-    async with _asking(group) as admin:
+    """The group's current and planned offsets, in all of its partitions or in those with the numbers `only`. Raises
+    `CommandError`, also if the group has members."""
+    async with _admin(group) as admin:
         found = await _described(admin, group)
         if found.missing:
-            raise CommandError(f"there is no topic {', '.join(found.missing)}")
+            raise CommandError(f"topic {', '.join(found.missing)} does not exist")
         if found.members:
             raise CommandError(_in_use(group, found.members))
-        places = found.places if only is None else [p for p in found.places if p.partition in only]
-        if unknown := sorted(set(only or ()) - {p.partition for p in places}):
+        offsets = found.offsets if only is None else [p for p in found.offsets if p.partition in only]
+        if unknown := sorted(set(only or ()) - {p.partition for p in offsets}):
             raise CommandError(f"{', '.join(group.topics)} has no partition {', '.join(map(str, unknown))}")
         times = {}
         if isinstance(start, TimestampStart):
-            names = [(p.topic, p.partition) for p in places]
+            names = [(p.topic, p.partition) for p in offsets]
             times = await admin.at_time(names, milliseconds(start.timestamp))
-        return replace(found, places=[replace(p, to=_target(p, start, times)) for p in places])
+        return replace(found, offsets=[replace(p, to=_target(p, start, times)) for p in offsets])
 
 
-async def move(group: Group, places: Sequence[Place]) -> None:
-    """Commits what was planned. Raises `CommandError`."""
-    async with _asking(group) as admin:
-        await admin.commit(group.name, {(p.topic, p.partition): p.to for p in places if p.to is not None})
+async def move(group: Group, offsets: Sequence[PartitionOffsets]) -> None:
+    """Commits the planned offsets. Raises `CommandError`."""
+    async with _admin(group) as admin:
+        await admin.commit(group.name, {(p.topic, p.partition): p.to for p in offsets if p.to is not None})
 
 
-def _target(place: Place, start: Start, times: dict[Partition, int]) -> int:
+def _target(at: PartitionOffsets, start: Start, times: dict[Partition, int]) -> int:
     if isinstance(start, OffsetStart):
-        return min(max(start.offset, place.first), place.end)
+        return min(max(start.offset, at.first), at.end)
     if isinstance(start, TimestampStart):
-        return times[place.topic, place.partition]
-    return place.end if start == "latest" else place.first
+        return times[at.topic, at.partition]
+    return at.end if start == "latest" else at.first
 
 
 async def _described(admin: Admin, group: Group) -> Description:
@@ -119,16 +119,16 @@ async def _described(admin: Admin, group: Group) -> Description:
             partitions += await admin.partitions([topic])
         except NoTopic:
             missing.append(topic)
-    # the ends last: what is committed meanwhile is not beyond them
+    # the ends last, so that offsets committed meanwhile are not after them
     committed = await admin.committed(group.name, partitions)
     firsts = await admin.beginnings(partitions)
     ends = await admin.ends(partitions)
-    places = [Place(*p, firsts[p], ends[p], committed[p]) for p in partitions]
-    return Description(group, await admin.members(group.name), places, missing)
+    offsets = [PartitionOffsets(*p, firsts[p], ends[p], committed[p]) for p in partitions]
+    return Description(group, await admin.members(group.name), offsets, missing)
 
 
 @asynccontextmanager
-async def _asking(group: Group) -> AsyncIterator[Admin]:
+async def _admin(group: Group) -> AsyncIterator[Admin]:
     try:
         async with Admin(group.options) as admin:
             yield admin

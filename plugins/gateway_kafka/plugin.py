@@ -1,13 +1,14 @@
-"""What the plugin offers."""
+"""The plugin's components and command."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gateway_core.component import BuildContext, Command, Component, Transport
-from gateway_core.hookspecs import hookimpl
+from gateway_core.contract.component import BuildContext, Command, Component, Transport
+from gateway_core.contract.hookspecs import hookimpl
 
-from .config import KafkaChannelConfig, KafkaSinkConfig, KafkaSourceConfig
+if TYPE_CHECKING:
+    from .config import KafkaChannelConfig, KafkaSinkConfig, KafkaSourceConfig
 
 _LIBRARY: dict[str, Any] = {"extra": "kafka", "requires": ("aiokafka", "confluent_kafka")}
 
@@ -38,6 +39,8 @@ def _offsets() -> Any:
 
 @hookimpl
 def gateway_transports() -> list[Transport]:
+    from .config import KafkaSinkConfig, KafkaSourceConfig
+
     return [
         Transport(
             "kafka",
@@ -63,6 +66,8 @@ def gateway_transports() -> list[Transport]:
 
 @hookimpl
 def gateway_channels() -> list[Component]:
+    from .config import KafkaChannelConfig
+
     return [
         Component(
             "kafka",
@@ -76,4 +81,4 @@ def gateway_channels() -> list[Component]:
 
 @hookimpl
 def gateway_commands() -> list[Command]:
-    return [Command("offsets", "Show and reset the places of consumer groups.", _offsets)]
+    return [Command("offsets", "Show and reset the offsets of consumer groups.", _offsets, panel="Look after data")]

@@ -1,5 +1,5 @@
-"""The place in a topic of a sink that reads it by itself (`gateway_core.interfaces.ReaderFeed`): the committed offsets
-of the trigger's consumer group, which has no members. So every Kafka tool shows where it is."""
+"""The offsets of a sink that reads a topic itself (`gateway_core.contract.interfaces.ReaderFeed`): those of the
+trigger's consumer group, which has no members. So every Kafka tool shows its progress."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from .java_options import properties
 log = logging.getLogger("tidegate.kafka")
 
 PAUSE_S = 1.0
-"""The least time between two questions to the cluster; commits within it become one."""
+"""The minimum time between two requests to the cluster; commits within it are merged."""
 IDLE_S = 10.0
-"""The connection is closed when nobody has wanted anything for so long."""
+"""The connection is closed after this time without a request."""
 LAST_S = 5.0
-"""How long the last commit may take."""
+"""The time limit for the last commit."""
 
 
 class KafkaReaderFeed:
-    """To be `prepare`d, then `run`. `advance` and `ends` are for the event loop's thread and never wait: what the
-    cluster has to be told or asked is done in the background, again and again while it is away."""
+    """Call `prepare`, then `run`. `advance` and `ends` are called on the event loop and never wait: requests to the
+    cluster are made in the background, and retried while it is away."""
 
     def __init__(self, name: str, group: str, topic: str, config: KafkaChannelConfig, from_start: bool) -> None:
-        """Raises `KafkaFault` where the config has what a reader can't use."""
+        """Raises `KafkaFault` if the config has options that a reader can't use."""
         self.name = name
         self.group = group
         self.location = f"kafka://{','.join(config.bootstrap)}/{topic}"
@@ -54,23 +54,23 @@ class KafkaReaderFeed:
         self._wake = anyio.Event()
         self._scope = anyio.CancelScope()
 
-    # -- the reader's side ------------------------------------------------------------------------------------------
+    # -- for the reader --------------------------------------------------------------------------------------------
 
     def advance(self, offsets: Mapping[str, int]) -> None:
-        """Is committed soon."""
+        """Commits these offsets soon."""
         self._behind.update(offsets)
         self._wake.set()
 
     def ends(self) -> Mapping[str, int]:
-        """As of a second ago, or when it was asked last; empty where the cluster has not answered yet."""
+        """The ends as of a second ago or the last request; empty until the cluster has answered."""
         self._asked = True
         self._wake.set()
         return self._ends
 
-    # -- the channel's side -----------------------------------------------------------------------------------------
+    # -- for the channel -------------------------------------------------------------------------------------------
 
     async def prepare(self, admin: Admin) -> None:
-        """Says where the group begins, where it is new, and finds where it is. Raises `KafkaFault`."""
+        """Sets the start offsets of a new group, and loads the current ones. Raises `KafkaFault`."""
         await admin.prepare(self.group, [self._topic], self._first)
         partitions = await admin.partitions([self._topic])
         committed = await admin.committed(self.group, partitions)
@@ -79,13 +79,13 @@ class KafkaReaderFeed:
         self._ends = _numbered(ends)
         if lost := {p[1]: (was, firsts[p]) for p, was in committed.items() if was is not None and was < firsts[p]}:
             words = ", ".join(f"{was} to {first - 1} of partition {n}" for n, (was, first) in lost.items())
-            log.error("group %s: Kafka has deleted events that were not read: offsets %s", self.group, words)
-        # the same mapping all the time: others have it already
+            log.error("group %s: Kafka deleted events before they were read: offsets %s", self.group, words)
+        # updates the mapping in place, since others hold it
         self.start.update(_numbered({p: max(first, committed[p] or 0) for p, first in firsts.items()}))
         self.ready.set()
 
     async def run(self) -> None:
-        """Serves the reader until it `leave`s."""
+        """Serves the reader until `leave`."""
         with self._scope:
             while True:
                 await self._wake.wait()
@@ -105,7 +105,7 @@ class KafkaReaderFeed:
             self._wake.set()
 
     async def leave(self) -> None:
-        """Commits what is left to commit, if it can be done soon."""
+        """Commits the remaining offsets, if that is quickly possible."""
         self._scope.cancel()
         if not self._behind:
             return
@@ -117,7 +117,7 @@ class KafkaReaderFeed:
             self.health.bad(e)
 
     async def _serve(self, admin: Admin) -> None:
-        """Does what there is to do; returns when there was nothing for a while."""
+        """Handles requests; returns after a while without any."""
         while self._wake.is_set():
             self._wake = anyio.Event()
             if self._behind:

@@ -1,16 +1,16 @@
-"""Records and messages: what a codec reads and writes."""
+"""Converts between records and events by codec."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from gateway_core.component import KAFKA, BuildContext, CodecRef, KeyMapperRef
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
-from gateway_core.interfaces import Codec, KeyMapper
-from gateway_core.tracing import headers as trace_headers
-from gateway_core.tracing import of_headers
+from gateway_core.contract.component import KAFKA, BuildContext, CodecRef, KeyMapperRef
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Codec, KeyMapper
+from gateway_core.contract.tracing import headers as trace_headers
+from gateway_core.contract.tracing import of_headers
 
 from .client import Headers, Record
 
@@ -19,7 +19,7 @@ Written = tuple[bytes | None, bytes | None, Headers]
 
 
 class Names(dict[Any, Any]):
-    """Header names in the other form, remembered: there are few of them, again and again."""
+    """Caches the converted names of headers: there are few of them, used again and again."""
 
     def __init__(self, convert: Callable[[Any], Any]) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Names(dict[Any, Any]):
 
 
 def reader(ref: CodecRef, context: BuildContext) -> Callable[[Record], Event]:
-    """Reads the event of a record. The function raises `Refused` where the record holds none."""
+    """Returns a function that decodes the event of a record. It raises `Refused` if the record is not an event."""
     codec: Codec = context.build(ref, "codec", binding=KAFKA)
     decode = codec.decode
     names = Names(str.encode)
@@ -48,7 +48,7 @@ def reader(ref: CodecRef, context: BuildContext) -> Callable[[Record], Event]:
             if traces:
                 e.trace = of_headers(headers)
             raise
-        except Exception as e:  # a codec's mistake must not stop the records behind
+        except Exception as e:  # a bug in a codec must not block the records behind
             raise Refused(f"the codec failed: {type(e).__name__}: {e}") from e
         if len(events) != 1:
             raise Refused(f"a record holds one event, this one {len(events)}")
@@ -62,7 +62,7 @@ def reader(ref: CodecRef, context: BuildContext) -> Callable[[Record], Event]:
 
 
 def writer(ref: CodecRef, key: KeyMapperRef, context: BuildContext) -> Callable[[Event], Written]:
-    """Writes an event as a record. The function raises `Refused` where the event can't be written."""
+    """Returns a function that encodes an event as a record. It raises `Refused` if the event can't be encoded."""
     codec: Codec = context.build(ref, "codec", binding=KAFKA)
     mapper: KeyMapper = context.build(key, "key")
     encode = codec.encode
@@ -78,5 +78,5 @@ def writer(ref: CodecRef, key: KeyMapperRef, context: BuildContext) -> Callable[
 
 
 def preview(url: str, key: bytes | None, value: bytes | None, headers: Headers) -> Message:
-    """A record as `gateway_core.abilities.Previewing` shows it."""
+    """A record in the form of `gateway_core.contract.capabilities.Previewing`."""
     return Message([(name.encode(), text) for name, text in headers], value, key, url=url)

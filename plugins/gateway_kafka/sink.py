@@ -1,4 +1,4 @@
-"""The way out: each event as one record, delivered when all in-sync replicas have it."""
+"""The sink `kafka`: each event becomes one record, delivered when all in-sync replicas have it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from anyio.abc import TaskGroup
 
-from gateway_core.component import BuildContext
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
-from gateway_core.interfaces import DELIVERED, Outcome
-from gateway_core.outcome import short, unwritable
-from gateway_core.shortage import no_descriptor_left
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import DELIVERED, Outcome
+from gateway_core.contract.outcome import short, unwritable
+from gateway_core.contract.shortage import no_descriptor_left
 
 from . import connect
 from .client import KafkaFault, Producer
@@ -21,8 +21,8 @@ from .template import topic_of
 
 
 class KafkaSink:
-    """`gateway_core.interfaces.Sink`. An attempt ends within the option `delivery_timeout_s`: the client tries again by
-    itself until then, and giving up earlier could change the order of records."""
+    """`gateway_core.contract.interfaces.Sink`. An attempt ends within `delivery_timeout_s`. The client retries by
+    itself until then; giving up earlier could change the order of records."""
 
     in_flight = 2000
 

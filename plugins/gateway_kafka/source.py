@@ -1,4 +1,5 @@
-"""The way in: records of a consumer group's partitions, committed once their events are where they belong."""
+"""The source `kafka`: reads the partitions of a consumer group, and commits offsets once the events are delivered or
+stored."""
 
 from __future__ import annotations
 
@@ -9,21 +10,21 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from gateway_core.clock import Timer
-from gateway_core.component import BuildContext
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
-from gateway_core.interfaces import Intake
+from gateway_core.contract.clock import Timer
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Intake
 
 from . import connect
 from .admin import Admin
 from .client import Consumer, KafkaFault, Partition, Record
 from .config import KafkaSourceConfig
 from .flow import Flow
-from .foreign import wrap
-from .memory import Memory, PlaceLost
+from .group_history import GroupHistory, OffsetsLost
+from .intake_writer import IntakeWriter
+from .non_cloudevent import wrap
 from .records import reader
-from .storing import Storing
 
 log = logging.getLogger("tidegate.kafka")
 
@@ -34,7 +35,7 @@ CHUNK = 512
 
 
 class KafkaSource:
-    """`gateway_core.interfaces.Source`."""
+    """`gateway_core.contract.interfaces.Source`."""
 
     pulls = True
     shares = True  # the workers are members of one consumer group
@@ -44,7 +45,7 @@ class KafkaSource:
         self._owner = context.owner
         self._group = options.group_of(context.broker)
         self._clock = context.clock
-        self._lanes: dict[Partition, int] = {}
+        self._partition_ids: dict[Partition, int] = {}
         self._read = reader(options.codec, context)
         self._flow = Flow(
             self,
@@ -52,10 +53,10 @@ class KafkaSource:
             context.clock,
             commit_interval_s=options.commit_interval_s,
             drain_s=options.drain_s,
-            lane_of=self._lane,
+            partition_id_of=self._partition_id,
             chunk=CHUNK,
         )
-        self._memory = Memory(context, self._group)
+        self._history = GroupHistory(context, self._group)
         self._intake: Intake
         self._started = False
         self._beginning: anyio.CancelScope | None = None  # made in the loop
@@ -64,22 +65,22 @@ class KafkaSource:
         self._waiting_for: KafkaFault | None = None
         self._wake: Timer | None = None
         self.address = f"kafka://{options.bootstrap[0]}/{','.join(options.topics)}"
-        self._storing = Storing(self._owner, self.address, context.clock, self._flow.settle, self._flow.resume)
+        self._writer = IntakeWriter(self._owner, self.address, context.clock, self._flow.settle, self._flow.resume)
 
-    def _lane(self, partition: Partition) -> int:
-        return self._lanes.setdefault(partition, len(self._lanes) + 1)
+    def _partition_id(self, partition: Partition) -> int:
+        return self._partition_ids.setdefault(partition, len(self._partition_ids) + 1)
 
     def read(self, message: Message) -> list[Event]:
-        """See `gateway_core.abilities.Reading`: the event of one record."""
+        """See `gateway_core.contract.capabilities.Reading`: the event of one record."""
         headers = [(name.decode(), value) for name, value in message.headers]
         return [self._read(Record(0, 0, message.key, message.body, headers))]
 
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
-        """Joins the group; where the cluster or a topic is away, that is tried until it works. Raises `StartError`
-        where the cluster does not accept the credentials."""
-        self._intake = self._storing.intake = intake
+        """Joins the group, and retries while the cluster or a topic is not available. Raises `StartError` if the
+        cluster rejects the credentials."""
+        self._intake = self._writer.intake = intake
         if intake.stores:
             self._flow.slack = 2 * CHUNK
         try:
@@ -88,7 +89,7 @@ class KafkaSource:
             if e.credentials:
                 raise connect.start_error(self._owner, self._options, e) from e
             self._waiting_for = e
-            level = logging.ERROR if isinstance(e, PlaceLost) else logging.WARNING
+            level = logging.ERROR if isinstance(e, OffsetsLost) else logging.WARNING
             log.log(level, "%s waits for Kafka at %s: %s", self._owner, self.address, self._waiting_for)
             tasks.start_soon(self._keep_trying, tasks)
 
@@ -113,7 +114,7 @@ class KafkaSource:
         try:
             with anyio.fail_after(CONNECT_S):
                 async with Admin(o) as admin:
-                    await admin.prepare(self._group, o.topics, o.start, self._memory)
+                    await admin.prepare(self._group, o.topics, o.start, self._history)
         except TimeoutError as e:
             raise KafkaFault(f"no answer within {CONNECT_S:g} s") from e
 
@@ -155,9 +156,9 @@ class KafkaSource:
     # -- what the flow hands over -----------------------------------------------------------------------------------
 
     def take(self, events: Sequence[Event]) -> int:
-        """See `flow.Taker`."""
+        """See `flow.EventHandler`."""
         if self._intake.stores:
-            return len(events) if self._storing.take(events) else 0
+            return len(events) if self._writer.take(events) else 0
         for count, event in enumerate(events):
             answer = _Answer(self._flow, event.position)
             self._intake.accept((event,), answer)
@@ -171,11 +172,11 @@ class KafkaSource:
         self._wake = None
         self._flow.resume()
 
-    def withdraw(self, lane: int) -> Sequence[int]:
-        return [*self._intake.withdraw(lane), *self._storing.withdraw(lane)]
+    def withdraw(self, partition_id: int) -> Sequence[int]:
+        return [*self._intake.withdraw(partition_id), *self._writer.withdraw(partition_id)]
 
     def refuse(self, record: Record, partition: Partition, position: int, error: Refused) -> Event | None:
-        """A record without an event: as the option `not_an_event` says."""
+        """A record that is not an event: handled as `not_an_event` says."""
         what = self._options.not_an_event
         if what == "drop":
             self._intake.refuse(error)
@@ -186,7 +187,7 @@ class KafkaSource:
         if what == "wrap":
             return event
         event.position = position
-        self._storing.bury(event, position, error, "decode")
+        self._writer.dead_letter(event, position, error, "decode")
         return None
 
     # -- for status -------------------------------------------------------------------------------------------------
@@ -199,13 +200,13 @@ class KafkaSource:
 
 
 class _Answer:
-    """What a bridge says to one event."""
+    """A bridge's answer to one event."""
 
     __slots__ = ("_flow", "_position", "refused")
 
     def __init__(self, flow: Flow, position: int) -> None:
         self._flow = flow
-        self._position = position  # the bridge gives the event one of its own
+        self._position = position  # the bridge gives the event a position of its own
         self.refused = False
 
     def __call__(self, error: BaseException | None) -> None:

@@ -1,12 +1,12 @@
-"""Topic names made from an event's attributes."""
+"""Topic names built from an event's attributes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 
-from gateway_core.errors import Refused
-from gateway_core.event import Event, text_of
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, text_of
 
 _PART = re.compile(r"\{([^{}]*)\}")
 _NAME = re.compile("[a-z0-9]+")
@@ -16,19 +16,21 @@ MOST = 249
 
 
 def checked(text: str) -> str:
-    """The template itself. Raises `ValueError` where it is none."""
+    """Returns the template. Raises `ValueError` if it is invalid."""
     names = _PART.findall(text)
     if wrong := next((name for name in names if not _NAME.fullmatch(name)), None):
-        raise ValueError(f"{{{wrong}}} names no attribute: lower-case letters and digits only")
+        raise ValueError(f"{{{wrong}}} is not an attribute name: use lower-case letters and digits")
     literal = _PART.sub("", text)
     if not text or not _LITERAL.fullmatch(literal) or text in (".", "..") or len(literal) > MOST:
-        raise ValueError("a topic's name has letters, digits, `.`, `_` and `-` only, 249 at most, and `{attribute}`")
+        raise ValueError(
+            "a topic name may have letters, digits, `.`, `_`, `-` and `{attribute}`, at most 249 characters"
+        )
     return text
 
 
 def topic_of(text: str) -> Callable[[Event], str] | None:
-    """What makes the topic's name for an event; None where the text is always the name. The function raises `Refused`
-    where the event lacks an attribute."""
+    """Returns a function that builds the topic name for an event, or None if the name is fixed. The function raises
+    `Refused` if the event lacks an attribute."""
     parts = _PART.split(text)
     if len(parts) == 1:
         return None
@@ -56,5 +58,5 @@ def _filled(parts: list[str], values: list[str]) -> str:
     pieces[1::2] = [_FORBIDDEN.sub("_", value) for value in values]
     name = "".join(pieces)
     if not name or len(name) > MOST or name in (".", ".."):
-        raise Refused(f"{name[:60]!r} can't be a topic's name")
+        raise Refused(f"{name[:60]!r} is not a valid topic name")
     return name

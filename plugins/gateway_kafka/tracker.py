@@ -1,4 +1,4 @@
-"""Which records of a partition are settled, and the offset that may be committed."""
+"""Tracks which records of a partition are settled, and the offset that may be committed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import deque
 
 
 class Tracker:
-    """Records are begun in the order of their offsets, which may have gaps (compaction, transactions), and settled in
-    any order. `safe` is the offset before which all are settled: the only one that may be committed."""
+    """Records begin in the order of their offsets, which may have gaps (compaction, transactions), and are settled in
+    any order. `safe` is the offset before which all records are settled: the only one that may be committed."""
 
     __slots__ = ("_line", "next", "open")
 
@@ -17,17 +17,17 @@ class Tracker:
         self._line: deque[int] = deque()  # begun, in order; the first is open
 
     def begin(self, offset: int) -> None:
-        """The record is on its way."""
+        """The record is now in progress."""
         self._line.append(offset)
         self.open.add(offset)
         self.next = offset + 1
 
     def skip_to(self, offset: int) -> None:
-        """No record before this offset is still to be begun."""
+        """No record before this offset will begin any more."""
         self.next = max(self.next, offset)
 
     def settle(self, offset: int) -> None:
-        """The record is dealt with. What was never begun, or is settled already, is left alone."""
+        """The record has been processed. Unknown and already settled records are ignored."""
         open, line = self.open, self._line
         if offset not in open:
             return
@@ -41,10 +41,10 @@ class Tracker:
         return self._line[0] if self._line else self.next
 
     def settled_ahead(self) -> frozenset[int]:
-        """What is settled at or after `safe`."""
+        """The records that are settled at or after `safe`."""
         return frozenset(self._line) - self.open
 
     @property
     def ahead(self) -> int:
-        """Records since the first that is not settled: what a crash would bring again."""
+        """The number of records since the first unsettled one: what a crash would repeat."""
         return len(self._line)

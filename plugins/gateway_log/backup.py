@@ -1,16 +1,16 @@
-"""A copy of a gateway's data directory, made while the gateway runs or not, from which nothing is missing.
+"""A complete copy of a gateway's data directory, made whether or not the gateway is running.
 
-The order of the copies makes them one set, for an event moves from the log to where its trigger's place lets it be
-forgotten:
+The order of the copies makes them consistent, since an event moves from the log until the cursor of its trigger lets it
+be deleted:
 
-1. Whatever may only be behind the log: the places of readers, Spark's checkpoints, applied triggers, what the log is
-   known to have reached. What such a copy has not seen yet is done again.
+1. Everything that may lag behind the log: offsets of readers, Spark's checkpoints, applied triggers, and how far the
+   log is known to have come. Work that such a copy has not recorded yet is repeated.
 2. The dead letters. One that is replayed from now on leaves the file and comes back into the log.
-3. The log's shards, each as it was at one moment, with the places of its triggers: SQLite copies it beside the writer.
-4. The dead letters again: an event that a shard's places say is dealt with may have become one after step 2.
+3. The log's shards, each as of one moment, with the cursors of its triggers: SQLite copies it beside the writer.
+4. The dead letters again: an event that a shard's cursors count as done may have become one after step 2.
 
-Every event that was accepted when step 3 began is in the copy, undelivered events are there with their places, and
-events that were being delivered meanwhile may be delivered again.
+The copy has every event that was accepted before step 3 began, and undelivered events with their cursors. Events that
+were being delivered meanwhile may be delivered again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 
 from gateway_core import __version__
-from gateway_core.files import private_folder, sync_directory, write_private
+from gateway_core.contract.files import private_folder, sync_directory, write_private
 
 from .reader import SHARD_FILE, bounds_of, open_read_only, shard_file, shards_in
 from .rows import is_damage
@@ -41,20 +41,20 @@ _BLOCK = 1 << 20
 _ENDINGS = (".lock", ".ballast", ".sock", ".tmp", "-wal", "-shm", "-journal")
 _NAMES = {"gateway.json", "scratch"}
 
-Say = Callable[[str, int, int], None]
-"""Told of progress: what is copied, how many bytes of it are done, and how many there are."""
+ReportProgress = Callable[[str, int, int], None]
+"""Called with the current file, the bytes done, and the total bytes."""
 
 
-class FileFact(msgspec.Struct):
+class FileEntry(msgspec.Struct):
     """One file of a backup."""
 
     bytes: int
     sha256: str
 
 
-class ShardFact(msgspec.Struct, omit_defaults=True):
-    """What one shard of a backup holds: the events from `first` on, before `next`. `damaged` says why a file was copied
-    as it is; what it holds is not known then."""
+class ShardEntry(msgspec.Struct, omit_defaults=True):
+    """The events of one shard in a backup: from `first` to before `next`. `damaged` says why a file was copied as it
+    is; its events are then unknown."""
 
     first: int
     next: int
@@ -62,29 +62,29 @@ class ShardFact(msgspec.Struct, omit_defaults=True):
 
 
 class Manifest(msgspec.Struct):
-    """What a backup holds. Written last: a folder without it is no backup."""
+    """The contents of a backup. Written last: a folder without it is not a backup."""
 
     version: str
     made: str
     data_dir: str
-    files: dict[str, FileFact]
-    shards: dict[str, ShardFact]
+    files: dict[str, FileEntry]
+    shards: dict[str, ShardEntry]
     format: int = FORMAT
 
 
-def back_up(data_dir: Path, target: Path, say: Say) -> Manifest:
-    """Copies the data directory into the new folder `target`. Raises `OSError`, and `sqlite3.Error` where a shard can't
-    be read; then nothing is left."""
+def back_up(data_dir: Path, target: Path, say: ReportProgress) -> Manifest:
+    """Copies the data directory to the new folder `target`. Raises `OSError`, and `sqlite3.Error` if a shard can't be
+    read; then nothing is left behind."""
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     partial = target.with_name(f"{target.name}.partial-{os.getpid()}")
     try:
         private_folder(partial)
         for path in _in_order(p for p in _files(data_dir) if p.parts[0] != DEAD_LETTERS):
             _copy(data_dir / path, partial / path, say)
-        _mend_checkpoints(partial)
+        _trim_checkpoints(partial)
         _copy_letters(data_dir, partial)
         facts = {}
-        # asked for only now: what the log is known to have must be among them
+        # listed only now, so that it includes everything that the log is known to have
         for shard in [shard_file(b, n) for b in _brokers(data_dir) for n in shards_in(b)]:
             to = partial / shard.relative_to(data_dir)
             try:
@@ -93,11 +93,11 @@ def back_up(data_dir: Path, target: Path, say: Say) -> Manifest:
                 if not is_damage(e):
                     raise
                 _copy_damaged(shard, to, say)
-                fact = ShardFact(0, 0, str(e))
+                fact = ShardEntry(0, 0, str(e))
             if fact is not None:
                 facts[f"{shard.parent.name}/{shard.stem}"] = fact
         _copy_letters(data_dir, partial)
-        files = {str(p.relative_to(partial)): fact_of(p, say) for p in sorted(partial.rglob("*")) if p.is_file()}
+        files = {str(p.relative_to(partial)): file_entry(p, say) for p in sorted(partial.rglob("*")) if p.is_file()}
         manifest = Manifest(__version__, made, str(data_dir.absolute()), files, facts)
         write_private(partial / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
         for folder in [partial, *(p for p in partial.rglob("*") if p.is_dir())]:
@@ -110,15 +110,15 @@ def back_up(data_dir: Path, target: Path, say: Say) -> Manifest:
     return manifest
 
 
-def fact_of(path: Path, say: Say) -> FileFact:
-    """The size and the digest of a file. Raises `OSError`."""
+def file_entry(path: Path, say: ReportProgress) -> FileEntry:
+    """The size and digest of a file. Raises `OSError`."""
     digest, size, total = hashlib.sha256(), 0, path.stat().st_size
     with path.open("rb") as f:
         while block := f.read(_BLOCK):
             digest.update(block)
             size += len(block)
             say(f"check {path.name}", size, total)
-    return FileFact(size, digest.hexdigest())
+    return FileEntry(size, digest.hexdigest())
 
 
 def _brokers(data_dir: Path) -> list[Path]:
@@ -126,11 +126,11 @@ def _brokers(data_dir: Path) -> list[Path]:
 
 
 def _files(data_dir: Path) -> list[Path]:
-    """All files that are to be kept, relative. Those that only a running gateway needs are none of them."""
+    """All files to back up, relative. Files that only a running gateway needs are left out."""
     found = []
     for parent, folders, files in os.walk(data_dir):
         folders[:] = [f for f in folders if f not in _NAMES and not f.startswith((".", "replaced-"))]
-        # Hadoop's checksums begin with a dot, and must go with their files
+        # Hadoop's checksum files begin with a dot, and belong to their files
         kept = (n for n in files if n not in _NAMES and not n.endswith(_ENDINGS) and (n[0] != "." or ".crc" in n))
         if Path(parent).parent == data_dir / "log":
             kept = (n for n in kept if not SHARD_FILE.fullmatch(n))
@@ -139,21 +139,21 @@ def _files(data_dir: Path) -> list[Path]:
 
 
 def _in_order(paths: Iterator[Path]) -> list[Path]:
-    """In a checkpoint what a batch is to read is noted before that it is done: so it is copied."""
+    """In a checkpoint, a batch is first planned and then recorded as done; the files are copied in that order."""
     ranks = {"offsets": 0, "commits": 1}
     return sorted(paths, key=lambda p: (ranks.get(p.parent.name, 2), p))
 
 
-def _copy(source: Path, target: Path, say: Say) -> None:
+def _copy(source: Path, target: Path, say: ReportProgress) -> None:
     private_folder(target.parent)
     try:
         with source.open("rb") as f:
             _write(f, target, source.name, say)
-    except FileNotFoundError:  # Spark deletes what it no longer needs
+    except FileNotFoundError:  # Spark deletes files that it no longer needs
         target.unlink(missing_ok=True)
 
 
-def _write(f: Any, target: Path, name: str, say: Say) -> None:
+def _write(f: Any, target: Path, name: str, say: ReportProgress) -> None:
     total, done = os.fstat(f.fileno()).st_size, 0
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as out:
@@ -165,24 +165,24 @@ def _write(f: Any, target: Path, name: str, say: Say) -> None:
         os.fsync(out.fileno())
 
 
-def _copy_shard(source: Path, target: Path, say: Say) -> ShardFact | None:
+def _copy_shard(source: Path, target: Path, say: ReportProgress) -> ShardEntry | None:
     with closing(open_read_only(source)) as there:
         if there.execute("PRAGMA user_version").fetchone()[0] == 0:
-            return None  # a gateway makes it at this moment
+            return None  # a gateway is creating it
         private_folder(target.parent)
         write_private(target, b"")
         return _copy_pages(there, source, target, say)
 
 
-def _copy_damaged(source: Path, target: Path, say: Say) -> None:
-    """A file that SQLite can't read, as it is: `log repair` may bring back what is left of it."""
+def _copy_damaged(source: Path, target: Path, say: ReportProgress) -> None:
+    """Copies a file that SQLite can't read as it is: `log repair` may recover a part of it."""
     for suffix in ("", "-wal"):
         _copy(source.with_name(source.name + suffix), target.with_name(target.name + suffix), say)
 
 
-def _copy_pages(there: sqlite3.Connection, source: Path, target: Path, say: Say) -> ShardFact:
+def _copy_pages(there: sqlite3.Connection, source: Path, target: Path, say: ReportProgress) -> ShardEntry:
     with closing(sqlite3.connect(target, isolation_level=None)) as here:
-        there.execute("BEGIN")  # one moment: without it each write of the gateway would make the copy begin anew
+        there.execute("BEGIN")  # a snapshot: without it, each write of the gateway would restart the copy
         first, following = bounds_of(there)
         size = there.execute("PRAGMA page_size").fetchone()[0]
 
@@ -190,11 +190,11 @@ def _copy_pages(there: sqlite3.Connection, source: Path, target: Path, say: Say)
             say(f"copy {source.parent.name}/{source.name}", (total - remaining) * size, total * size)
 
         there.backup(here, pages=_PAGES, progress=progress, sleep=0)
-        # one file, whatever becomes of it until it is restored; a gateway makes it a WAL file again
+        # a single file until it is restored; a gateway converts it to WAL mode again
         here.execute("PRAGMA journal_mode = DELETE").fetchall()
     with target.open("rb") as f:
         os.fsync(f.fileno())
-    return ShardFact(first, following)
+    return ShardEntry(first, following)
 
 
 def _copy_letters(data_dir: Path, partial: Path) -> None:
@@ -203,23 +203,23 @@ def _copy_letters(data_dir: Path, partial: Path) -> None:
 
 
 def _add_letters(source: Path, target: Path) -> None:
-    """The letters that came since the first copy; those that were replayed since then stay in it."""
+    """Adds the dead letters that came since the first copy; those that were replayed since then stay in it."""
     known = target.read_bytes() if target.exists() else b""
     try:
         now = source.read_bytes()
     except FileNotFoundError:
         return
     seen = set(known.splitlines())
-    whole = now[: now.rfind(b"\n") + 1]  # the last one may be half written
+    whole = now[: now.rfind(b"\n") + 1]  # the last line may be incomplete
     new = [line for line in whole.splitlines() if line not in seen]
     private_folder(target.parent)
     head = known[: known.rfind(b"\n") + 1]
     write_private(target, head + b"".join(line + b"\n" for line in new))
 
 
-def _mend_checkpoints(root: Path) -> None:
-    """A query may have gone on while its checkpoint was copied. It must have planned one batch more than it has done,
-    or as many: Spark begins with the last one that it has planned."""
+def _trim_checkpoints(root: Path) -> None:
+    """A query may have continued while its checkpoint was copied. It may have planned at most one batch more than it
+    has finished: Spark starts with the last planned one."""
     for offsets in root.rglob("offsets"):
         commits = offsets.parent / "commits"
         if not offsets.is_dir():

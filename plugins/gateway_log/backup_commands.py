@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway_core.errors import StartError
-from gateway_core.folder import DataFolder
+from gateway_core.cli.options import Json
+from gateway_core.contract.errors import StartError
+from gateway_core.runtime.folder import DataFolder
 
 from .backup import MANIFEST, Manifest, back_up
+from .options import DATA_DIR, DataDir
 
 if TYPE_CHECKING:
-    from .backup import Say
+    from .backup import ReportProgress
 
-DataDir = Annotated[Path, typer.Option("--data-dir", envvar="TIDEGATE_DATA_DIR", help="The gateway's data directory.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-_DATA_DIR = Path("tidegate-data")
 _EVERY_S = 2.0
 
 backup_app = typer.Typer(add_completion=False)
@@ -30,14 +29,14 @@ restore_app = typer.Typer(add_completion=False)
 
 @backup_app.command()
 def backup(
-    folder: Annotated[Path, typer.Argument(help="A folder that does not exist yet, or is empty.")],
-    data_dir: DataDir = _DATA_DIR,
+    folder: Annotated[Path, typer.Argument(help="The backup's folder; must be empty or not exist yet.")],
+    data_dir: DataDir = DATA_DIR,
     as_json: Json = False,
 ) -> None:
-    """Copy a gateway's data: the log with its cursors, applied triggers, dead letters, Spark's checkpoints.
+    """Back up a gateway's data: the log with its cursors, applied triggers, dead letters, and Spark's checkpoints.
 
-    The gateway may run meanwhile. Every event that it accepted before the copy of the log began is in the backup. Not
-    in it: the config files, Spark's tables, and what the config keeps outside of the data directory.
+    The gateway may be running. The backup has every event that was accepted before the copy of the log began. It does
+    not include the config files, Spark's tables, and files that the config keeps outside of the data directory.
 
     Exit codes: 0 done, 1 not possible, 2 wrong usage.
     """
@@ -48,7 +47,7 @@ def backup(
             _fail(f"{folder} is not empty: name a new folder")
         folder.rmdir()
     if data_dir.absolute() in folder.absolute().parents:
-        _fail(f"{folder} lies in the data directory: name one outside of it, best on another disk")
+        _fail(f"{folder} is inside the data directory: name a folder outside of it, preferably on another disk")
     try:
         made = back_up(data_dir, folder, _progress())
     except (OSError, sqlite3.Error) as e:
@@ -62,19 +61,19 @@ def backup(
 @restore_app.command()
 def restore(
     folder: Annotated[Path, typer.Argument(help="A backup.")],
-    data_dir: DataDir = _DATA_DIR,
-    force: Annotated[bool, typer.Option("--force", help="Move what is in the data directory aside.")] = False,
-    check_only: Annotated[bool, typer.Option("--check", help="Only look whether the backup is whole.")] = False,
+    data_dir: DataDir = DATA_DIR,
+    force: Annotated[bool, typer.Option("--force", help="Move existing data aside.")] = False,
+    check_only: Annotated[bool, typer.Option("--check", help="Only check that the backup is complete.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Bring a backup back into a data directory that no gateway runs with.
+    """Restore a backup into a data directory that no gateway is using.
 
-    Events that were delivered after the backup was made are delivered again. Spark's queries go on from their
+    Events that were delivered after the backup was made are delivered again. Spark's queries continue from the
     checkpoints in the backup: their tables may get events twice.
 
-    Exit codes: 0 done, 1 the backup is not whole or there is something in the way, 2 wrong usage, 3 a gateway runs.
+    Exit codes: 0 done, 1 the backup is incomplete or files are in the way, 2 wrong usage, 3 a gateway is running.
     """
-    from .restore import BackupError, check, in_the_way, read_manifest
+    from .restore import BackupError, check, conflicts, read_manifest
     from .restore import restore as bring_back
 
     try:
@@ -84,26 +83,26 @@ def restore(
     if faults := check(folder, manifest, _progress()):
         for fault in faults:
             typer.echo(f"tidegate: {fault}", err=True)
-        _fail(f"the backup {folder} is not whole: nothing was restored")
+        _fail(f"the backup {folder} is not complete: nothing was restored")
     if check_only:
-        _tell(manifest, folder, as_json, f"{folder} is whole: ")
+        _tell(manifest, folder, as_json, f"{folder} is complete: ")
         return
-    place = DataFolder(data_dir.absolute())
+    data_folder = DataFolder(data_dir.absolute())
     try:
-        place.claim()
+        data_folder.claim()
     except StartError as e:
         _fail(str(e), 3)
     try:
-        if not force and (found := in_the_way(data_dir, manifest)):
-            _fail(f"{data_dir} has {', '.join(found)} already: --force moves that aside, or name another --data-dir")
+        if not force and (found := conflicts(data_dir, manifest)):
+            _fail(f"{data_dir} already has {', '.join(found)}: move it aside with --force, or name another --data-dir")
         aside = bring_back(folder, manifest, data_dir, _progress())
     except OSError as e:
         _fail(f"not restored: {e}")
     finally:
-        place.leave()
+        data_folder.leave()
     _tell(manifest, folder, as_json, f"restored into {data_dir}: ")
     if aside is not None and not as_json:
-        typer.echo(f"what was there is in {aside}: delete it when all is well")
+        typer.echo(f"the previous data is in {aside}: delete it once everything works")
 
 
 def _tell(manifest: Manifest, folder: Path, as_json: bool, head: str) -> None:
@@ -116,8 +115,8 @@ def _tell(manifest: Manifest, folder: Path, as_json: bool, head: str) -> None:
         typer.echo(f"{head}{events} events, {len(manifest.files)} files, {size} bytes, made {manifest.made}")
 
 
-def _progress() -> Say:
-    """A line on standard error now and then, once the work takes long."""
+def _progress() -> ReportProgress:
+    """Prints a line to standard error from time to time, if the work takes long."""
     told = time.monotonic()
 
     def say(what: str, done: int, total: int) -> None:

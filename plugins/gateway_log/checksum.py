@@ -1,11 +1,11 @@
-"""The checksum of a row: CRC-32 over all that is delivered of it. One flipped bit always changes it."""
+"""The checksum of a row: CRC-32 of everything that is delivered from it. It detects every single flipped bit."""
 
 from __future__ import annotations
 
 from zlib import crc32
 
 PRIME = 4_294_967_291
-"""The largest below 2^32: no single bit of a larger number is lost in the remainder."""
+"""The largest prime below 2^32: no single bit of a larger number is lost in the remainder."""
 
 
 def checksum(

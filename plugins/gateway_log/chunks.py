@@ -10,20 +10,20 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gateway_core.event import Event
+from gateway_core.contract.event import Event
 
 from .reader import LogReader, to_event
-from .rows import CHUNK, MOST_BYTES, Unreadable, is_damage
+from .rows import CHUNK, MAX_BYTES, Unreadable, is_damage
 
 log = logging.getLogger("tidegate.log")
 
 
 Answer = Callable[[list[Event] | None, int], None]
-"""Called on the loop with the events and the sequence to go on from; with None where they can't be read now."""
+"""Called on the loop with the events and the next sequence to read, or with None if they can't be read now."""
 
 
 class ChunkReader:
-    """One chunk is in memory at a time, however many subscriptions wait: they are served in turn."""
+    """At most one chunk is in memory, however many subscriptions wait; they are served in turn."""
 
     def __init__(
         self, folder: Path, loop: asyncio.AbstractEventLoop, report: Callable[[int, Unreadable], None]
@@ -37,18 +37,18 @@ class ChunkReader:
         self._closed = False
 
     def ask(self, shard: int, start: int, end: int, answer: Answer) -> None:
-        """Reads from `start` on, up to `end` or less."""
+        """Reads from `start` to at most `end`."""
         self._line.append((lambda: self.range(shard, start, end), answer))
         self._next()
 
     def ask_for(self, shard: int, sequences: Sequence[int], answer: Answer) -> None:
-        """Reads single events; those that are gone are left out."""
+        """Reads single events; missing ones are skipped."""
         wanted = list(sequences[:CHUNK])
         self._line.append((lambda: self.single(shard, wanted), answer))
         self._next()
 
     async def read(self, shard: int, start: int, end: int) -> tuple[list[Event], int]:
-        """A chunk, and the sequence to go on from. Raises `sqlite3.Error`."""
+        """A chunk, and the next sequence to read. Raises `sqlite3.Error`."""
         return await self._loop.run_in_executor(self._pool, self.range, shard, start, end)
 
     def _next(self) -> None:
@@ -71,7 +71,7 @@ class ChunkReader:
         self._next()
 
     def range(self, shard: int, start: int, end: int) -> tuple[list[Event], int]:
-        """See `read`; in the reading thread."""
+        """See `read`; runs on the reading thread."""
         try:
             rows = self._reader.rows(shard)
         except sqlite3.Error as e:
@@ -85,18 +85,18 @@ class ChunkReader:
         return [to_event(shard, row) for row in found], following
 
     def single(self, shard: int, sequences: Sequence[int]) -> tuple[list[Event], int]:
-        """Events by their sequences; in the reading thread."""
+        """Events by their sequences; runs on the reading thread."""
         events: list[Event] = []
         size = 0
         for sequence in sequences:
             events += self.range(shard, sequence, sequence + 1)[0]
             size += len(events[-1].data or b"") if events else 0
-            if size >= MOST_BYTES:
+            if size >= MAX_BYTES:
                 return events, sequence + 1
         return events, sequences[-1] + 1
 
     def close(self) -> None:
-        """Ends the reading. Blocks for the chunk under way; call it in a thread."""
+        """Stops reading. Blocks until the current chunk is done; call it in a thread."""
         self._closed = True
         self._pool.shutdown()
         self._reader.close()

@@ -11,25 +11,26 @@ from typing import Annotated
 
 import typer
 
-from gateway_core.errors import StartError
+from gateway_core.cli.options import Json
+from gateway_core.contract.errors import StartError
 
 from . import meta
 from .export import events, line_of
-from .options import DATA_DIR, Broker, DataDir, Json, checked, fail, folder_of, table
+from .options import DATA_DIR, Broker, DataDir, checked, fail, folder_of, table
 from .quarantine_commands import app as quarantine_app
 from .reader import LogReader, shard_file
 from .repair import repair as repair_log
 from .shard import file_bytes
 from .verify import faults
 
-app = typer.Typer(help="Look into the durable log.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(help="Inspect and repair the durable log.", no_args_is_help=True, add_completion=False)
 
 app.add_typer(quarantine_app, name="quarantine")
 
 
 @app.command()
 def info(data_dir: DataDir = DATA_DIR, broker: Broker = "default", as_json: Json = False) -> None:
-    """Show what the log holds, shard by shard."""
+    """Show the contents of the log, shard by shard."""
     folder = folder_of(data_dir, broker)
     shards = []
     with LogReader(folder) as reader:
@@ -47,7 +48,7 @@ def info(data_dir: DataDir = DATA_DIR, broker: Broker = "default", as_json: Json
 
 @app.command()
 def verify(data_dir: DataDir = DATA_DIR, broker: Broker = "default", as_json: Json = False) -> None:
-    """Look for faults in the log's files. Exits with 1 where there is any."""
+    """Check the log's files for faults. Exits with 1 if there are any."""
     found = list(faults(folder_of(data_dir, broker)))
     remedy = f"{meta.remedy(folder_of(data_dir, broker))} while the gateway is stopped"
     if as_json:
@@ -55,14 +56,15 @@ def verify(data_dir: DataDir = DATA_DIR, broker: Broker = "default", as_json: Js
     else:
         for fault in found:
             typer.echo(fault)
-        typer.echo(f"{len(found)} faults: bring the log back from a backup, or run {remedy}" if found else "no faults")
+        typer.echo(f"{len(found)} faults: restore the log from a backup, or run {remedy}" if found else "no faults")
     if found:
         raise typer.Exit(1)
 
 
 @app.command()
 def repair(data_dir: DataDir = DATA_DIR, broker: Broker = "default", as_json: Json = False) -> None:
-    """Save what can be read of a damaged log, while no gateway uses it. Tells what is lost, and keeps the old files."""
+    """Recover the readable part of a damaged log while no gateway uses it. Reports what is lost, and keeps the old
+    files."""
     done = []
     try:
         for line in repair_log(folder_of(data_dir, broker)):
@@ -81,14 +83,14 @@ def repair(data_dir: DataDir = DATA_DIR, broker: Broker = "default", as_json: Js
 def export(
     data_dir: DataDir = DATA_DIR,
     broker: Broker = "default",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; standard output else.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The output file; default: stdout.")] = None,
     start: Annotated[int, typer.Option("--from", min=1, help="The first position.")] = 1,
-    end: Annotated[int | None, typer.Option("--to", help="The position to end before.")] = None,
+    end: Annotated[int | None, typer.Option("--to", help="The position after the last.")] = None,
     shard: Annotated[int | None, typer.Option("--shard", min=0, help="Only this shard.")] = None,
     filter_type: Annotated[str | None, typer.Option("--filter-type", help="Only events of this type.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write events as JSON lines; `--json` changes nothing. Works while the gateway runs."""
+    """Write events as JSON lines; `--json` has no effect. Works while the gateway runs."""
     lines = (line_of(e) + "\n" for e in events(folder_of(data_dir, broker), shard, start, end, filter_type))
     try:
         if output is None:

@@ -6,25 +6,25 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gateway_core.component import Config
+from gateway_core.contract.component import Config
 
 GIB = 1024**3
 MIB = 1024**2
 
 
 class RetentionConfig(Config):
-    """How long events are kept. Whatever the limits are, events go oldest first. When the disk is full, events that all
-    triggers have dealt with are deleted before their time."""
+    """How long events are kept. The oldest events are always deleted first. When the disk is full, events that all
+    triggers have processed are deleted early."""
 
     max_age_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = 7 * 86_400.0
-    """Events older than this are deleted, in seconds; null for no limit. In the hour after the machine's clock jumped
-    forward, none is deleted for its age."""
+    """Events older than this are deleted, in seconds; null for no limit. For an hour after the machine's clock has
+    jumped forward, no event is deleted because of its age."""
     max_bytes: Annotated[int, Field(ge=MIB)] | None = 10 * GIB
-    """The oldest events are deleted while the broker's log takes more bytes than this; null for no limit. Each worker
-    keeps to its part of it."""
+    """The oldest events are deleted while the broker's log is larger than this, in bytes; null for no limit. Each
+    worker gets an equal share."""
     keep_unread: bool = True
-    """Never delete what a trigger of the config has not dealt with yet. The log may then grow beyond the limits while
-    a subscriber is away; when false, that subscriber loses what is deleted."""
+    """Never delete events that a trigger of the config has not processed yet. The log may then exceed the limits while
+    a subscriber is away. If false, that subscriber loses deleted events."""
 
 
 class LogConfig(Config):
@@ -33,9 +33,9 @@ class LogConfig(Config):
     retention: RetentionConfig = RetentionConfig()
     """How long events are kept."""
     sync: Literal["full", "normal"] = "full"
-    """full: an accepted event survives power loss (fsync for every group of events). normal: it survives the crash of
-    the gateway, but power loss may take the last moments."""
+    """full: an accepted event survives a power failure (fsync for every group of events). normal: it survives a crash
+    of the gateway, but a power failure may lose the most recent events."""
     max_queue_bytes: Annotated[int, Field(ge=1024)] = 64 * MIB
-    """Bytes of events that may wait to be written; beyond that senders are told to come back later."""
+    """The most bytes of events that may wait to be written; beyond that, senders are told to retry later."""
     check_interval_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
-    """How often the retention's limits are looked at, in seconds."""
+    """How often the retention limits are checked, in seconds."""

@@ -1,33 +1,84 @@
-"""One subscription's place in one shard. Everything here happens on the event loop."""
+"""Subscriptions in the log: their cursor in each shard. Everything here runs on the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
-from gateway_core.abilities import Standing
-from gateway_core.event import Event
+from gateway_core.contract.capabilities import DeliveryState
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Filter
+from gateway_core.pipeline.guards import Errors
 
-from .feed import LogFeed
-from .places import MOST_PENDING, Place
-from .reader import place_of, position_of
-from .tail import Tail
+from .cursor_store import MAX_PENDING, CursorChanges, CursorState
+from .reader import SHARD_BITS, position_of, split_position
+from .ring import Ring
 
 log = logging.getLogger("tidegate.log")
 
 RETRY_S = 1.0
 
 
+class LogFeed:
+    """A subscription over all shards of this process (`gateway_core.contract.interfaces.Feed`). `wake(cursor)` is
+    called for each cursor that can catch up."""
+
+    __slots__ = ("attached", "cursors", "errors", "filter", "from_start", "full", "matches", "name", "offer", "wake")
+
+    def __init__(
+        self,
+        name: str,
+        filter: Filter,
+        offer: Callable[[Event], bool],
+        from_start: bool,
+        wake: Callable[[Cursor], None],
+    ) -> None:
+        self.name = name
+        self.filter = filter
+        self.matches = filter.matches
+        self.offer = offer
+        self.from_start = from_start
+        self.wake = wake
+        self.cursors: dict[int, Cursor] = {}  # by shard
+        self.full = False
+        self.attached = True
+        self.errors = Errors("a filter")
+
+    def ack(self, position: int) -> None:
+        """The event at this position has been processed."""
+        cursor = self.cursors[position >> SHARD_BITS]
+        cursor.pending.pop(position, None)
+        if not cursor.changed:
+            cursor.tail.mark(cursor)
+
+    def resume(self) -> None:
+        """There is room again."""
+        self.full = False
+        for cursor in self.cursors.values():
+            if cursor.behind:
+                self.wake(cursor)
+
+    def delivery_state(self, position: int) -> DeliveryState | None:
+        """Where an event is for this subscription (`gateway_core.contract.capabilities.TracksDeliveries`)."""
+        shard, sequence = split_position(position)
+        cursor = self.cursors.get(shard)
+        return None if cursor is None else cursor.delivery_state(sequence)
+
+    def lag(self) -> int:
+        """The number of events that the subscription has not processed; unread events count before the filter."""
+        return sum(cursor.lag() for cursor in self.cursors.values())
+
+
 class Cursor:
-    """Where a subscription is.
+    """The position of a subscription in a shard.
 
-    It is *live* while it is offered each event as it is committed. Once the subscriber has no room it is *behind*: it
-    remembers the next sequence to read, and catches up by itself when there is room again.
+    A *live* cursor is offered each event when it is committed. Once the subscriber has no room, the cursor falls
+    *behind*: it remembers the next sequence to read, and catches up by itself when there is room again.
 
-    `pending` has the positions that were offered and not acknowledged, oldest first. `redo` has sequences before
-    `next` that were pending when the gateway stopped, and are to be offered again.
+    `pending` has the positions that were offered and not acknowledged, oldest first. `redo` has sequences before `next`
+    that were pending when the gateway stopped and must be offered again.
     """
 
     __slots__ = ("begin", "behind", "busy", "changed", "feed", "next", "pending", "redo", "tail")
@@ -37,23 +88,23 @@ class Cursor:
         self.tail = tail
         self.next = next
         self.redo = list(redo)
-        self.begin = 0  # the first sequence that was meant for it, where it began while this process ran
+        self.begin = 0  # its first sequence, if it was added while this process ran
         self.pending: dict[int, None] = {}
         self.behind = True
-        self.busy = False  # a step of catching up is under way
+        self.busy = False  # a step of catching up is in progress
         self.changed = False
 
     # -- offers -----------------------------------------------------------------------------------------------------
 
     def live(self, event: Event) -> None:
-        """Offers an event that has just been committed, and that the filter matches."""
+        """Offers an event that was just committed and that matches the filter."""
         if not self.behind and not self._offer(event):
             self.behind = True
-            self.next = place_of(event.position)[1]
+            self.next = split_position(event.position)[1]
 
     def again(self, event: Event) -> None:
-        """Offers an event that the filter matches, read at the start, where it has not been dealt with."""
-        sequence = place_of(event.position)[1]
+        """Offers an event that was read at the start and matches the filter, unless it was already processed."""
+        sequence = split_position(event.position)[1]
         if self.behind or (sequence < self.next and sequence not in self.redo):
             return
         if self._offer(event):
@@ -68,55 +119,55 @@ class Cursor:
             self.tail.mark(self)
         if feed.full:
             return False
-        # before the offer: the subscriber may acknowledge inside of it
+        # before the offer, since the subscriber may acknowledge during it
         self.pending[event.position] = None
         try:
             if feed.offer(event):
                 return True
         except Exception:
             log.exception("subscription %s failed to take an event", feed.name)
-            asyncio.get_running_loop().call_later(RETRY_S, feed.resume)  # nobody else would
+            asyncio.get_running_loop().call_later(RETRY_S, feed.resume)  # nothing else would resume it
         del self.pending[event.position]
         feed.full = True
         return False
 
     def catch_up(self, events: Sequence[Event]) -> int | None:
-        """Offers those of these events that the filter matches. Returns the sequence of the first that found no room,
-        None where all did."""
+        """Offers those of these events that match the filter. Returns the sequence of the first one that found no room,
+        or None."""
         matches = self.feed.matches
         for event in events:
             try:
                 wanted = matches(event)
-            except Exception as e:  # a filter that raises counts as one that matches
+            except Exception as e:  # a filter that raises counts as a match
                 self.feed.errors.note(f"{self.feed.name} gets the event all the same", e)
                 wanted = True
             if wanted and not self._offer(event):
-                return place_of(event.position)[1]
+                return split_position(event.position)[1]
         return None
 
     def passed(self, sequence: int) -> None:
-        """All before this sequence has been offered."""
+        """All events before this sequence have been offered."""
         if not self.changed:
             self.tail.mark(self)
         if self.redo:
             self.redo = [s for s in self.redo if s >= sequence]
         self.next = max(self.next, sequence)
 
-    # -- where it is ------------------------------------------------------------------------------------------------
+    # -- its state --------------------------------------------------------------------------------------------------
 
-    def place(self, *, parting: bool = False) -> Place:
-        """What is to be written. `parting`: the cursor won't keep up with the tail any more."""
-        waiting = self._waiting(MOST_PENDING + 1)
-        if len(waiting) > MOST_PENDING:
-            return Place(waiting[-1], tuple(waiting[:-1]))
-        return Place(self.next if self.behind else self.tail.end if parting else None, tuple(waiting))
+    def state(self, *, detaching: bool = False) -> CursorState:
+        """The state to write. `detaching`: the cursor will no longer follow the tail."""
+        waiting = self._waiting(MAX_PENDING + 1)
+        if len(waiting) > MAX_PENDING:
+            return CursorState(waiting[-1], tuple(waiting[:-1]))
+        return CursorState(self.next if self.behind else self.tail.end if detaching else None, tuple(waiting))
 
     def floor(self) -> int:
         """The first sequence that is still needed."""
         waiting = self._waiting(1)
         return waiting[0] if waiting else self.next if self.behind else self.tail.end
 
-    def standing(self, sequence: int) -> Standing:
+    def delivery_state(self, sequence: int) -> DeliveryState:
         """Where an event is."""
         if position_of(self.tail.shard, sequence) in self.pending or sequence in self.redo:
             return "pending"
@@ -125,13 +176,69 @@ class Cursor:
         return "unread" if sequence >= (self.next if self.behind else self.tail.end) else "passed"
 
     def lag(self) -> int:
-        """Events not dealt with; of those not read yet, also what the filter will drop."""
+        """The number of unprocessed events; unread ones count before the filter."""
         unread = self.tail.end - max(self.next, self.tail.first) if self.behind else 0
         return len(self.pending) + len(self.redo) + max(unread, 0)
 
     def _waiting(self, count: int) -> list[int]:
         base = position_of(self.tail.shard, 0)
         waiting = [p - base for p in islice(self.pending, count)]
-        if self.redo:  # some of `redo` were offered already and are pending; they lie between
+        if self.redo:  # some of `redo` were offered already and are pending; they are in between
             waiting = sorted({*waiting, *self.redo})[:count]
         return waiting
+
+
+class Tail:
+    """The end of a shard as the event loop knows it. `end` is the sequence before which all events have been offered to
+    live subscriptions, `first` the sequence of the oldest event. Collects the cursors that have changed since they were
+    last written; `notify` is called for the first of them."""
+
+    def __init__(self, shard: int, first: int, end: int, routed: int, notify: Callable[[], None]) -> None:
+        self.shard = shard
+        self.first = first
+        self.end = end
+        self.ring = Ring(end)
+        self.cursors: dict[str, Cursor] = {}
+        self._changed: list[Cursor] = []
+        self._detached: list[tuple[str, CursorState]] = []
+        self._routed = routed  # as it was last taken
+        self._notify = notify
+
+    def mark(self, cursor: Cursor) -> None:
+        """The cursor must be written."""
+        if not cursor.changed:
+            if not self._changed:
+                self._notify()
+            cursor.changed = True
+            self._changed.append(cursor)
+
+    def detach(self, name: str, state: CursorState) -> None:
+        """The last state of a detached subscription must be written."""
+        self._detached.append((name, state))
+        self._notify()
+
+    @property
+    def stale(self) -> bool:
+        """Whether there is something to write."""
+        return bool(self._changed or self._detached) or self._routed != self.end
+
+    def take(self) -> CursorChanges:
+        """The changes to write. If that fails, call `put_back`."""
+        cursors = [*self._detached]
+        for cursor in self._changed:
+            cursor.changed = False
+            if cursor.feed.attached:
+                cursors.append((cursor.feed.name, cursor.state()))
+        self._changed, self._detached = [], []
+        self._routed = self.end
+        return CursorChanges(self.shard, self.end, cursors)
+
+    def put_back(self, changes: CursorChanges) -> None:
+        """These changes could not be written."""
+        self._routed = -1
+        for name, state in changes.cursors:
+            cursor = self.cursors.get(name)
+            if cursor is not None:
+                self.mark(cursor)
+            else:
+                self._detached.append((name, state))

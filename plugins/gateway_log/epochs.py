@@ -1,9 +1,10 @@
-"""What tells a log that went back from the one that was read before.
+"""Epochs detect a log that went back in time.
 
-Sequences alone can't: a log that was restored from a backup, or whose machine lost power (`sync: normal`), gives the
-same numbers to other events. So each run of the gateway begins an epoch in the shard's file before it appends: a random
-number, and the sequence of its first event. Whoever keeps a place outside of the file keeps with it the last epochs
-before that place. If the file has not got them, or not for so long, the log went back.
+Sequences alone can't: a log that was restored from a backup, or that lost its last events in a power failure (`sync:
+normal`), assigns the same numbers to other events. So each run of the gateway starts an epoch in the shard's file
+before its first append: a random number, and the sequence of its first event. A reader that keeps its position outside
+of the file also keeps the last epochs before that position. If the file does not have them, or ended them earlier, the
+log went back.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 KEY = "epochs"
-"""The name of the epochs beside the places of shards."""
+"""The name of the epochs beside the sequences of shards."""
 _KEPT = 8
 _TABLE = "CREATE TABLE IF NOT EXISTS epochs (start INTEGER PRIMARY KEY, id TEXT NOT NULL)"
 
@@ -27,8 +28,8 @@ class Epoch(NamedTuple):
 
 
 def begin(connection: sqlite3.Connection, first: int, following: int) -> None:
-    """Notes that this run's events begin with the sequence `following`; call it in the transaction that appends the
-    first of them. Forgets the epochs of which all events before `first` are deleted."""
+    """Records that this run's events begin with the sequence `following`. Call it in the transaction that appends the
+    first of them. Deletes epochs whose events are all before `first`."""
     connection.execute(_TABLE)
     connection.execute("INSERT OR REPLACE INTO epochs VALUES (?, ?)", (following, secrets.token_hex(8)))
     connection.execute(
@@ -43,34 +44,34 @@ def save(connection: sqlite3.Connection, epochs: Sequence[Epoch]) -> None:
 
 
 def load(connection: sqlite3.Connection) -> list[Epoch]:
-    """The epochs of a shard, oldest first; none of one that an older version wrote. Raises `sqlite3.Error`."""
+    """The epochs of a shard, oldest first; none if an older version wrote it. Raises `sqlite3.Error`."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'epochs'").fetchone():
         return []
     return [Epoch(start, id) for start, id in connection.execute("SELECT start, id FROM epochs ORDER BY start")]
 
 
-def of_place(epochs: Sequence[Epoch], place: int) -> str:
-    """The newest epochs of the events before this place, as text; "" if they are not known."""
-    return ",".join(f"{e.start}:{e.id}" for e in [e for e in epochs if e.start < place][-_KEPT:])
+def tag_for(epochs: Sequence[Epoch], sequence: int) -> str:
+    """The newest epochs of the events before this sequence, as text; "" if they are unknown."""
+    return ",".join(f"{e.start}:{e.id}" for e in [e for e in epochs if e.start < sequence][-_KEPT:])
 
 
-def parted(there: Sequence[Epoch], following: int, place: int, text: str) -> int | None:
-    """None if a place that was kept with these epochs (`of_place`; "" if without) still stands in this shard, which
-    ends before the sequence `following`. Else the sequence from which on the events may be others."""
+def diverged_at(there: Sequence[Epoch], following: int, sequence: int, text: str) -> int | None:
+    """None if a sequence that was kept with these epochs (`tag_for`; "" if unknown) is still valid in this shard, which
+    ends before the sequence `following`. Else the first sequence whose event may differ."""
     known = [Epoch(int(start), id) for start, _, id in (part.partition(":") for part in text.split(",") if part)]
-    if not known or not there or place <= there[0].start:
-        return following if place > following else None
+    if not known or not there or sequence <= there[0].start:
+        return following if sequence > following else None
     ends = dict(zip((e.id for e in there), [*(e.start for e in there[1:]), following], strict=True))
-    end = place
+    end = sequence
     for epoch in reversed(known):
         if epoch.id in ends:
             at = min(end, ends[epoch.id])
-            return at if at < place else None
+            return at if at < sequence else None
         end = epoch.start
     return min(there[0].start, following)
 
 
 def ids(value: object) -> Mapping[str, str]:
-    """The epochs that a file or a checkpoint has beside its places, by shard."""
+    """The epochs that a file or a checkpoint keeps beside its sequences, by shard."""
     found = value.get(KEY) if isinstance(value, dict) else None
     return {str(shard): str(id) for shard, id in found.items()} if isinstance(found, dict) else {}

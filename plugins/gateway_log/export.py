@@ -1,5 +1,5 @@
-"""Events as JSON lines: the structured form of the CloudEvents JSON format (json-format.md section 3), with where the
-log keeps them."""
+"""Events as JSON lines: the structured form of the CloudEvents JSON format (json-format.md section 3), with their
+positions in the log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gateway_core.event import Event
+from gateway_core.contract.event import Event
 
 from .reader import LogReader, to_event
 
@@ -18,7 +18,7 @@ _CHUNK = 1000
 
 def events(folder: Path, shard: int | None, start: int, end: int | None, type_: str | None) -> Iterator[Event]:
     """The events of a log (or one shard) with `start <= sequence < end`, of one type or all. Works while a gateway
-    runs; ends where the log ended when it began."""
+    runs; stops at the end that the log had at the start."""
     with LogReader(folder) as reader:
         for number in reader.shards() if shard is None else [shard]:
             first, following = reader.bounds(number)
@@ -35,7 +35,7 @@ def events(folder: Path, shard: int | None, start: int, end: int | None, type_: 
 
 
 def line_of(event: Event) -> str:
-    """One event as a line of JSON; its position is added as `tidegateposition`."""
+    """One event as a line of JSON, with its position as `tidegateposition`."""
     line: dict[str, Any] = dict(event.attributes)
     if event.data is not None:
         line.update(_data(event))

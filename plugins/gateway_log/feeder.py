@@ -1,9 +1,9 @@
 """Feeds subscriptions from the log.
 
-Each event is routed once, when its commit is known, to the live subscriptions that want it; a subscription without room
-falls behind and catches up by itself: from the ring of newest events, or from the file. Everything here happens on the
+Each event is routed once, when its commit is known, to the live subscriptions that match. A subscription without room
+falls behind and catches up by itself, from the ring of newest events or from the file. Everything here runs on the
 event loop, so the step from behind to live can't miss an event or offer one twice: a cursor becomes live when its next
-sequence is the tail's end, and from then on each event that moves the end is offered to it.
+sequence is the tail's end, and from then on it is offered each event that moves the end.
 """
 
 from __future__ import annotations
@@ -13,27 +13,25 @@ import logging
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 
-from gateway_core.event import Event
-from gateway_core.interfaces import Filter
-from gateway_core.routing import Router
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Filter
 
 from .chunks import ChunkReader
-from .cursor import Cursor
-from .feed import LogFeed
-from .places import Place
-from .tail import Tail
+from .cursor import Cursor, LogFeed, Tail
+from .cursor_store import CursorState
+from .routing import Router
 
 log = logging.getLogger("tidegate.log")
 
 STEP = 1024
-"""Events of the ring looked at before others have their turn."""
+"""How many events of the ring a cursor handles before others have their turn."""
 NEAR = 16_384
-"""At the start, subscriptions that are no farther behind are fed together from one read."""
+"""At the start, subscriptions that are at most this far behind share one read."""
 RETRY_S = 1.0
 
 
 class Feeder:
-    """`tails[0]` is that of the shard that grows; the others were left by a run with more workers."""
+    """`tails[0]` belongs to the growing shard; the others were left by a run with more workers."""
 
     def __init__(self, tails: Sequence[Tail], chunks: ChunkReader, loop: asyncio.AbstractEventLoop) -> None:
         self._tails = {t.shard: t for t in tails}
@@ -47,55 +45,55 @@ class Feeder:
     # -- subscriptions ----------------------------------------------------------------------------------------------
 
     def attach(self, name: str, filter: Filter, offer: Callable[[Event], bool], from_start: bool) -> LogFeed:
-        """Adds a subscription, without a place so far."""
+        """Adds a subscription, without a cursor so far."""
         feed = self.feeds[name] = LogFeed(name, filter, offer, from_start, self.wake)
         return feed
 
     def watch(self, name: str, filter: Filter) -> None:
-        """Events that match this filter are wanted by someone who reads them by himself."""
+        """Events that match this filter are wanted by a sink that reads the files itself."""
         self._router.add(f"reader {name}", filter, (_nothing, None))
 
     def switch(self, tail: Tail) -> None:
-        """From now on this shard grows. What waits in the one before is still offered."""
+        """From now on this shard grows. Events that wait in the previous one are still offered."""
         self._tails[tail.shard] = self._main = tail
         for feed in self.feeds.values():
             self._router.remove(f"feed {feed.name}")
-            self.wake(self.place(feed, feed.filter, tail, None, tail.end))
+            self.wake(self.add_cursor(feed, feed.filter, tail, None, tail.end))
 
-    def place(self, feed: LogFeed, filter: Filter, tail: Tail, place: Place | None, routed: int) -> Cursor:
-        """Gives a subscription its place in a shard: the one it had, else a new one."""
-        if place is None:
+    def add_cursor(self, feed: LogFeed, filter: Filter, tail: Tail, state: CursorState | None, routed: int) -> Cursor:
+        """Gives a subscription its cursor in a shard: the saved one, else a new one."""
+        if state is None:
             cursor = Cursor(feed, tail, tail.first if feed.from_start else tail.end)
             cursor.begin = cursor.next
             tail.mark(cursor)
         else:
-            cursor = Cursor(feed, tail, routed if place.next is None else place.next, place.pending)
+            cursor = Cursor(feed, tail, routed if state.next is None else state.next, state.pending)
         feed.cursors[tail.shard] = cursor
         tail.cursors[feed.name] = cursor
         if tail is self._main:
             self._router.add(f"feed {feed.name}", filter, (cursor.live, feed))
         return cursor
 
-    def detach(self, name: str) -> Mapping[int, Place]:
-        """Takes a subscription out; returns its places by shard."""
+    def detach(self, name: str) -> Mapping[int, CursorState]:
+        """Removes a subscription; returns its cursors by shard."""
         self._router.remove(f"reader {name}")
         self._router.remove(f"feed {name}")
         feed = self.feeds.pop(name, None)
         if feed is None:
             return {}
         feed.attached = False
-        places = {}
+        cursors = {}
         for shard, cursor in feed.cursors.items():
             tail = self._tails[shard]
             del tail.cursors[name]
-            places[shard] = cursor.place(parting=True)
-            tail.part(name, places[shard])
-        return places
+            cursors[shard] = cursor.state(detaching=True)
+            tail.detach(name, cursors[shard])
+        return cursors
 
     # -- events -----------------------------------------------------------------------------------------------------
 
     def route(self, events: Sequence[Event], size: int) -> None:
-        """Offers events that have just been committed, the next after the tail's end."""
+        """Offers events that were just committed, which follow the tail's end."""
         tail = self._main
         tail.ring.push(events, size)
         tail.end += len(events)
@@ -108,8 +106,8 @@ class Feeder:
                 live(event)
 
     async def begin(self) -> None:
-        """Brings all subscriptions to the end of what is there, as far as they have room. Those that are near read
-        together."""
+        """Brings all subscriptions to the end of the log, as far as they have room. Those that are near it share one
+        read."""
         for tail in self._tails.values():
             near = [c for c in tail.cursors.values() if c.floor() >= tail.end - NEAR]
             start = max(min((c.floor() for c in near), default=tail.end), tail.first)
@@ -119,7 +117,7 @@ class Feeder:
                 while start < tail.end:
                     events, start = await self._chunks.read(tail.shard, start, tail.end)
                     self._route_again(events, tail.shard)
-            except sqlite3.Error as e:  # each tries by itself, again and again
+            except sqlite3.Error as e:  # each cursor retries by itself
                 log.error("shard %d of the log can't be read: %s", tail.shard, e)
                 for cursor in near:
                     cursor.behind = True
@@ -140,13 +138,13 @@ class Feeder:
     # -- catching up ------------------------------------------------------------------------------------------------
 
     def wake(self, cursor: Cursor) -> None:
-        """The cursor is behind and may have room: it takes the next step soon, never inside an offer."""
+        """The cursor is behind and may have room: it takes the next step soon, never during an offer."""
         if not cursor.busy:
             cursor.busy = True
             self._loop.call_soon(self._step, cursor)
 
     def _step(self, cursor: Cursor) -> None:
-        """One step: from the ring, or a read whose answer is the next step, or to live."""
+        """One step: reads from the ring, starts a read whose answer is the next step, or becomes live."""
         cursor.busy = False
         tail, feed = cursor.tail, cursor.feed
         if feed.full or not feed.attached or not cursor.behind:
@@ -172,7 +170,7 @@ class Feeder:
             self._offer(cursor, events, following)
 
     def _offer(self, cursor: Cursor, events: Sequence[Event], following: int) -> None:
-        cursor.busy = True  # a `resume` inside an offer must not begin a second step
+        cursor.busy = True  # a `resume` during an offer must not start a second step
         stopped = cursor.catch_up(events) if cursor.feed.attached else None
         cursor.passed(following if stopped is None else stopped)
         self._step(cursor) if cursor.next >= cursor.tail.end and not cursor.redo else self._again(cursor)

@@ -1,4 +1,4 @@
-"""A broker's folder, and which of its shards this worker owns."""
+"""A broker's folder, and the shards in it that this worker owns."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from gateway_core.errors import StartError
-from gateway_core.files import keep_private, private_folder
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.files import keep_private, private_folder
 
 from . import meta
+from .cursor import Tail
+from .disk_reserve import DiskReserve
 from .reader import LogReader, shards_in
-from .room import Room
 from .shard import Shard
-from .tail import Tail
 
 
 class LogFolder:
-    """Worker w of W owns every shard s with s % W == w, and appends to the first of them that is not damaged: w itself,
-    as a rule. From the others, left by a run with more workers or damaged, its subscriptions are fed until they are
-    empty."""
+    """Worker w of W owns every shard s with s % W == w, and appends to the first of them that is not damaged: normally
+    w itself. Its subscriptions are fed from the others, which are damaged or were left by a run with more workers,
+    until those are empty."""
 
     def __init__(self, path: Path, worker: int, workers: int) -> None:
         self.path = path
         self._worker = worker
         self._workers = workers
 
-    def open(self, sync: Literal["full", "normal"]) -> tuple[list[Shard], Room]:
-        """The worker's shards, its own first, and the room on their disk. Raises `StartError`."""
+    def open(self, sync: Literal["full", "normal"]) -> tuple[list[Shard], DiskReserve]:
+        """The worker's shards, the main one first, and the reserve on their disk. Raises `StartError`."""
         try:
             private_folder(self.path)
             keep_private(self.path.parent)
             there = {*shards_in(self.path), *map(int, meta.read(self.path).shards)}
             mine = sorted(s for s in {*there, self._worker} if s % self._workers == self._worker)
-            room = Room(self.path, self._worker, self._workers)
+            reserve = DiskReserve(self.path, self._worker, self._workers)
         except OSError as e:
-            raise StartError(f"log: can't make the folder {self.path}: {e.strerror}") from e
+            raise StartError(f"log: can't create the folder {self.path}: {e.strerror}") from e
         shards: list[Shard] = []
         try:
             for number in mine:
-                shards.append(Shard(self.path, number, sync, None if shards else room))
+                shards.append(Shard(self.path, number, sync, None if shards else reserve))
             if (main := next((s for s in shards if not s.damaged), None)) is None:
                 shards.insert(0, self.next(shards, sync))
             else:
@@ -49,19 +49,19 @@ class LogFolder:
             for shard in shards:
                 shard.close()
             raise
-        return shards, room
+        return shards, reserve
 
     def next(self, shards: Sequence[Shard], sync: Literal["full", "normal"]) -> Shard:
-        """A new shard of this worker, to take over from one that is damaged. Raises `StartError`."""
+        """A new shard of this worker, to replace a damaged one. Raises `StartError`."""
         return Shard(self.path, max(s.number for s in shards) + self._workers, sync)
 
     def firsts(self) -> dict[str, int]:
-        """The first sequence that each shard on disk still has."""
+        """The first available sequence of each shard on disk."""
         with LogReader(self.path) as reader:
             return {str(s): reader.bounds(s)[0] for s in reader.shards()}
 
     def ends(self, tails: Sequence[Tail]) -> dict[str, int]:
-        """The next sequence of each shard on disk: of the worker's own as it knows it, of others from their files."""
+        """The next sequence of each shard on disk: the worker's own from memory, the others from their files."""
         mine = {t.shard: t.end for t in tails}
         with LogReader(self.path) as reader:
             return {str(s): mine[s] if s in mine else reader.bounds(s)[1] for s in reader.shards()}

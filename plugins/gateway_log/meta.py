@@ -1,8 +1,8 @@
-"""What a log must have, remembered outside its shards: the file `meta.json` of the log's folder.
+"""Records outside of the shards what a log must contain: the file `meta.json` in the log's folder.
 
-A database file that was removed, emptied or replaced by an older one opens without a fault. So the log remembers which
-shards there are, and a sequence that each of them is known to have reached: one that was in stable storage when it was
-written here. The workers share the file; each changes it under a lock and replaces it whole.
+A database file that was removed, emptied or replaced by an older one opens without an error. So the log records which
+shards exist, and a sequence that each of them has reached in stable storage. The workers share the file; each changes
+it under a lock and replaces it as a whole.
 """
 
 from __future__ import annotations
@@ -15,50 +15,51 @@ from pathlib import Path
 
 import msgspec
 
-from gateway_core.errors import StartError
-from gateway_core.files import replace_file
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.files import replace_file
 
 FORMAT = 1
-"""Of this file."""
+"""The format of this file."""
 _FILE = "meta.json"
 
 
 class ShardMeta(msgspec.Struct, omit_defaults=True):
-    """What is known of one shard: all sequences before `next` have been in stable storage, those before `first` are
-    deleted. `damaged` says why nothing is written to it any more. `places_lost`: a repair could not read how far the
-    subscriptions were. `running`: a gateway has it open, or ended without closing it."""
+    """One shard: all sequences before `next` have been in stable storage, and those before `first` are deleted.
+    `damaged` says why it is not written any more. `cursors_lost`: a repair could not read the cursors of the
+    subscriptions. `running`: a gateway has it open, or ended without closing it."""
 
     next: int = 1
     first: int = 1
     damaged: str = ""
-    places_lost: bool = False
+    cursors_lost: bool = msgspec.field(default=False, name="places_lost")
     running: bool = False
 
 
 class Meta(msgspec.Struct):
-    """What is known of a log; shards by their numbers as text."""
+    """The known shards, by their numbers as text."""
 
     format: int = FORMAT
     shards: dict[str, ShardMeta] = {}
 
     def shard(self, number: int) -> ShardMeta | None:
-        """What is known of one shard, None if it has never been there."""
+        """One shard, or None if it never existed."""
         return self.shards.get(str(number))
 
     def reached(self, number: int, first: int, following: int) -> None:
-        """All before the sequence `following` has been in stable storage, all before `first` is deleted."""
+        """All events before the sequence `following` have been in stable storage, and all before `first` are
+        deleted."""
         known = self.shards.setdefault(str(number), ShardMeta())
         known.next = max(known.next, following)
         known.first = max(known.first, first)
 
     def broken(self, number: int, why: str) -> None:
-        """Nothing is written to this shard any more."""
+        """This shard is not written any more."""
         self.shards.setdefault(str(number), ShardMeta()).damaged = why
 
 
 def read(folder: Path) -> Meta:
-    """What is known of the log in this folder; nothing of one that is new or was made by an older version. Raises
-    `StartError` if the file is damaged or belongs to a newer version."""
+    """The metadata of the log in this folder; empty if the log is new or from an older version. Raises `StartError` if
+    the file is damaged or from a newer version."""
     path = folder / _FILE
     try:
         content = path.read_bytes()
@@ -69,7 +70,7 @@ def read(folder: Path) -> Meta:
     try:
         found = msgspec.json.decode(content, type=Meta)
     except (msgspec.DecodeError, UnicodeDecodeError) as e:
-        raise StartError(f"log: {path} is damaged ({e}): bring it back from a backup, or run {remedy(folder)}") from e
+        raise StartError(f"log: {path} is damaged ({e}): restore it from a backup, or run {remedy(folder)}") from e
     if found.format > FORMAT:
         raise StartError(
             f"log: {folder} has format {found.format}, which is newer than this version's format {FORMAT}: run the"
@@ -79,7 +80,7 @@ def read(folder: Path) -> Meta:
 
 
 def change(folder: Path, make: Callable[[Meta], object]) -> Meta:
-    """Changes what is known and returns it, durable. Raises `StartError` as `read` does, and `OSError`."""
+    """Changes the metadata, makes it durable, and returns it. Raises `StartError` like `read`, and `OSError`."""
     with _locked(folder):
         found = read(folder)
         before = msgspec.json.encode(found)
@@ -98,14 +99,14 @@ def put_aside(folder: Path, stamp: str) -> str:
     return aside
 
 
-def remember(folder: Path, number: int, first: int, following: int, *, placed: bool, running: bool) -> None:
-    """A shard has the events from `first` to before `following` in stable storage, and the places of its subscriptions
-    if they are `placed`. Raises as `change` does."""
+def remember(folder: Path, number: int, first: int, following: int, *, cursors_written: bool, running: bool) -> None:
+    """A shard has the events from `first` to before `following` in stable storage, and the cursors of its subscriptions
+    if `cursors_written`. Raises like `change`."""
 
     def note(known: Meta) -> None:
         known.reached(number, first, following)
-        if placed:
-            known.shards[str(number)].places_lost = False
+        if cursors_written:
+            known.shards[str(number)].cursors_lost = False
         known.shards[str(number)].running = running
 
     change(folder, note)

@@ -1,4 +1,4 @@
-"""What the commands of the log have in common."""
+"""Shared parts of the log's commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import typer
 
 DataDir = Annotated[Path, typer.Option("--data-dir", envvar="TIDEGATE_DATA_DIR", help="The gateway's data directory.")]
 Broker = Annotated[str, typer.Option("--broker", help="The broker whose log it is.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DATA_DIR = Path("tidegate-data")
 
 
@@ -26,7 +25,7 @@ def folder_of(data_dir: Path, broker: str) -> Path:
 
 
 def checked(call: Any) -> Any:
-    """What a call gives; ends the command if the log can't be read."""
+    """The result of a call; ends the command if the log can't be read."""
     try:
         return call()
     except sqlite3.Error as e:
@@ -34,13 +33,13 @@ def checked(call: Any) -> Any:
 
 
 def fail(message: str) -> NoReturn:
-    """Ends the command."""
+    """Ends the command with an error."""
     typer.echo(f"tidegate: {message}", err=True)
     raise typer.Exit(1)
 
 
 def table(head: list[str], rows: list[list[Any]]) -> None:
-    """Prints a table on a terminal, else one line of `name=value` for each row."""
+    """Prints a table on a terminal, else one line of `name=value` pairs for each row."""
     if not sys.stdout.isatty():
         for row in rows:
             typer.echo(" ".join(f"{name}={value}" for name, value in zip(head, row, strict=True)))

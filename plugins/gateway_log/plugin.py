@@ -1,13 +1,14 @@
-"""What the plugin offers: the channel `log`, and the commands `log`, `backup` and `restore`."""
+"""The channel `log`, and the commands `log`, `backup` and `restore`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gateway_core.component import BuildContext, Command, Component
-from gateway_core.hookspecs import hookimpl
+from gateway_core.contract.component import BuildContext, Command, Component
+from gateway_core.contract.hookspecs import hookimpl
 
-from .config import LogConfig
+if TYPE_CHECKING:
+    from .config import LogConfig
 
 
 def _build(config: LogConfig, context: BuildContext) -> Any:
@@ -36,13 +37,17 @@ def _restore() -> Any:
 
 @hookimpl
 def gateway_channels() -> list[Component]:
+    from .config import LogConfig
+
     return [Component("log", "Keeps events in a durable log on this machine's disk (SQLite).", LogConfig, _build)]
 
 
 @hookimpl
 def gateway_commands() -> list[Command]:
+    summary = "Inspect and repair the durable log: info, verify, repair, quarantine, export."
+    panel = "Look after data"
     return [
-        Command("log", "Look into the durable log and repair it: info, verify, repair, quarantine, export.", _commands),
-        Command("backup", "Copy a gateway's data, while it runs or not.", _backup),
-        Command("restore", "Bring a backup back.", _restore),
+        Command("log", summary, _commands, panel),
+        Command("backup", "Back up a gateway's data, even while it runs.", _backup, panel),
+        Command("restore", "Restore a backup.", _restore, panel),
     ]

@@ -1,8 +1,8 @@
-"""Events of the log that can't be read any more: one line each in `<folder>/quarantine/shard-000.jsonl`.
+"""Unreadable events of the log: one line each in `<folder>/quarantine/shard-000.jsonl`.
 
 A line has `shard`, `first` and `last` (the sequences, both included), `position` of the first, `reason`, `found` (when;
 RFC 3339), `page` (true if the file itself is damaged there) and, if the row could be read as such, `row`: its columns,
-bytes as base64. A line stays when retention has deleted the row; a file may be removed when it has been dealt with.
+bytes as base64. A line stays after retention has deleted the row; remove a file once it has been handled.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gateway_core.event import Event
-from gateway_core.files import private_folder
+from gateway_core.contract.event import Event
+from gateway_core.contract.files import private_folder
 
 from .meta import remedy
 from .reader import described, position_of, shard_file, to_event
@@ -30,22 +30,23 @@ log = logging.getLogger("tidegate.log")
 _COLUMNS = ("sequence", "received_ns", "flags", "key", "attributes", "data", "checksum")
 _BYTES = ("key", "attributes", "data")
 _TOLD = 20
-"""So many are told of in the gateway's log one by one."""
+"""This many are reported in the gateway's log one by one."""
 
 
 def quarantine_file(folder: Path, shard: int) -> Path:
-    """Where the lines of one shard are."""
+    """The quarantine file of one shard."""
     return folder / "quarantine" / f"shard-{shard:03d}.jsonl"
 
 
 def entries(folder: Path) -> Iterator[dict[str, Any]]:
-    """All lines of a log, shard by shard; lines that a crash cut short are left out. Raises `OSError`."""
+    """All lines of a log, shard by shard; lines that a crash cut short are skipped. Raises `OSError`."""
     for path in sorted((folder / "quarantine").glob("shard-*.jsonl")):
         yield from _lines(path)
 
 
 def event_of(entry: dict[str, Any]) -> Event:
-    """The event as the row has it: something in it is not as it was. Raises `ValueError` if it can't be read as one."""
+    """The event in the row: some part of it is not what was written. Raises `ValueError` if the row can't be read as an
+    event."""
     row = entry.get("row")
     if row is None:
         raise ValueError("nothing of it can be read")
@@ -57,10 +58,10 @@ def event_of(entry: dict[str, Any]) -> Event:
 
 
 class Quarantine:
-    """What the shards of this process have lost. Told by the thread that reads; asked by any."""
+    """The unreadable events in the shards of this process. Filled by the reading thread, read by any thread."""
 
     def __init__(self, folder: Path, shards: Sequence[int], damaged: Callable[[int, Unreadable], None]) -> None:
-        """`damaged` is called, on the reading thread, for each new range where a file itself is damaged."""
+        """`damaged` is called on the reading thread for each new range in which the file itself is damaged."""
         self._folder = folder
         self._damaged = damaged
         self._lock = threading.Lock()
@@ -72,18 +73,18 @@ class Quarantine:
 
     @property
     def events(self) -> int:
-        """How many events."""
+        """The number of events."""
         with self._lock:
             return sum(last - first + 1 for ranges in self._known.values() for first, last in ranges)
 
     def has(self, shard: int, found: Unreadable) -> bool:
-        """Whether all of this is known."""
+        """Whether this whole range is known."""
         with self._lock:
             ranges = self._known.get(shard, [])
             return any(first <= found.first and found.last <= last for first, last in ranges)
 
     def faults(self) -> dict[str, str]:
-        """What an operator must see, by file."""
+        """Messages for the operator, by file."""
         with self._lock:
             counts = {s: sum(last - first + 1 for first, last in ranges) for s, ranges in self._known.items()}
         return {
@@ -94,7 +95,7 @@ class Quarantine:
         }
 
     def report(self, shard: int, found: Unreadable) -> None:
-        """These can't be read. Those that are known already are left as they are."""
+        """These events can't be read. Known ones are ignored."""
         with self._lock:
             if not self._add(shard, found.first, found.last):
                 return
@@ -105,17 +106,17 @@ class Quarantine:
             log.error("%s can't be written: %s", quarantine_file(self._folder, shard), e.strerror)
         if self._told <= _TOLD:
             log.error(
-                "%s: %s; the others are delivered. Look with `tidegate log quarantine list`%s",
+                "%s: %s; the others are delivered. `tidegate log quarantine list` shows it%s",
                 *(shard_file(self._folder, shard), described(found)),
                 f"; repair the file with {remedy(self._folder)}" if found.page else "",
             )
         elif self._told == _TOLD + 1:
-            log.error("%s: more events can't be read, and won't be told of one by one", self._folder)
+            log.error("%s: more events can't be read; they are not logged one by one", self._folder)
         if found.page:
             self._damaged(shard, found)
 
     def _add(self, shard: int, first: int, last: int) -> bool:
-        """Whether anything of this range is new."""
+        """Adds a range; returns whether any part of it is new."""
         ranges = self._known.setdefault(shard, [])
         at = max(0, bisect_left(ranges, (first, first)) - 1)
         while at < len(ranges) and ranges[at][0] <= last + 1:
@@ -136,7 +137,7 @@ class Quarantine:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             size = os.fstat(descriptor).st_size
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":  # what a crash cut short
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":  # cut short by a crash
                 line = b"\n" + line
             os.write(descriptor, line)
             os.fsync(descriptor)

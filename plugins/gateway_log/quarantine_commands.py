@@ -11,24 +11,26 @@ from typing import Annotated, Any
 
 import typer
 
+from gateway_core.cli.options import Json
+
 from .export import line_of
-from .options import DATA_DIR, Broker, DataDir, Json, fail, folder_of, table
+from .options import DATA_DIR, Broker, DataDir, fail, folder_of, table
 from .quarantine import entries, event_of
 
-app = typer.Typer(help="Events of the log that can't be read any more.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(help="Show unreadable events of the log.", no_args_is_help=True, add_completion=False)
 
 Position = Annotated[int, typer.Argument(help="As `list` shows it.", min=0)]
 
 
 @app.command("list")
 def list_(data_dir: DataDir = DATA_DIR, broker: Broker = "default", as_json: Json = False) -> None:
-    """List what was put aside, by positions."""
+    """List the quarantined events by position."""
     found = _all(data_dir, broker)
     if as_json:
         typer.echo(json.dumps([{k: v for k, v in e.items() if k != "row"} for e in found]))
         return
     if not found:
-        typer.echo("nothing is in quarantine")
+        typer.echo("the quarantine is empty")
         return
     rows = [
         [e["position"], e["shard"], e["last"] - e["first"] + 1, "yes" if "row" in e else "no", e["found"], e["reason"]]
@@ -39,10 +41,10 @@ def list_(data_dir: DataDir = DATA_DIR, broker: Broker = "default", as_json: Jso
 
 @app.command()
 def show(position: Position, data_dir: DataDir = DATA_DIR, broker: Broker = "default", as_json: Json = False) -> None:
-    """Show all that could be read of one. Something in it is not as it was."""
+    """Show the readable parts of one event. Some part of it is not what was written."""
     found = next((e for e in _all(data_dir, broker) if e["position"] == position), None)
     if found is None:
-        fail(f"nothing at position {position} is in quarantine: `tidegate log quarantine list` has the positions")
+        fail(f"there is no quarantined event at position {position}: run `tidegate log quarantine list`")
     if as_json:
         typer.echo(json.dumps(found))
         return
@@ -57,9 +59,9 @@ def show(position: Position, data_dir: DataDir = DATA_DIR, broker: Broker = "def
 def export(
     data_dir: DataDir = DATA_DIR,
     broker: Broker = "default",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; standard output else.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The output file; default: stdout.")] = None,
     events: Annotated[
-        bool, typer.Option("--events", help="As CloudEvents, where the row can be read as one. Look at them first.")
+        bool, typer.Option("--events", help="As CloudEvents, if the row can be read as one. Check them first.")
     ] = False,
 ) -> None:
     """Write everything as JSON lines, bytes as base64."""

@@ -1,22 +1,22 @@
-"""Reads a log's files, from any process, while a gateway writes them or not.
+"""Reads a log's files, from any process, whether or not a gateway is writing them.
 
 A log is a folder (`<data_dir>/log/<broker>/`) with one SQLite file a shard: `shard-000.db`, `shard-001.db`, …, in WAL
-mode. Each gateway worker writes one shard. What a file holds (format 2, `PRAGMA user_version`):
+mode. Each gateway worker writes one shard. The contents of a file (format 2, `PRAGMA user_version`):
 
     events (
       sequence    INTEGER PRIMARY KEY,  -- 1, 2, 3, … without gaps; old rows are deleted from the front
       received_ns INTEGER NOT NULL,     -- Unix time in nanoseconds at which the gateway took the event
       flags       INTEGER NOT NULL,     -- bit 0: `data` is a JSON value although no `datacontenttype` says so
-                                        -- bit 1: `attributes` has a member `:trace`, which is none of them
-      key         BLOB,                 -- the record key, where the transport had one
+                                        -- bit 1: `attributes` has a member `:trace`, which is not an attribute
+      key         BLOB,                 -- the record key, if the transport had one
       attributes  TEXT NOT NULL,        -- a JSON object: every context attribute by its wire name; of an event that was
                                         -- traced also `:trace`, its trace context: `traceparent[ tracestate]`
-      data        BLOB,                 -- the payload's bytes as they came; NULL where the event has no data
+      data        BLOB,                 -- the payload's bytes as received; NULL if the event has no data
       checksum    INTEGER               -- over all of these (`checksum.py`); NULL in rows that format 1 wrote
     )
-    feeds (name TEXT PRIMARY KEY, place INTEGER, pending TEXT)  -- where each subscription is (see `places.py`)
+    feeds (name TEXT PRIMARY KEY, place INTEGER, pending TEXT)  -- cursors of subscriptions (see `cursor_store.py`)
     meta (name TEXT PRIMARY KEY, value INTEGER)
-      next    a lower bound of the next sequence, kept when rows are deleted: numbers are never used again
+      next    a lower bound of the next sequence, kept when rows are deleted: numbers are never reused
       checked the first sequence that has a checksum; format 1 had none
       routed  the sequence before which all events have been offered to the subscriptions
     epochs (start INTEGER PRIMARY KEY, id TEXT)  -- the runs that appended, see `epochs.py`
@@ -38,7 +38,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from gateway_core.event import Event
+from gateway_core.contract.event import Event
 
 from . import epochs, meta
 from .epochs import Epoch
@@ -61,7 +61,7 @@ def position_of(shard: int, sequence: int) -> int:
     return shard << SHARD_BITS | sequence
 
 
-def place_of(position: int) -> tuple[int, int]:
+def split_position(position: int) -> tuple[int, int]:
     """The shard and the sequence of a position."""
     return position >> SHARD_BITS, position & _SEQUENCES
 
@@ -72,13 +72,13 @@ def shard_file(folder: Path, shard: int) -> Path:
 
 
 def shards_in(folder: Path) -> list[int]:
-    """The numbers of the shards that a folder has, sorted."""
+    """The numbers of the shards in a folder, sorted."""
     found = (SHARD_FILE.fullmatch(p.name) for p in folder.iterdir()) if folder.is_dir() else ()
     return sorted(int(m[1]) for m in found if m)
 
 
 def to_event(shard: int, row: Row) -> Event:
-    """The event that a row holds. Raises `msgspec.DecodeError` where the attributes are no JSON object."""
+    """The event in a row. Raises `msgspec.DecodeError` if the attributes are not a JSON object."""
     sequence, received_ns, flags, key, text, data = row
     attributes = _decode(text)
     trace = attributes.pop(TRACE, None) if flags & TRACED else None
@@ -86,10 +86,10 @@ def to_event(shard: int, row: Row) -> Event:
 
 
 class LogReader:
-    """Read-only access to a log's folder. Not for use by several threads at once. Close it, or use it with `with`.
+    """Read-only access to a log's folder. Not for use by several threads at once. Close it, or use it in `with`.
 
-    Errors are `sqlite3.Error`s; a shard that has just been created, or that does not exist, is simply empty. Every row
-    is checked; `report(shard, unreadable)` is told of those that can't be had any more, and they are left out.
+    Errors are `sqlite3.Error`s. A shard that was just created, or does not exist, is empty. Every row is checked;
+    `report(shard, unreadable)` is called for unreadable ones, which are skipped.
     """
 
     def __init__(self, folder: str | Path, report: Callable[[int, Unreadable], None] | None = None) -> None:
@@ -114,12 +114,12 @@ class LogReader:
         self._rows.clear()
 
     def shards(self) -> list[int]:
-        """The numbers of all shards that exist now."""
+        """The numbers of all existing shards."""
         return shards_in(self.folder)
 
     def bounds(self, shard: int) -> tuple[int, int]:
-        """The sequence of the first event that the shard still has, and that of the next event it will get. Both are
-        equal where it has none. Of a damaged file: as far as they are known."""
+        """The sequence of the first available event of the shard, and the sequence that its next event will get. They
+        are equal if the shard is empty. For a damaged file: as far as they are known."""
         try:
             connection = self._connection(shard)
             return (1, 1) if connection is None else bounds_of(connection)
@@ -134,7 +134,7 @@ class LogReader:
             connection = self._connection(shard)
             return [] if connection is None else epochs.load(connection)
         except sqlite3.Error as e:
-            if is_damage(e):  # nobody can tell whether it went back; what can be read of it is not kept back
+            if is_damage(e):  # can't tell whether it went back; its readable events are still delivered
                 return []
             raise
 
@@ -144,7 +144,7 @@ class LogReader:
             yield from scan(rows, start, self.bounds(shard)[1] if end is None else end, limit)
 
     def rows(self, shard: int) -> Rows | None:
-        """The rows of a shard, None if it does not exist yet."""
+        """The rows of a shard, or None if it does not exist yet."""
         connection = self._connection(shard)
         if connection is None:
             return None
@@ -153,8 +153,8 @@ class LogReader:
         return self._rows[shard]
 
     def having(self, shard: int, start: int, end: int, texts: Sequence[str]) -> Iterator[Row]:
-        """The shard's rows with `start <= sequence < end` whose attributes' JSON has all of these texts in it, the
-        newest first."""
+        """The shard's rows with `start <= sequence < end` whose attributes' JSON contains all of these texts, newest
+        first."""
         connection = self._connection(shard)
         if connection is None:
             return
@@ -192,7 +192,7 @@ class LogReader:
 
 
 def described(found: Unreadable) -> str:
-    """What can't be read, for people."""
+    """A message about unreadable events."""
     one = found.first == found.last
     events = f"event {found.first}" if one else f"events {found.first} to {found.last}"
     return f"{events} can't be read: {found.reason}"
@@ -221,8 +221,8 @@ def _version_of(connection: sqlite3.Connection) -> int:
 
 
 def known_bounds(folder: Path, shard: int) -> tuple[int, int]:
-    """The bounds of a damaged shard, from what can be read of it and what was remembered outside of it. Raises
-    `StartError` if that is damaged too."""
+    """The bounds of a damaged shard, from its readable part and from the metadata. Raises `StartError` if that is
+    damaged too."""
     known = meta.read(folder).shard(shard) or meta.ShardMeta()
     first, following = known.first, known.next
     with contextlib.suppress(sqlite3.Error), closing(open_read_only(shard_file(folder, shard))) as connection:
@@ -237,6 +237,6 @@ def known_bounds(folder: Path, shard: int) -> tuple[int, int]:
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:
-    """A connection that can't write, to be used by one thread at a time."""
+    """A read-only connection, for one thread at a time."""
     uri = f"file:{quote(str(path.absolute()))}?mode=ro"
     return sqlite3.connect(uri, uri=True, timeout=10, isolation_level=None, check_same_thread=False)

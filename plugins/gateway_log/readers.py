@@ -1,6 +1,6 @@
-"""The places of sinks that read the log by themselves: one small file each, `<folder>/readers/<name>.json`, that maps
-the shard's number to the next sequence to be read. All workers honour them. Those that no config names any more lie in
-`readers/detached/` and hold nothing back."""
+"""The offsets of sinks that read the log themselves: one small file each, `<folder>/readers/<name>.json`, which maps
+the shard's number to the next sequence to read. All workers respect them. Files of readers that no config names any
+more are in `readers/detached/` and don't prevent deletion."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from gateway_core.abilities import Standing
-from gateway_core.errors import StartError
-from gateway_core.files import private_folder, replace_file, sync_directory, write_private
+from gateway_core.contract.capabilities import DeliveryState
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.files import private_folder, replace_file, sync_directory, write_private
 
 from . import epochs, meta
-from .reader import LogReader, place_of
+from .reader import LogReader, split_position
 
 log = logging.getLogger("tidegate.log")
 
-Places = dict[str, int]
+Offsets = dict[str, int]
 
 
 class LogReaderFeed:
-    """`gateway_core.interfaces.ReaderFeed` of a log. `advance` may be called from any thread, one at a time."""
+    """`gateway_core.contract.interfaces.ReaderFeed` of a log. `advance` may be called from any thread, one at a
+    time."""
 
-    def __init__(self, name: str, folder: Path, start: Places, ends: Callable[[], Places]) -> None:
+    def __init__(self, name: str, folder: Path, start: Offsets, ends: Callable[[], Offsets]) -> None:
         self.name = name
         self.location = str(folder.absolute())
         self.options: Mapping[str, Any] = {"kind": "log"}
@@ -39,26 +40,26 @@ class LogReaderFeed:
         self._ends = ends
 
     def advance(self, offsets: Mapping[str, int]) -> None:
-        """All before these sequences is dealt with. Raises `OSError`."""
-        places = {**_read(self._path), **offsets}
-        _write(self._path, _with_epochs(self._folder, places))
+        """All events before these sequences are processed. Raises `OSError`."""
+        known = {**_read(self._path), **offsets}
+        _write(self._path, _with_epochs(self._folder, known))
 
-    def standing(self, position: int) -> Standing | None:
-        """Where an event is for this reader (`gateway_core.abilities.Placed`)."""
-        shard, sequence = place_of(position)
+    def delivery_state(self, position: int) -> DeliveryState | None:
+        """Where an event is for this reader (`gateway_core.contract.capabilities.TracksDeliveries`)."""
+        shard, sequence = split_position(position)
         try:
-            place = _read(self._path).get(str(shard), 1)
+            offset = _read(self._path).get(str(shard), 1)
         except (OSError, ValueError):
             return None
-        return "passed" if sequence < place else "unread"
+        return "passed" if sequence < offset else "unread"
 
     def ends(self) -> Mapping[str, int]:
         """The sequence that the next event of each shard will get."""
         return self._ends()
 
 
-def attach(folder: Path, name: str, new: Callable[[], Places]) -> Places:
-    """The places of a reader; those of `new()` where it is new, durable when this returns. Raises `StartError`."""
+def attach(folder: Path, name: str, new: Callable[[], Offsets]) -> Offsets:
+    """The offsets of a reader; those of `new()` if it is new, durable when this returns. Raises `StartError`."""
     path = _file(folder, name)
     try:
         private_folder(path.parent)
@@ -70,41 +71,42 @@ def attach(folder: Path, name: str, new: Callable[[], Places]) -> Places:
         return _valid(folder, path)
     except (OSError, ValueError, sqlite3.Error) as e:
         raise StartError(
-            f"log: the reader's place {path} can't be used: {e}; bring it back from a backup, or run"
+            f"log: can't use the reader's offsets in {path}: {e}; restore the file from a backup, or run"
             f" {meta.remedy(folder)}"
         ) from e
 
 
-def _valid(folder: Path, path: Path) -> Places:
-    """The places, moved to where the log parted from the one that was read, if it went back: then nothing is missed."""
+def _valid(folder: Path, path: Path) -> Offsets:
+    """The offsets. If the log went back, they are moved to where it diverged from the log that was read, so that
+    nothing is skipped."""
     content = json.loads(path.read_text())
-    known, found = epochs.ids(content), _places(content)
+    known, found = epochs.ids(content), _offsets(content)
     with LogReader(folder) as reader:
-        for shard, place in found.items():
+        for shard, offset in found.items():
             following = reader.bounds(int(shard))[1]
-            at = epochs.parted(reader.epochs(int(shard)), following, place, known.get(shard, ""))
+            at = epochs.diverged_at(reader.epochs(int(shard)), following, offset, known.get(shard, ""))
             if at is not None:
                 log.warning(
-                    "%s: shard %s was read up to %d, but the log went back to %d: a reader without a checkpoint of its"
-                    " own goes on from there",
-                    *(path, shard, place, at),
+                    "%s: shard %s was read up to %d, but the log went back to %d: a reader without its own checkpoint"
+                    " continues from there",
+                    *(path, shard, offset, at),
                 )
                 found[shard] = at
     return found
 
 
-def _with_epochs(folder: Path, places: Places) -> dict[str, Any]:
-    """What a place's file holds: the places, and the epochs that say of which log they are."""
+def _with_epochs(folder: Path, offsets: Offsets) -> dict[str, Any]:
+    """The contents of an offsets file: the offsets, and the epochs of the log they belong to."""
     known = {}
     with contextlib.suppress(OSError, sqlite3.Error), LogReader(folder) as reader:
-        for shard, place in places.items():
-            if id := epochs.of_place(reader.epochs(int(shard)), place):
+        for shard, offset in offsets.items():
+            if id := epochs.tag_for(reader.epochs(int(shard)), offset):
                 known[shard] = id
-    return {**places, **({epochs.KEY: known} if known else {})}
+    return {**offsets, **({epochs.KEY: known} if known else {})}
 
 
 def detach(folder: Path, name: str) -> None:
-    """The reader holds nothing back any more; its places are kept."""
+    """The reader no longer prevents deletion; its offsets are kept."""
     path = _file(folder, name)
     with contextlib.suppress(FileNotFoundError):
         private_folder(_detached(path).parent)
@@ -112,42 +114,42 @@ def detach(folder: Path, name: str) -> None:
 
 
 def names(folder: Path) -> list[str]:
-    """All readers that hold events back."""
+    """All readers that prevent deletion."""
     return [unquote(p.stem) for p in sorted((folder / "readers").glob("*.json"))]
 
 
-def mend(folder: Path) -> Iterator[str]:
-    """Makes places that can't be read anew, at the beginning: a reader's checkpoint says how far it is. A line for
-    each. Raises `OSError`."""
+def repair(folder: Path) -> Iterator[str]:
+    """Replaces unreadable offsets by the beginning of the log: the reader's own checkpoint has its progress. Yields a
+    line for each. Raises `OSError`."""
     for path in sorted((folder / "readers").glob("*.json")):
         try:
             _read(path)
         except (ValueError, AttributeError, TypeError):
             with LogReader(folder) as reader:
                 _write(path, {str(s): reader.bounds(s)[0] for s in reader.shards()})
-            yield f"readers/{path.name}: could not be read; it was made anew, and holds back all events that are there"
+            yield f"readers/{path.name}: could not be read; it was recreated, and all events are kept for it"
 
 
 class Floors:
-    """The lowest sequence that a reader still needs, by shard. Files are read again only when they changed."""
+    """The lowest sequence that a reader still needs, by shard. A file is read again only if it has changed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "readers"
-        self._known: dict[str, tuple[tuple[int, int], Places]] = {}
+        self._known: dict[str, tuple[tuple[int, int], Offsets]] = {}
 
     def floor(self, shard: int, end: int) -> int:
-        """`end` where no reader holds anything back. Raises `OSError`, `ValueError` where a file can't be read."""
+        """`end` if no reader needs anything. Raises `OSError`, and `ValueError` if a file can't be read."""
         self._look()
-        # a reader that has not heard of the shard yet needs all of it
-        return min((places.get(str(shard), 1) for _, places in self._known.values()), default=end)
+        # a reader that does not know the shard yet needs all of it
+        return min((offsets.get(str(shard), 1) for _, offsets in self._known.values()), default=end)
 
     def _look(self) -> None:
         known, self._known = self._known, {}
         if not self._folder.is_dir():
             return
         with os.scandir(self._folder) as entries:
-            places = [entry for entry in entries if entry.name.endswith(".json")]
-        for entry in places:
+            found = [entry for entry in entries if entry.name.endswith(".json")]
+        for entry in found:
             status = entry.stat()
             mark = (status.st_mtime_ns, status.st_ino)  # every change is a new file
             before = known.get(entry.name)
@@ -163,22 +165,22 @@ def _detached(path: Path) -> Path:
     return path.parent / "detached" / path.name
 
 
-def _read(path: Path) -> Places:
-    return _places(json.loads(path.read_text()))
+def _read(path: Path) -> Offsets:
+    return _offsets(json.loads(path.read_text()))
 
 
-def _places(content: Mapping[str, Any]) -> Places:
+def _offsets(content: Mapping[str, Any]) -> Offsets:
     return {str(shard): int(sequence) for shard, sequence in content.items() if shard != epochs.KEY}
 
 
-def _write(path: Path, places: Mapping[str, Any]) -> None:
-    replace_file(path, json.dumps(dict(places)).encode())
+def _write(path: Path, offsets: Mapping[str, Any]) -> None:
+    replace_file(path, json.dumps(dict(offsets)).encode())
 
 
-def _create(path: Path, places: Mapping[str, Any]) -> None:
-    """Like `_write`, but where two workers come at once the first one's file stays."""
+def _create(path: Path, offsets: Mapping[str, Any]) -> None:
+    """Like `_write`, but if two workers create it at the same time, the first one's file stays."""
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    write_private(temporary, json.dumps(dict(places)).encode())
+    write_private(temporary, json.dumps(dict(offsets)).encode())
     with contextlib.suppress(FileExistsError):
         os.link(temporary, path)
     temporary.unlink()

@@ -1,7 +1,7 @@
-"""Repairs a log that no gateway uses: everything that can be read is kept, and what is lost is told.
+"""Repairs a log that no gateway uses: keeps everything readable, and reports what is lost.
 
-The new file of a shard is made beside the old one, which stays under another name. A repair that is interrupted is
-finished by the next one.
+The new file of a shard is built beside the old one, which is kept under another name. An interrupted repair is finished
+by the next one.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
-from gateway_core.errors import StartError
-from gateway_core.files import keep_private, open_to_others, sync_directory
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.files import keep_private, open_to_others, sync_directory
 
-from . import damaged_places, epochs, meta, places, readers
+from . import cursor_store, epochs, meta, readers
+from . import damaged_cursors as damaged_places
 from .checksum import checksum
-from .damaged_places import unfinished_repair
-from .places import Changes
+from .cursor_store import CursorChanges
+from .damaged_cursors import unfinished_repair
 from .quarantine import Quarantine
 from .reader import LogReader, described, known_bounds, position_of, shard_file, shards_in
 from .rows import Row, Unreadable
@@ -32,7 +33,7 @@ _INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, CAST(? AS TEXT), ?, ?)"
 
 
 def repair(folder: Path) -> Iterator[str]:
-    """Repairs a log; a line for each thing that was done. Raises `StartError` if a gateway uses it, `OSError` and
+    """Repairs a log; yields a line for each action. Raises `StartError` if a gateway uses it, and `OSError` or
     `sqlite3.Error` if the disk can't be written."""
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     with ExitStack() as held:
@@ -40,14 +41,14 @@ def repair(folder: Path) -> Iterator[str]:
             held.callback(os.close, lock(folder, shard))
         if open_to_others(folder):
             keep_private(folder)
-            yield "took the log's files from other users"
+            yield "removed other users' access to the log's files"
         known = _known(folder, stamp)
         if isinstance(known, str):
             yield known
             known = meta.Meta()
         for shard in sorted({*shards_in(folder), *map(int, known.shards)}):
             yield from _shard(folder, shard, known.shard(shard), stamp)
-        yield from readers.mend(folder)
+        yield from readers.repair(folder)
 
 
 def _known(folder: Path, stamp: str) -> meta.Meta | str:
@@ -55,7 +56,7 @@ def _known(folder: Path, stamp: str) -> meta.Meta | str:
         return meta.read(folder)
     except StartError:
         aside = meta.put_aside(folder, stamp)
-        return f"meta.json could not be read: it is {aside} now, and was made anew from the shards' files"
+        return f"meta.json could not be read: it was moved to {aside} and recreated from the shards' files"
 
 
 def _shard(folder: Path, shard: int, known: meta.ShardMeta | None, stamp: str) -> Iterator[str]:
@@ -65,10 +66,10 @@ def _shard(folder: Path, shard: int, known: meta.ShardMeta | None, stamp: str) -
         yield f"{path.name}: finished a repair that was interrupted; the old file is {aside.name}"
         return
     if known is not None and (not path.exists() or not path.stat().st_size):
-        _make_anew(path, known.next)
+        _recreate(path, known.next)
         _note(folder, shard, known.next, known.next, lost=False)
         yield (
-            f"{path.name}: was missing or empty; a new one goes on with event {known.next}, and events {known.first} to"
+            f"{path.name}: was missing or empty; a new one continues with event {known.next}; events {known.first} to"
             f" {known.next - 1} are lost"
         )
         return
@@ -86,8 +87,8 @@ def _salvage(folder: Path, shard: int, stamp: str) -> Iterator[str]:
     new = folder / f"{path.name}.repairing"
     _remove(new)
     first, following = known_bounds(folder, shard)
-    routed, found, places_lost = damaged_places.load(folder, shard, first)
-    wrong = places.rewind(found, routed, first, following)
+    routed, found, cursors_lost = damaged_places.load(folder, shard, first)
+    wrong = cursor_store.rewind(found, routed, first, following)
 
     def report(_: int, unreadable: Unreadable) -> None:
         lost.append(unreadable)
@@ -105,51 +106,53 @@ def _salvage(folder: Path, shard: int, stamp: str) -> Iterator[str]:
             report(shard, Unreadable(told + 1, following - 1, "the file ends before"))
         target.execute("BEGIN")
         target.execute("INSERT OR REPLACE INTO meta VALUES ('next', ?)", (following,))
-        places.save(target, Changes(shard, min(routed, following), [] if places_lost else list(found.items())))
+        cursor_store.save(
+            target, CursorChanges(shard, min(routed, following), [] if cursors_lost else list(found.items()))
+        )
         epochs.save(target, reader.epochs(shard))
         target.execute("COMMIT")
     os.replace(new, unfinished_repair(folder, shard))
     sync_directory(folder)
-    _note(folder, shard, first, following, lost=places_lost)
+    _note(folder, shard, first, following, lost=cursors_lost)
     aside = _replace(folder, shard, stamp)
     yield f"{path.name}: kept {kept} events; the damaged file is {aside.name}"
     for unreadable in lost:
         yield f"{path.name}: {described(unreadable)}"
     for name in wrong:
-        yield f"{path.name}: the place of {name!r} was wrong: it gets the file's events again"
-    if places_lost:
-        yield f"{path.name}: how far its triggers were is lost: they get its events again"
+        yield f"{path.name}: the cursor of {name!r} was invalid: it gets the file's events again"
+    if cursors_lost:
+        yield f"{path.name}: the cursors of its triggers are lost: they get its events again"
 
 
 def _parts(reader: LogReader, shard: int, at: int, end: int, lost: list[Unreadable]) -> Iterator[list[Row]]:
-    """The rows that can be read, a bounded number at a time."""
+    """The readable rows, a limited number at a time."""
     try:
         rows = reader.rows(shard)
         while rows is not None and at < end:
             found, at = rows.read(at, end)
             yield found
     except sqlite3.DatabaseError as e:
-        lost.append(Unreadable(at, end - 1, str(e), page=True))  # not even its first page
+        lost.append(Unreadable(at, end - 1, str(e), page=True))  # even its first page is unreadable
 
 
 def _replace(folder: Path, shard: int, stamp: str) -> Path:
-    """Puts the new file in the old one's place."""
+    """Replaces the old file by the new one."""
     path = shard_file(folder, shard)
     aside = path.with_name(f"{path.name}.damaged-{stamp}")
     with suppress(FileNotFoundError):
-        os.rename(f"{path}-wal", f"{aside}-wal")  # it would be taken for that of the new file
+        os.rename(f"{path}-wal", f"{aside}-wal")  # SQLite would apply it to the new file
     with suppress(FileNotFoundError):
         os.unlink(f"{path}-shm")
     with suppress(FileNotFoundError):
         os.link(path, aside)
     os.replace(unfinished_repair(folder, shard), path)
     with suppress(FileNotFoundError):
-        damaged_places.places_file(folder, shard).unlink()
+        damaged_places.cursors_file(folder, shard).unlink()
     sync_directory(folder)
     return aside
 
 
-def _make_anew(path: Path, following: int) -> None:
+def _recreate(path: Path, following: int) -> None:
     for suffix in ("-wal", "-shm"):
         with suppress(FileNotFoundError):
             os.unlink(f"{path}{suffix}")
@@ -162,7 +165,7 @@ def _note(folder: Path, shard: int, first: int, following: int, *, lost: bool) -
     def note(known: meta.Meta) -> None:
         known.reached(shard, first, following)
         known.shards[str(shard)].damaged = ""
-        known.shards[str(shard)].places_lost = known.shards[str(shard)].places_lost or lost
+        known.shards[str(shard)].cursors_lost = known.shards[str(shard)].cursors_lost or lost
 
     meta.change(folder, note)
 

@@ -1,4 +1,4 @@
-"""Brings a backup back into a data directory."""
+"""Restores a backup into a data directory."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from pathlib import Path
 
 import msgspec
 
-from gateway_core.files import private_folder, replace_file, sync_directory
+from gateway_core.contract.files import private_folder, replace_file, sync_directory
 
-from .backup import FORMAT, MANIFEST, Manifest, Say, fact_of
+from .backup import FORMAT, MANIFEST, Manifest, ReportProgress, file_entry
 
 _STAGED = ".restored"
 
 
 class BackupError(Exception):
-    """A backup can't be used, or not here; the text says why, and what to do."""
+    """A backup can't be used, or not here; the message says why and what to do."""
 
 
 def read_manifest(backup: Path) -> Manifest:
-    """What a backup holds. Raises `BackupError`."""
+    """The contents of a backup. Raises `BackupError`."""
     path = backup / MANIFEST
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Manifest)
     except OSError as e:
-        raise BackupError(f"{backup} is no backup: {path}: {e.strerror}") from e
+        raise BackupError(f"{backup} is not a backup: {path}: {e.strerror}") from e
     except msgspec.DecodeError as e:
         raise BackupError(f"{path} is damaged: {e}") from e
     if found.format > FORMAT:
@@ -38,29 +38,29 @@ def read_manifest(backup: Path) -> Manifest:
     return found
 
 
-def check(backup: Path, manifest: Manifest, say: Say) -> list[str]:
-    """One line for each file of a backup that is missing or not as it was made."""
+def check(backup: Path, manifest: Manifest, say: ReportProgress) -> list[str]:
+    """One line for each file of a backup that is missing or has changed."""
     faults = []
     for name, fact in manifest.files.items():
         try:
-            now = fact_of(backup / name, say)
+            now = file_entry(backup / name, say)
         except OSError as e:
             faults.append(f"{backup / name}: {e.strerror}")
             continue
         if now != fact:
-            faults.append(f"{backup / name}: is not what it was when the backup was made")
+            faults.append(f"{backup / name}: has changed since the backup was made")
     return faults
 
 
-def in_the_way(data_dir: Path, manifest: Manifest) -> list[str]:
-    """What the data directory has already of what a backup would bring."""
+def conflicts(data_dir: Path, manifest: Manifest) -> list[str]:
+    """The entries of the data directory that a restore would replace."""
     return sorted(name for name in _tops(manifest) if (data_dir / name).exists())
 
 
-def restore(backup: Path, manifest: Manifest, data_dir: Path, say: Say) -> Path | None:
-    """Brings the backup's files into the data directory. What is there of the same name is moved aside, into the folder
-    that is returned. No gateway may run there. Raises `OSError`, then nothing has been replaced yet; a crash amid the
-    replacement leaves what a second `restore` mends."""
+def restore(backup: Path, manifest: Manifest, data_dir: Path, say: ReportProgress) -> Path | None:
+    """Restores the backup's files into the data directory. Existing entries of the same name are moved aside, to the
+    folder that is returned. No gateway may run there. If it raises `OSError`, nothing has been replaced yet; a crash
+    during the replacement is fixed by another `restore`."""
     private_folder(data_dir)
     staged = data_dir / _STAGED
     shutil.rmtree(staged, ignore_errors=True)
@@ -75,7 +75,7 @@ def restore(backup: Path, manifest: Manifest, data_dir: Path, say: Say) -> Path 
         shutil.rmtree(staged, ignore_errors=True)
         raise
     aside = data_dir / f"replaced-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    for name in sorted(_tops(manifest), key=lambda n: n == "log"):  # without a log no gateway looks complete
+    for name in sorted(_tops(manifest), key=lambda n: n == "log"):  # without a log no restore looks complete
         if (data_dir / name).exists():
             private_folder(aside)
             (data_dir / name).rename(aside / name)
@@ -89,7 +89,7 @@ def _tops(manifest: Manifest) -> set[str]:
     return {Path(name).parts[0] for name in manifest.files}
 
 
-def _copy(source: Path, target: Path, total: int, say: Say) -> None:
+def _copy(source: Path, target: Path, total: int, say: ReportProgress) -> None:
     done = 0
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with source.open("rb") as f, os.fdopen(descriptor, "wb") as out:
@@ -102,8 +102,8 @@ def _copy(source: Path, target: Path, total: int, say: Say) -> None:
 
 
 def _rename_queries(root: Path) -> None:
-    """Gives Spark's queries new ids. A table remembers the last batch of a query, and skips those that it has: after a
-    restore the same numbers would stand for other events, and these would be lost."""
+    """Gives Spark's queries new ids. A table remembers the last batch of a query and skips batches that it already has.
+    After a restore, the same numbers would stand for other events, which would be lost."""
     for metadata in root.glob("spark/*/checkpoint/metadata"):
         replace_file(metadata, json.dumps({"id": str(uuid.uuid4())}).encode())
         metadata.with_name(".metadata.crc").unlink(missing_ok=True)

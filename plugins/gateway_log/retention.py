@@ -1,7 +1,7 @@
-"""Deletes old events: on the writer's thread, a bounded number at a time, so that appends go in between.
+"""Deletes old events on the writer's thread, a limited number at a time, with appends in between.
 
-The file is made with `auto_vacuum = INCREMENTAL`: freed pages are used again by events to come, and those that are many
-more than that needs are given back to the file system, some at a time.
+The file uses `auto_vacuum = INCREMENTAL`: freed pages are reused by new events, and pages far beyond that need are
+returned to the file system, some at a time.
 """
 
 from __future__ import annotations
@@ -12,28 +12,29 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gateway_core.clock import Clock, Timer
+from gateway_core.contract.clock import Clock, Timer
 
 from .config import RetentionConfig
+from .cursor import Tail
+from .disk_reserve import DiskReserve
 from .readers import Floors
-from .room import Room
 from .shard import Shard
-from .tail import Tail
 
 log = logging.getLogger("tidegate.log")
 
 SPARE_PAGES = 4096
 JUMP_S = 60.0
 HOLD_S = 3600.0
-"""How long ages are not believed after the clock jumped forward. A laptop that slept looks the same."""
+"""How long ages are not trusted after the clock has jumped forward. A laptop that slept looks the same."""
 _RELIEF_S = 0.25
 _RELIEF_PAGES = 128
 _RELIEF_BYTES = 512 * 1024
-"""Steps on a full disk: each must fit into what the ballast kept."""
+"""The size of a step on a full disk: each must fit into the ballast's space."""
 
 
 class Retention:
-    """`put(job)`, from any thread, runs a job on the writer's thread, `tell(call, *args)` a call on the event loop."""
+    """`put(job)`, from any thread, runs a job on the writer's thread; `tell(call, *args)` runs a call on the event
+    loop."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class Retention:
         interval_s: float,
         part: int,
         shards: Sequence[Shard],
-        room: Room,
+        reserve: DiskReserve,
         tails: Sequence[Tail],
         folder: Path,
         clock: Clock,
@@ -52,7 +53,7 @@ class Retention:
         self._max_age_ns = None if config.max_age_s is None else int(config.max_age_s * 1e9)
         self._max_bytes = None if config.max_bytes is None else config.max_bytes // part
         self._interval_s = interval_s
-        self._room = room
+        self._reserve = reserve
         self._pairs = list(zip(shards, tails, strict=True))
         self._floors = Floors(folder)
         self._clock = clock
@@ -63,23 +64,23 @@ class Retention:
         self._ages_from = 0.0  # by the monotonic clock
 
     def add(self, shard: Shard, tail: Tail) -> None:
-        """One more shard."""
+        """Adds a shard."""
         self._pairs.append((shard, tail))
 
     def start(self) -> None:
-        """Begins to look at the limits."""
+        """Starts to check the limits."""
         if self._max_age_ns is not None or self._max_bytes is not None:
             self._timer = self._clock.call_later(self._interval_s, self._look)
 
     def stop(self) -> None:
-        """Begins no more deletions."""
+        """Starts no more deletions."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def relieve(self) -> None:
-        """The disk is full: makes room of what is not needed, however young it is, and has events taken again when
-        there is enough. Call it again while it is full."""
+        """The disk is full: deletes events that are not needed, whatever their age, and accepts events again when there
+        is enough room. Call it repeatedly while the disk is full."""
         wanted = [(shard, tail, self._floor(tail, keep_unread=True)) for shard, tail in self._pairs]
         self._put(lambda: self._relieve(wanted))
 
@@ -88,14 +89,14 @@ class Retention:
         until = time.monotonic() + _RELIEF_S
         for shard, tail, floor in wanted:
             before = self._read_by_all(shard, floor)
-            while shard.fold() and self._room.missing() > 0 and time.monotonic() < until:
+            while shard.restart_wal() and self._reserve.missing() > 0 and time.monotonic() < until:
                 first = shard.first
                 if not shard.shrink(0, _RELIEF_PAGES):
-                    shard.delete_some(before, 0, self._room.missing(), _RELIEF_BYTES)
+                    shard.delete_some(before, 0, self._reserve.missing(), _RELIEF_BYTES)
                     if shard.first == first:
                         break
                     self._tell(self._deleted, tail, shard.first)
-        self._room.regain()
+        self._reserve.regain()
 
     def _floor(self, tail: Tail, *, keep_unread: bool) -> int:
         before = tail.end
@@ -106,29 +107,29 @@ class Retention:
         try:
             return min(before, self._floors.floor(shard.number, before))
         except (OSError, ValueError) as e:
-            log.error("nothing is deleted from the log: the place of a reader can't be read: %s", e)
+            log.error("nothing is deleted from the log: can't read the offsets of a reader: %s", e)
             return shard.first
 
     def _look(self) -> None:
-        self._mind_the_clock()
+        self._check_clock()
         for shard, tail in self._pairs:
             if tail.first < tail.end:
                 self._begin(shard, tail)
         self.start()
 
-    def _mind_the_clock(self) -> None:
-        """A clock that was set forward makes all events old, for as long as nobody puts it right."""
+    def _check_clock(self) -> None:
+        """A clock that was set forward makes all events look old until it is corrected."""
         before, self._time = self._time, (self._clock.now_ns(), self._clock.monotonic())
         jump_s = (self._time[0] - before[0]) / 1e9 - (self._time[1] - before[1])
         if jump_s > JUMP_S and self._max_age_ns is not None:
             self._ages_from = self._time[1] + HOLD_S
             log.warning(
-                "this machine's clock went forward by %.0f s: for %.0f minutes no event is deleted for its age",
+                "this machine's clock jumped forward by %.0f s: for %.0f minutes, no event is deleted for its age",
                 *(jump_s, HOLD_S / 60),
             )
 
     def _older_than(self) -> int:
-        """Events that came before this time (ns) are old."""
+        """Events received before this time (ns) are old."""
         if self._max_age_ns is None or self._clock.monotonic() < self._ages_from:
             return 0
         return self._clock.now_ns() - self._max_age_ns
@@ -138,7 +139,7 @@ class Retention:
         self._put(lambda: self._delete(shard, tail, before))
 
     def _delete(self, shard: Shard, tail: Tail, before: int) -> None:
-        """On the writer's thread: one part, then the next behind what waits meanwhile."""
+        """On the writer's thread: deletes one part, then queues the next behind waiting writes."""
         if self._keep_unread:
             before = self._read_by_all(shard, before)
         excess = 0 if self._max_bytes is None else max(0, shard.used_bytes() - self._share(shard))
@@ -150,7 +151,7 @@ class Retention:
             shard.shrink(SPARE_PAGES)
 
     def _share(self, shard: Shard) -> int:
-        """What the limit leaves for this shard, when the others keep what they have."""
+        """The limit for this shard while the others keep their size."""
         assert self._max_bytes is not None
         return max(0, self._max_bytes - sum(s.used_bytes() for s, _ in self._pairs if s is not shard))
 

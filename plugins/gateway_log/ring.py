@@ -1,4 +1,4 @@
-"""The newest events of a shard, in memory: a subscription that fell a little behind needs no file."""
+"""The newest events of a shard in memory: a subscription that is a little behind needs no file."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import islice
 
-from gateway_core.event import Event
+from gateway_core.contract.event import Event
 
-MOST_EVENTS = 16_384
-MOST_BYTES = 16 * 1024 * 1024
+MAX_EVENTS = 16_384
+MAX_BYTES = 16 * 1024 * 1024
 
 
 class Ring:
-    """Events with growing sequences without gaps, kept in the groups in which they came."""
+    """Events with consecutive sequences, in the groups in which they were committed."""
 
-    def __init__(self, following: int, most_events: int = MOST_EVENTS, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, following: int, most_events: int = MAX_EVENTS, most_bytes: int = MAX_BYTES) -> None:
         self._groups: deque[tuple[int, Sequence[Event], int]] = deque()  # (first sequence, events, bytes)
         self._following = following
         self._most_events = most_events
@@ -24,7 +24,7 @@ class Ring:
         self.start = following
 
     def push(self, events: Sequence[Event], size: int) -> None:
-        """Adds the events that follow, and forgets the oldest where there are too many."""
+        """Adds the next events, and drops the oldest if there are too many."""
         groups = self._groups
         groups.append((self._following, events, size))
         self._following += len(events)
@@ -35,7 +35,7 @@ class Ring:
             self.start = first + len(gone)
 
     def read(self, sequence: int, count: int) -> list[Event]:
-        """Up to `count` events from this sequence on, which must not lie before `start`."""
+        """Up to `count` events from this sequence, which must not be before `start`."""
         found: list[Event] = []
         for first, events, _ in islice(self._groups, self._find(sequence), None):
             at = sequence - first

@@ -1,7 +1,7 @@
-"""Reads a shard's rows and checks each of them; what can't be read is gone around.
+"""Reads the rows of a shard and checks each one; skips unreadable ones.
 
-SQLite finds a damaged page only when it comes to it, and then says no more than "malformed": the range that was asked
-for is halved until what can be read is told from what can't.
+SQLite detects a damaged page only when it reads it, and then only reports "malformed". So the requested range is halved
+until readable and unreadable rows are separated.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from .checksum import checksum
 CHECKED = 2
 """The first format in which rows have checksums."""
 CHUNK = 256
-MOST_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _decode = msgspec.json.Decoder(dict).decode
 
 
 class Row(NamedTuple):
-    """One event as the file has it; `attributes` are UTF-8."""
+    """One event as stored; `attributes` are UTF-8."""
 
     sequence: int
     received_ns: int
@@ -36,8 +36,8 @@ class Row(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """Events `first` to `last` (included) that can't be had any more, and why. `page`: not only a row, the file itself
-    is damaged there. `raw` is what the row has, where it can be read as such: the columns of table `events`."""
+    """Events `first` to `last` (inclusive) that can't be read, and why. `page`: not only a row but the file itself is
+    damaged there. `raw` has the columns of table `events`, if the row can be read at all."""
 
     first: int
     last: int
@@ -50,13 +50,13 @@ Report = Callable[[Unreadable], None]
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether SQLite says that the file is damaged. It also has errors that go away: busy, out of memory, a disk that
-    does not answer."""
+    """Whether SQLite reports a damaged file. Other errors are temporary: busy, out of memory, a disk that does not
+    respond."""
     return isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
 
 
 def salvage(connection: sqlite3.Connection) -> None:
-    """Lets a connection that can't write read a file that is shorter than it was."""
+    """Lets a read-only connection read a file that was truncated."""
     connection.execute("PRAGMA writable_schema = ON")
 
 
@@ -71,8 +71,8 @@ class Rows:
         self._query = ""
 
     def read(self, start: int, end: int, count: int = CHUNK) -> tuple[list[Row], int]:
-        """Rows with `start <= sequence < end`, at most so many and about `MOST_BYTES`, and the sequence to go on from:
-        `end` if no more are there. Raises `sqlite3.Error`s other than damage."""
+        """Rows with `start <= sequence < end`, at most `count` and about `MAX_BYTES`, and the next sequence to read:
+        `end` if there are no more. Raises `sqlite3.Error`s other than damage."""
         try:
             return self._intact(start, end, count)
         except sqlite3.Error as e:
@@ -105,7 +105,7 @@ class Rows:
                     continue
                 rows.append(Row(sequence, received_ns, flags, key, attributes, data))
                 size += len(attributes) + (len(data) if data else 0)
-                if size >= MOST_BYTES:
+                if size >= MAX_BYTES:
                     return rows, expected
         if found == count:
             return rows, expected
@@ -130,12 +130,12 @@ class Rows:
             except sqlite3.Error as e:
                 if not is_damage(e):
                     raise
-                return sys.maxsize  # nobody knows which rows must have one
+                return sys.maxsize  # it is unknown which rows must have one
             self._checked = known[0] if known else 1
         return self._checked
 
     def _edge(self, which: str, unknown: int) -> int:
-        """The first or the last sequence that there is."""
+        """The first or the last existing sequence."""
         try:
             found = self._connection.execute(f"SELECT {which}(sequence) FROM events").fetchone()[0]
         except sqlite3.Error as e:
@@ -145,7 +145,7 @@ class Rows:
         return found or 0
 
     def _missing(self, first: int, end: int) -> None:
-        """There are no rows with these sequences: deleted by retention, else lost."""
+        """There are no rows with these sequences: retention deleted them, or they are lost."""
         oldest = self._edge("min", first)
         if oldest and (first := max(first, oldest)) < end:
             self._report(Unreadable(first, end - 1, "there is no such row"))
@@ -184,13 +184,13 @@ class Rows:
 
 
 def _is_lasting(error: sqlite3.Error) -> bool:
-    """Whether it would be the same the next time."""
+    """Whether the error would happen again."""
     undecodable = isinstance(error, sqlite3.OperationalError) and "decode" in str(error).lower()
     return undecodable or is_damage(error)
 
 
 def scan(rows: Rows, start: int, end: int, limit: int = -1) -> Iterator[Row]:
-    """All rows with `start <= sequence < end`, or the first `limit` of them that can be read."""
+    """All rows with `start <= sequence < end`, or the first `limit` readable ones."""
     while start < end and limit:
         found, start = rows.read(start, end, CHUNK if limit < 0 else min(CHUNK, limit))
         yield from found

@@ -1,4 +1,4 @@
-"""Opens a shard's file for writing, and makes it where it is new. What it holds is told in `reader.py`."""
+"""Opens a shard's file for writing, and creates a new one. `reader.py` describes its contents."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sqlite3
 from pathlib import Path
 from typing import Literal
 
-from gateway_core.errors import StartError
-from gateway_core.files import private_file
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.files import private_file
 
 from .reader import FORMAT, bounds_of
 from .rows import is_damage
@@ -34,10 +34,10 @@ CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value INTEGER) WITHOUT R
 
 
 def open_shard(path: Path, sync: Literal["full", "normal"] = "full", wal_bytes: int = WAL_BYTES) -> sqlite3.Connection:
-    """A connection for the writer, in autocommit mode, to be used by one thread at a time. `wal_bytes` is what the
-    write-ahead log keeps of the disk when it begins anew. Raises `StartError`."""
+    """A connection for the writer, in autocommit mode, for one thread at a time. `wal_bytes` is the size that the
+    write-ahead log keeps on disk when it restarts. Raises `StartError`."""
     try:
-        private_file(path)  # SQLite would make it for all to read; its other files take its permissions
+        private_file(path)  # SQLite would create it readable for everyone; its other files inherit the permissions
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
     except (sqlite3.Error, OSError) as e:
         raise StartError(f"log: {path} can't be opened: {e}") from e
@@ -63,7 +63,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, sync: str, wal_bytes: i
         )
     connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
     if version == 0:
-        # before the first table: later it has no effect, and needs room on the disk
+        # before the first table: later it has no effect and needs disk space
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {'FULL' if sync == 'full' else 'NORMAL'}")
@@ -72,16 +72,16 @@ def _prepare(connection: sqlite3.Connection, path: Path, sync: str, wal_bytes: i
     if version == 0:
         connection.executescript(_TABLES)
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('checked', 1)")
-        connection.execute(f"PRAGMA user_version = {FORMAT}")  # last: readers take the file as ready by it
+        connection.execute(f"PRAGMA user_version = {FORMAT}")  # last: it tells readers that the file is ready
     elif version == 1:
         _add_checksums(connection, path)
 
 
 def _add_checksums(connection: sqlite3.Connection, path: Path) -> None:
-    """Rows to come have a checksum; those that are there stay without one."""
+    """New rows get a checksum; existing rows stay without one."""
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("ALTER TABLE events ADD COLUMN checksum INTEGER")
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('checked', ?)", (bounds_of(connection)[1],))
     connection.execute("PRAGMA user_version = 2")
     connection.execute("COMMIT")
-    log.warning("%s was written by an older version: its events have no checksums, those to come will", path)
+    log.warning("%s was written by an older version: its events have no checksums, new events will have one", path)

@@ -1,4 +1,4 @@
-"""Finding an event by its id: there is no index of ids, so the files are read from their newest events back."""
+"""Finds an event by its id: there is no index of ids, so the files are searched backwards from the newest events."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path
 
 import msgspec
 
-from gateway_core.abilities import Found
-from gateway_core.event import Event
+from gateway_core.contract.capabilities import Found
+from gateway_core.contract.event import Event
 
 from .reader import LogReader, to_event
 
 WINDOW = 20_000
-"""Events looked at between two looks at the clock."""
+"""The number of events searched between two checks of the clock."""
 
 
 def find(
     folder: Path, id: str, source: str | None, rest: Mapping[str, int] | None = None, within_s: float = 0.5
 ) -> Found:
-    """A step of a search, see `gateway_core.abilities.Searchable`; `rest` has for each shard the sequence before which
-    it goes on. It blocks: call it in a thread. Raises `sqlite3.Error`."""
+    """A step of a search, see `gateway_core.contract.capabilities.Searchable`; `rest` has for each shard the sequence
+    before which to continue. It blocks: call it in a thread. Raises `sqlite3.Error`."""
     until = time.monotonic() + within_s
     found: list[Event] = []
     searched = 0

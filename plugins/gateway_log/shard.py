@@ -13,17 +13,18 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 from zlib import crc32
 
-from gateway_core.errors import StartError, StorageError
-from gateway_core.event import Event
-from gateway_core.files import no_room
+from gateway_core.contract.errors import StartError, StorageError
+from gateway_core.contract.event import Event
+from gateway_core.contract.files import no_room
 
-from . import damaged_places, epochs, meta, places
+from . import cursor_store, epochs, meta
+from . import damaged_cursors as damaged_places
 from .checksum import PRIME
-from .damaged_places import unfinished_repair
+from .cursor_store import CursorChanges, CursorState
+from .damaged_cursors import unfinished_repair
+from .disk_reserve import DiskReserve
 from .meta import ShardMeta
-from .places import Changes, Place
 from .reader import JSON_DATA, TRACED, bounds_of, known_bounds, position_of, shard_file
-from .room import Room
 from .rows import is_damage
 from .schema import BUSY_MS, WAL_BYTES, open_shard
 
@@ -31,13 +32,13 @@ log = logging.getLogger("tidegate.log")
 
 COLUMNS = 7
 _MOST_ROWS = 64
-_ROW = "(?,?,?,?,CAST(? AS TEXT),?,?)"
-# One statement for up to 64 rows: Python's lock is given up and taken back once for all of them, where `executemany`
-# would do it for each, and a busy event loop makes each a wait.
+_ROW = "(?,?,?,nullif(?,''),?,?,?)"
+# One statement for up to 64 rows: it releases and takes Python's lock once for all of them. `executemany` would do so
+# for each row, and wait each time while the event loop is busy.
 _INSERT = {n: "INSERT INTO events VALUES " + ",".join([_ROW] * n) for n in (*range(1, _MOST_ROWS + 1), 256)}
 _DELETE_ROWS = 1000
 _DELETE_BYTES = 4 * 1024 * 1024
-_FOLD_WAIT_MS = 250
+_RESTART_WAIT_MS = 250
 
 
 def lock(folder: Path, shard: int) -> int:
@@ -58,20 +59,23 @@ def lock(folder: Path, shard: int) -> int:
 
 
 class Shard:
-    """A shard that this process owns. One thread at a time may use it. `room` is that of its disk, where it grows.
+    """A shard that this process owns. Only one thread at a time may use it. `reserve` is the reserved space of its
+    disk, if the shard grows.
 
-    One that is `damaged` (why, else empty) is only read: nothing in its file is changed any more, and the places of its
-    subscriptions go to a file beside it. `suspected` says what a write has found.
+    A `damaged` shard (the reason, else empty) is only read: its file is not changed any more, and the cursors of its
+    subscriptions go to a file beside it. `suspected` is damage that a write has found.
     """
 
-    def __init__(self, folder: Path, number: int, sync: Literal["full", "normal"], room: Room | None = None) -> None:
+    def __init__(
+        self, folder: Path, number: int, sync: Literal["full", "normal"], reserve: DiskReserve | None = None
+    ) -> None:
         self.number = number
         self.path = shard_file(folder, number)
         self.suspected = ""
         self._files: dict[str, tuple[int, int]] = {}
-        self.places_lost = self._placed = False
+        self.cursors_lost = self._cursors_written = False
         self.routed: int
-        self.places: dict[str, Place]
+        self.cursors: dict[str, CursorState]
         self._connection: sqlite3.Connection
         self._begun = False  # whether this run's epoch is noted
         self._lock = lock(folder, number)
@@ -81,12 +85,12 @@ class Shard:
             known = meta.read(folder).shard(number)
             self._expect_file(known)
             self.damaged = known.damaged if known else ""
-            self.places_lost = known.places_lost if known else False
-            if room is not None:
-                room.begin()  # opening the file may need what the ballast keeps
+            self.cursors_lost = known.cursors_lost if known else False
+            if reserve is not None:
+                reserve.begin()  # opening the file may need the space of the ballast
             if not self.damaged:
                 try:
-                    self._open(known, sync, room.wal_bytes if room else WAL_BYTES)
+                    self._open(known, sync, reserve.wal_bytes if reserve else WAL_BYTES)
                 except sqlite3.DatabaseError as e:
                     self.damaged = str(e)
             if self.damaged:
@@ -102,35 +106,35 @@ class Shard:
         try:
             self.first, self.next = bounds_of(self._connection)
             self._expect_events(known)
-            self.routed, self.places = places.load(self._connection)
-            # a machine that lost power may have lost events that were not synced (sync: normal), but not their readers
+            self.routed, self.cursors = cursor_store.load(self._connection)
+            # a power failure may lose events that were not synced (sync: normal), but not their cursors
             self.routed = min(self.routed, self.next)
-            for name in places.rewind(self.places, self.routed, self.first, self.next):
-                log.error("%s: the place of %s is wrong: it gets all events again", self.path, name)
+            for name in cursor_store.rewind(self.cursors, self.routed, self.first, self.next):
+                log.error("%s: the cursor of %s is invalid: it gets all events again", self.path, name)
             self._remember_at_start()
             self._files = {path: _identity(path) for path in (str(self.path), f"{self.path}-wal")}
         except BaseException as e:
             self._connection.close()
             if isinstance(e, ValueError):
-                raise sqlite3.DatabaseError(f"the places of its triggers can't be read: {e}") from e
+                raise sqlite3.DatabaseError(f"can't read the cursors of its triggers: {e}") from e
             if isinstance(e, sqlite3.Error) and not is_damage(e):
                 raise StartError(f"log: {self.path} can't be used: {e}") from e
             raise
 
     def _open_damaged(self) -> None:
-        """Nothing is written: what is there of the file may be all that there is."""
+        """Writes nothing: the file may be all that is left."""
         meta.change(self._folder, lambda known: known.broken(self.number, self.damaged))
         self.first, self.next = known_bounds(self._folder, self.number)
-        self.routed, self.places, self.places_lost = damaged_places.load(self._folder, self.number, self.first)
+        self.routed, self.cursors, self.cursors_lost = damaged_places.load(self._folder, self.number, self.first)
         self.routed = min(self.routed, self.next)
 
     def freeze(self, why: str) -> None:
-        """Changes nothing in the file any more."""
+        """Stops changing the file."""
         self.damaged = why
         self._connection.close()
 
     def _expect_file(self, known: ShardMeta | None) -> None:
-        """Raises `StartError` if the file is gone or empty, although it has been there."""
+        """Raises `StartError` if a known file is missing or empty."""
         if unfinished_repair(self._folder, self.number).exists():
             raise StartError(f"log: a repair of {self.path} was interrupted: run {meta.remedy(self._folder)} again")
         size = self.path.stat().st_size if self.path.exists() else -1
@@ -142,11 +146,11 @@ class Shard:
         if known is None or not known.running or os.path.exists(f"{self.path}-wal"):
             return
         with self.path.open("rb") as f:
-            wal_mode = f.read(20)[18:] == b"\2\2"  # one that was restored from a backup is in no such mode
+            wal_mode = f.read(20)[18:] == b"\2\2"  # a file that was restored from a backup is not in this mode
         if wal_mode:
             log.error(
-                "%s-wal is missing, and the gateway did not end by itself: the events that were accepted last may be"
-                " lost; if you have the file, stop the gateway at once, and bring it back",
+                "%s-wal is missing, and the gateway did not shut down properly: the events that were accepted last may"
+                " be lost; if you have the file, stop the gateway at once and restore it",
                 self.path,
             )
 
@@ -156,34 +160,37 @@ class Shard:
 
     def _refuse(self, what: str, known: ShardMeta) -> NoReturn:
         raise StartError(
-            f"log: {self.path} {what}, although it had all events before {known.next}: bring it back from a backup, or"
-            f" go on without them with {meta.remedy(self._folder)}"
+            f"log: {self.path} {what}, although it had all events before {known.next}: restore it from a backup, or"
+            f" continue without them with {meta.remedy(self._folder)}"
         )
 
     def _remember_at_start(self) -> None:
         try:
             self.remember()
         except StartError as e:
-            if not no_room(e.__cause__):  # a full disk keeps nothing from being delivered
+            if not no_room(e.__cause__):  # a full disk must not prevent deliveries
                 raise
             log.warning("%s", e)
 
     def remember(self, *, running: bool = True) -> None:
-        """Notes outside the file, durably, how far it has come. Raises `StartError`. On any thread."""
+        """Records outside of the file, durably, how far it has come. Raises `StartError`. May be called on any
+        thread."""
         following = self.next
         try:
             if self._sync != "full":
                 with contextlib.suppress(FileNotFoundError), open(f"{self.path}-wal", "rb") as f:
                     os.fsync(f.fileno())
-            meta.remember(self._folder, self.number, self.first, following, placed=self._placed, running=running)
+            meta.remember(
+                self._folder, self.number, self.first, following, cursors_written=self._cursors_written, running=running
+            )
         except OSError as e:
             raise StartError(f"log: can't write in {self._folder}: {e.strerror}") from e
 
-    def write(self, rows: list[Any], changes: Changes | None) -> None:
-        """Brings rows (their columns one after another) and places into stable storage, all or none. Raises
+    def write(self, rows: list[Any], changes: CursorChanges | None) -> None:
+        """Writes rows (their columns one after another) and cursors to stable storage, all or none. Raises
         `sqlite3.Error`."""
         if self.damaged:
-            self._write_places(rows, changes)
+            self._write_cursors(rows, changes)
             return
         self._expect_files()
         try:
@@ -193,7 +200,7 @@ class Shard:
             raise
 
     def _expect_files(self) -> None:
-        """SQLite goes on writing into files that were removed: what they get is gone with this process."""
+        """SQLite keeps writing to files that were removed; that data would be lost with this process."""
         for path, known in self._files.items():
             try:
                 found = os.stat(path)
@@ -201,11 +208,11 @@ class Shard:
                 found = None
             if found is None or (found.st_dev, found.st_ino) != known:
                 raise StorageError(
-                    f"{path} was {'replaced' if found else 'removed'} while the gateway ran: stop the gateway, bring"
-                    " the log back from a backup, and start it again"
+                    f"{path} was {'replaced' if found else 'removed'} while the gateway ran: stop the gateway,"
+                    " restore the log from a backup, and start it again"
                 )
 
-    def _write_places(self, rows: list[Any], changes: Changes | None) -> None:
+    def _write_cursors(self, rows: list[Any], changes: CursorChanges | None) -> None:
         if rows:
             raise sqlite3.DatabaseError("the file is damaged")
         if changes is not None:
@@ -215,7 +222,7 @@ class Shard:
         if is_damage(error):
             self.suspected = str(error)
 
-    def _write(self, rows: list[Any], changes: Changes | None) -> None:
+    def _write(self, rows: list[Any], changes: CursorChanges | None) -> None:
         count = len(rows) // COLUMNS
         if changes is None and count in _INSERT and self._begun:
             self._connection.execute(_INSERT[count], rows)  # a transaction by itself
@@ -227,14 +234,14 @@ class Shard:
                 epochs.begin(self._connection, self.first, self.next)
             self._insert(rows, count)
             if changes is not None:
-                places.save(self._connection, changes)
+                cursor_store.save(self._connection, changes)
             self._connection.execute("COMMIT")
         except BaseException:
             self._roll_back()
             raise
         self.next += count
         self._begun = self._begun or count > 0
-        self._placed = self._placed or changes is not None
+        self._cursors_written = self._cursors_written or changes is not None
 
     def _insert(self, rows: list[Any], count: int) -> None:
         at = 0
@@ -252,7 +259,7 @@ class Shard:
     # -- retention --------------------------------------------------------------------------------------------------
 
     def used_bytes(self) -> int:
-        """Bytes of the file that hold something."""
+        """The bytes in use in the file."""
         if self.damaged:
             return file_bytes(self.path)
         size, pages, free = (
@@ -262,8 +269,8 @@ class Shard:
         return int(size * (pages - free))
 
     def delete_some(self, before: int, older_than_ns: int, excess: int, most_bytes: int = _DELETE_BYTES) -> bool:
-        """Deletes a bounded number of the oldest events, of about `most_bytes`: those before the sequence `before` that
-        are older than `older_than_ns`, or that make up `excess` bytes. Returns whether there may be more of them."""
+        """Deletes a limited number of the oldest events, of about `most_bytes`: those before the sequence `before` that
+        are older than `older_than_ns`, or that make up `excess` bytes. Returns whether there may be more."""
         if self.damaged:
             return False
         try:
@@ -294,7 +301,7 @@ class Shard:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             self._connection.execute("DELETE FROM events WHERE sequence < ?", (end,))
-            # so that numbers are not used again when all rows are gone
+            # so that numbers are not reused when all rows are deleted
             self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('next', ?)", (self.next,))
             self._connection.execute("COMMIT")
         except BaseException:
@@ -302,7 +309,7 @@ class Shard:
             raise
 
     def shrink(self, spare: int, pages: int = 256) -> bool:
-        """Gives free pages back to the file system, some at a time, but for `spare` of them for events to come. Returns
+        """Returns free pages to the file system, some at a time, but keeps `spare` pages for new events. Returns
         whether there were any."""
         if self.damaged:
             return False
@@ -314,16 +321,16 @@ class Shard:
     # -- the write-ahead log ----------------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
-        """Brings what the write-ahead log has into the file, so that it starts again from its beginning."""
+        """Copies the write-ahead log into the file, so that it can restart from its beginning."""
         if not self.damaged:
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
-    def fold(self) -> bool:
-        """Brings all of the write-ahead log into the file, so that it begins anew, after waiting for readers for a
-        moment. Returns whether it was possible: a reader may hold it. Raises `sqlite3.Error`."""
+    def restart_wal(self) -> bool:
+        """Copies the whole write-ahead log into the file and restarts it, after waiting briefly for readers. Returns
+        whether that was possible: a reader may hold it. Raises `sqlite3.Error`."""
         if self.damaged:
             return True
-        self._connection.execute(f"PRAGMA busy_timeout = {_FOLD_WAIT_MS}")
+        self._connection.execute(f"PRAGMA busy_timeout = {_RESTART_WAIT_MS}")
         try:
             busy = self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0]
         finally:
@@ -331,14 +338,14 @@ class Shard:
         return not busy
 
     def abandon(self) -> None:
-        """Lets others have the shard, and leaves its files as they are: SQLite would write when the last connection is
-        closed, from memory that the disk failed to take. The next start reads what the disk has."""
+        """Releases the shard but leaves its files as they are: closing the last connection would make SQLite write from
+        memory what the disk failed to store. The next start reads what the disk has."""
         if not self.damaged:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))  # it is never closed
         os.close(self._lock)
 
     def close(self) -> None:
-        """Closes the file and lets others have the shard."""
+        """Closes the file and releases the shard."""
         try:
             self.remember(running=False)
         except StartError as e:
@@ -354,7 +361,7 @@ def _identity(path: str) -> tuple[int, int]:
 
 
 def file_bytes(path: Path) -> int:
-    """Bytes that a shard takes on the disk."""
+    """The bytes that a shard takes on disk."""
     total = 0
     for suffix in ("", "-wal"):
         with contextlib.suppress(OSError):
@@ -363,22 +370,30 @@ def file_bytes(path: Path) -> int:
 
 
 def sequence_rows(shard: int, first: int, units: Sequence[Any]) -> list[Any]:
-    """The columns of all events of these units one after another, numbered from `first`."""
+    """The columns of all events of these units one after another, numbered from `first`.
+
+    Python's sqlite3 accepts text and byte arrays directly, but looks up an adapter for each `bytes` and None, which
+    costs more than the conversion. So attributes are text, data is a byte array, and a missing key is "".
+    """
     rows: list[Any] = []
     sequence = first
-    base = position_of(shard, 0)
+    position = position_of(shard, first)
     for unit in units:
         for event, attributes in zip(unit.events, unit.attributes, strict=True):
             received_ns = event.received_ns or unit.received_ns
             flags = (JSON_DATA if event.json_data else 0) if event.trace is None else _traced_flags(event)
             key, data = event.key, event.data
-            total = crc32(attributes, (base + sequence + received_ns) % PRIME ^ flags)
+            total = crc32(attributes, (position + received_ns) % PRIME ^ flags)
             if data is not None:
                 total = crc32(data, total ^ 1)
+                data = bytearray(data)
             if key is not None:
                 total = crc32(key, total ^ 2)
-            rows += (sequence, received_ns, flags, key, attributes, data, total)
+            else:
+                key = ""
+            rows += (sequence, received_ns, flags, key, attributes.decode(), data, total)
             sequence += 1
+            position += 1
     return rows
 
 

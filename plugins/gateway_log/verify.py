@@ -1,4 +1,4 @@
-"""Looks for faults in a log's files."""
+"""Checks a log's files for faults."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from gateway_core.errors import StartError
-from gateway_core.files import open_to_others
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.files import open_to_others
 
 from . import meta
+from .cursor_store import load
 from .epochs import KEY
 from .meta import ShardMeta
-from .places import load
 from .quarantine import Quarantine
 from .reader import LogReader, bounds_of, described, open_read_only, position_of, shard_file, shards_in
 from .rows import Rows, Unreadable, is_damage, salvage
 
 
 def faults(folder: Path) -> Iterator[str]:
-    """One line for each fault of a log: files that are missing, damaged, cut or older than they were, events that are
-    missing or not as they were written, places out of range, files that other users may read. Works while a gateway
-    runs."""
+    """One line for each fault of a log: files that are missing, damaged, truncated or outdated, events that are missing
+    or altered, cursors out of range, files that other users can read. Works while a gateway runs."""
     try:
         known = meta.read(folder)
     except StartError as e:
@@ -40,7 +39,7 @@ def faults(folder: Path) -> Iterator[str]:
 
 
 def shard_faults(folder: Path, shard: int, known: ShardMeta | None = None) -> Iterator[str]:
-    """Those of one shard."""
+    """The faults of one shard."""
     path = shard_file(folder, shard)
     size = path.stat().st_size if path.exists() else -1
     if size <= 0:
@@ -48,11 +47,11 @@ def shard_faults(folder: Path, shard: int, known: ShardMeta | None = None) -> It
             yield f"is {'missing' if size < 0 else 'empty'}, although it had all events before {known.next}"
         return
     if known is not None and known.damaged:
-        yield f"is damaged ({known.damaged}): nothing more is written to it"
+        yield f"is damaged ({known.damaged}): it is not written any more"
     with path.open("rb") as f:
         page = int.from_bytes(f.read(18)[16:])
     if page and (over := size % page):
-        yield f"is cut: {over} bytes at its end are no whole page"
+        yield f"is truncated: the {over} bytes at its end are not a whole page"
     quarantine = Quarantine(folder, [shard], lambda _, found: None)
     try:
         with closing(open_read_only(path)) as connection:
@@ -82,30 +81,30 @@ def _content(
     while first < following:
         _, first = rows.read(first, following)
         for unreadable in found:
-            # what a repair has left out is known
+            # events that a repair has left out are known
             if unreadable.raw is not None or unreadable.page or not quarantine.has(shard, unreadable):
                 yield described(unreadable)
         found.clear()
-    routed, places = load(connection)
+    routed, cursors = load(connection)
     if not 1 <= routed <= following:
         yield f"the routed end {routed} is not between 1 and {following}"
-    for name, place in places.items():
-        ends = (*place.pending, place.next if place.next is not None else routed)
+    for name, state in cursors.items():
+        ends = (*state.pending, state.next if state.next is not None else routed)
         if not all(1 <= end <= following for end in ends):
-            yield f"the place of {name!r} is not between 1 and {following}"
+            yield f"the cursor of {name!r} is not between 1 and {following}"
 
 
 def _reader(folder: Path, path: Path) -> Iterator[str]:
     try:
-        places = json.loads(path.read_text())
-        known = {s: p for s, p in places.items() if s != KEY} if isinstance(places, dict) else None
+        cursors = json.loads(path.read_text())
+        known = {s: p for s, p in cursors.items() if s != KEY} if isinstance(cursors, dict) else None
         if known is None or not all(type(p) is int and p > 0 for p in known.values()):
             yield "is not a mapping of shards to sequences"
             return
         with LogReader(folder) as reader:
-            for shard, place in known.items():
+            for shard, offset in known.items():
                 end = reader.bounds(int(shard))[1]
-                if place > end:
-                    yield f"the place {place} in shard {shard} is behind its end {end}"
+                if offset > end:
+                    yield f"the offset {offset} in shard {shard} is after its end {end}"
     except (OSError, ValueError, sqlite3.Error, StartError) as e:
         yield str(e)

@@ -1,11 +1,11 @@
-"""Keeps the write-ahead log short without making appends wait.
+"""Keeps the write-ahead log short without delaying appends.
 
 A checkpoint copies pages from the write-ahead log into the file and syncs both. A thread of its own does nearly all of
-it, beside the appends. SQLite starts the write-ahead log again from its beginning only when all of it has been copied,
-so the writer does the rest: the few pages that came meanwhile.
+it, beside the appends. SQLite restarts the write-ahead log only when all of it has been copied, so the writer copies
+the rest: the few pages that came meanwhile.
 
-A reader that keeps a transaction open keeps the write-ahead log from starting again. One whose reads are short is
-waited for; one that goes on for long is told of in the gateway's log.
+A reader with an open transaction prevents the restart. The writer waits for short reads; a long one is reported in the
+gateway's log.
 """
 
 from __future__ import annotations
@@ -17,57 +17,64 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from .room import Room
+from .disk_reserve import DiskReserve
 from .shard import Shard
 
 log = logging.getLogger("tidegate.log")
 
 _PAGE = 4096
 _WAIT_S, _MOST_WAIT_S = 1.0, 30.0
-"""How often the writer waits for readers, while they hold the write-ahead log; less often if that is of no use."""
+"""How often the writer waits for readers while they hold the write-ahead log; less often if that does not help."""
 _TELL_S = 300.0
+_LOOKS = 16
+"""How often, at least, the size of the write-ahead log is checked between two copies under load."""
 
 
 class Checkpointer:
-    """Told by the writer thread of every commit and deletion; starts a checkpoint after so many bytes. `failed` is
-    called, on the writer's thread, with what went wrong, `too_long` when the disk has hardly room for a copy of the
+    """The writer thread reports every commit and deletion to it; it starts a checkpoint after enough bytes. `failed` is
+    called with errors, on the writer's thread, and `too_long` when the disk hardly has space for a copy of the
     write-ahead log."""
 
     def __init__(
-        self, shard: Shard, room: Room, failed: Callable[[sqlite3.Error], None], too_long: Callable[[], None]
+        self, shard: Shard, reserve: DiskReserve, failed: Callable[[sqlite3.Error], None], too_long: Callable[[], None]
     ) -> None:
         self._shard = shard
-        self._room = room
+        self._reserve = reserve
         self._failed = failed
         self._too_long = too_long
         self._wal = f"{shard.path}-wal"
         self._pool = ThreadPoolExecutor(1, "tidegate-log-checkpoint")
         self._running: Future[sqlite3.Error | None] | None = None
-        self._bytes = 0
+        self._bytes = self._unseen = 0  # since the last copy, since the last look
         self._waited = self._told = float("-inf")
         self._wait_s = _WAIT_S
 
     def wrote(self, size: int) -> None:
-        """So many bytes of events were committed."""
-        self._bytes += size + 3 * _PAGE  # each commit also writes the pages of the tree above
-        self.look()
+        """This many bytes of events were committed."""
+        size += 3 * _PAGE  # each commit also writes the pages of the tree above the rows
+        self._bytes += size
+        self._unseen += size
+        if self._running is not None or self._unseen >= self._reserve.wal_bytes // _LOOKS:
+            self.look()
 
     def look(self) -> None:
-        """Something else was committed."""
+        """Something else was committed, or a lot."""
+        self._unseen = 0
+        size = self._size()
         if self._running is not None:
             if self._running.done():
                 running, self._running = self._running, None
                 self._finish(running.result())
-        elif self._bytes >= self._room.wal_bytes or self._size() > self._room.wal_bytes * 3 // 2:
+        elif self._bytes >= self._reserve.wal_bytes or size > self._reserve.wal_bytes * 3 // 2:
             self._bytes = 0
             self._running = self._pool.submit(self._copy)
-        if (size := self._size()) > self._room.most_wal_bytes:
-            self._hold_up()
-            if not self._room.full and not self._room.can_copy(size):
+        if size > self._reserve.most_wal_bytes:
+            self._wait_for_readers()
+            if not self._reserve.full and not self._reserve.can_copy(size):
                 self._too_long()
 
     def _size(self) -> int:
-        # SQLite cuts the file to `journal_size_limit` when it begins anew: a longer one is in use
+        # SQLite truncates the file to `journal_size_limit` at a restart: a longer file is in use
         try:
             return os.stat(self._wal).st_size
         except OSError:
@@ -94,14 +101,14 @@ class Checkpointer:
             log.warning("the checkpoint of %s failed: %s", self._shard.path, error)
             self._failed(error)
 
-    def _hold_up(self) -> None:
-        """Readers that take turns leave no moment without one: waits until all have left for a moment."""
+    def _wait_for_readers(self) -> None:
+        """Overlapping readers leave no moment without one: waits until all have left for a moment."""
         now = time.monotonic()
         if now - self._waited < self._wait_s:
             return
         self._waited = now
         try:
-            if self._shard.fold():
+            if self._shard.restart_wal():
                 self._bytes, self._wait_s = 0, _WAIT_S
                 return
             self._wait_s = min(2 * self._wait_s, _MOST_WAIT_S)
@@ -111,11 +118,11 @@ class Checkpointer:
         if now - self._told >= _TELL_S:
             self._told = now
             log.warning(
-                "%s takes %.0f MB and can't be shortened: another program has kept a read of this file open all the"
-                " time; end it (`lsof %s` names it) before the disk is full",
+                "%s takes %.0f MB and can't be shortened: another program keeps a read of this file open; end it"
+                " (`lsof %s` names it) before the disk is full",
                 *(self._wal, self._size() / 1e6, self._shard.path),
             )
 
     def close(self) -> None:
-        """Waits for what is under way."""
+        """Waits for the checkpoint in progress."""
         self._pool.shutdown()

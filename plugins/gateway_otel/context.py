@@ -1,4 +1,4 @@
-"""Trace contexts as the text that travels (see `gateway_core.tracing`) and as OpenTelemetry's."""
+"""Converts trace contexts between text (see `gateway_core.contract.tracing`) and OpenTelemetry's objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROOT = Context()
 
 
 def read(text: str | None) -> SpanContext | None:
-    """The context of a text; None where it is malformed, and then it counts for nothing (W3C Trace Context 3.2.2.3)."""
+    """The context of a text; None if it is malformed, which means to ignore it (W3C Trace Context 3.2.2.3)."""
     if not text:
         return None
     parent, _, state = text.partition(" ")
@@ -43,7 +43,7 @@ def of_attributes(attributes: dict[str, Any]) -> SpanContext | None:
 
 
 def write(context: SpanContext) -> str | None:
-    """The text of a context; None for that of a tracer that is switched off."""
+    """The text of a context; None if its tracer is disabled."""
     if not context.is_valid:
         return None
     parent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
@@ -51,7 +51,7 @@ def write(context: SpanContext) -> str | None:
 
 
 def under(parent: SpanContext | None) -> Context:
-    """What a span begins in: a parent, or nothing. Never what happens to be current on this thread."""
+    """The context for a new span: a parent, or none. Never the context that is current on this thread."""
     return _ROOT if parent is None else set_span_in_context(NonRecordingSpan(parent), _ROOT)
 
 

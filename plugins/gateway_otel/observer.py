@@ -1,8 +1,8 @@
 """The observer: counters and one histogram.
 
-Names and attributes are those of OpenTelemetry's semantic conventions for messaging where these have one
-(`messaging.client.consumed.messages`, `.sent.messages`, `.operation.duration`), and `tidegate.*` elsewhere. Attribute
-values are bounded by the config: names of brokers and triggers, outcomes, status codes.
+Names and attributes follow OpenTelemetry's semantic conventions for messaging if these define one
+(`messaging.client.consumed.messages`, `.sent.messages`, `.operation.duration`), and are `tidegate.*` otherwise. The
+config bounds the attribute values: names of brokers and triggers, outcomes, status codes.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from opentelemetry.metrics import MeterProvider
 
 from gateway_core import __version__
-from gateway_core.errors import Refused
-from gateway_core.event import Event
-from gateway_core.interfaces import Observer, Outcome
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Observer, Outcome
 
 Attributes = dict[str, str]
 
@@ -23,7 +23,7 @@ BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 
 
 class OtelObserver(Observer):
-    """Records what it is told with instruments of the given provider."""
+    """Records metrics with instruments of the given provider."""
 
     def __init__(self, provider: MeterProvider) -> None:
         meter = provider.get_meter("tidegate", __version__)
@@ -36,16 +36,16 @@ class OtelObserver(Observer):
         )
         self._delivered = meter.create_counter("tidegate.events.delivered", "{event}", "Events that were delivered.")
         self._retried = meter.create_counter(
-            "tidegate.events.retried", "{event}", "Attempts that failed in a way that a retry may mend."
+            "tidegate.events.retried", "{event}", "Attempts that failed and can be retried."
         )
         self._dead = meter.create_counter("tidegate.events.dead_lettered", "{event}", "Events in the dead letter.")
         self._duration = meter.create_histogram(
             "messaging.client.operation.duration",
             "s",
-            "How long an attempt to deliver took.",
+            "Duration of delivery attempts.",
             explicit_bucket_boundaries_advisory=BUCKETS_S,
         )
-        # attribute sets are made once: these calls are made for every event
+        # attribute sets are created once: these methods run for every event
         self._by_broker: dict[str, Attributes] = {}
         self._by_trigger: dict[str, Attributes] = {}
         self._by_refusal: dict[tuple[str, int], Attributes] = {}
@@ -75,7 +75,7 @@ class OtelObserver(Observer):
         if attributes is None:
             attributes = self._by_attempt[key] = {**self._of_trigger(trigger), "tidegate.outcome": word}
             if not outcome.delivered:
-                # the reason is free text: as an attribute it would have no bound
+                # the reason is free text, so it would be an unbounded attribute
                 attributes["error.type"] = str(outcome.code) if outcome.code is not None else "_OTHER"
         self._sent.add(1, attributes)
         self._duration.record(seconds, attributes)

@@ -1,15 +1,18 @@
-"""What the plugin offers."""
+"""The plugin's hooks."""
 
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
-from gateway_core.component import BuildContext, Component
-from gateway_core.hookspecs import hookimpl
-from gateway_core.interfaces import Observer
-from gateway_core.tracing import Tracer
+from gateway_core.contract.component import BuildContext, Component
+from gateway_core.contract.hookspecs import hookimpl
 
-from .config import OtelConfig
+if TYPE_CHECKING:
+    from gateway_core.contract.interfaces import Observer
+    from gateway_core.contract.tracing import Tracer
+
+    from .config import OtelConfig
 
 log = logging.getLogger("tidegate.otel")
 
@@ -32,7 +35,7 @@ def _tracer(owner: str) -> Tracer | None:
     provider = get_tracer_provider()
     if isinstance(provider, ProxyTracerProvider | NoOpTracerProvider):
         log.warning(
-            "%s: nothing is traced, because no OpenTelemetry SDK is set up: run "
+            "%s: no traces, because no OpenTelemetry SDK is configured: run "
             "`opentelemetry-instrument tidegate run …` with opentelemetry-distro and opentelemetry-exporter-otlp "
             "installed, or set `traces: false`",
             owner,
@@ -45,6 +48,8 @@ def _tracer(owner: str) -> Tracer | None:
 
 @hookimpl
 def gateway_observers() -> list[Component]:
+    from .config import OtelConfig
+
     return [
         Component(
             "otel",

@@ -1,5 +1,5 @@
-"""What the gateway's spans are called and what they say: OpenTelemetry's semantic conventions for messaging,
-CloudEvents and HTTP spans, `tidegate.*` where these have no word."""
+"""Names and attributes of the gateway's spans: OpenTelemetry's semantic conventions for messaging, CloudEvents and HTTP
+spans, `tidegate.*` for anything else."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 
 from opentelemetry.trace import SpanKind
 
-from gateway_core.event import Event
-from gateway_core.tracing import Errand, Origin
+from gateway_core.contract.event import Event
+from gateway_core.contract.tracing import Origin, SendContext
 
 Attributes = dict[str, str | int]
 
 SYSTEM = "tidegate"
 _CLOUDEVENTS = (
-    # CloudEvents 1.0 and 0.3, 0.2, and 0.1 in its two spellings: the first that is there
+    # CloudEvents 1.0 and 0.3, 0.2, and 0.1 in its two spellings: the first one present
     ("cloudevents.event_id", ("id", "eventID", "event-id")),
     ("cloudevents.event_source", ("source",)),
     ("cloudevents.event_type", ("type", "eventType", "event-type")),
@@ -27,7 +27,7 @@ _CLOUDEVENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What all spans of one place share."""
+    """What all spans of one kind share."""
 
     name: str
     kind: SpanKind
@@ -36,7 +36,7 @@ class Kind:
 
 
 def of_origin(origin: Origin) -> Kind:
-    """The spans of what comes in: `receive BROKER`, of a Kafka source `receive TOPIC`; of a reply `reply BROKER`."""
+    """Spans of received events: `receive BROKER`, for a Kafka source `receive TOPIC`, for a reply `reply BROKER`."""
     address = origin.address()
     attributes: Attributes = {"tidegate.source": origin.component, **_server(address)}
     if origin.component == "reply":
@@ -51,22 +51,29 @@ def of_origin(origin: Origin) -> Kind:
     return _named("receive", "receive", origin.owner, kind, attributes, http)
 
 
-def of_errand(errand: Errand) -> Kind:
-    """The spans of attempts: `deliver TRIGGER` (of a Kafka sink `send TOPIC`) and `dead_letter TRIGGER`."""
-    address = errand.address()
+def of_send_context(send_context: SendContext) -> Kind:
+    """Spans of attempts: `deliver TRIGGER` (for a Kafka sink `send TOPIC`) and `dead_letter TRIGGER`."""
+    address = send_context.address()
     attributes: Attributes = _server(address)
     if address.startswith("kafka://"):
-        operation = "send" if errand.operation == "deliver" else errand.operation
-        return _kafka(operation, "send", address, SpanKind.PRODUCER, attributes | {"tidegate.owner": errand.owner})
+        operation = "send" if send_context.operation == "deliver" else send_context.operation
+        return _kafka(
+            operation, "send", address, SpanKind.PRODUCER, attributes | {"tidegate.owner": send_context.owner}
+        )
     parts = urlsplit(address)
     http = parts.scheme in ("http", "https")
     if http:
         attributes |= {"http.request.method": "POST", "url.full": address.partition("?")[0]}
-    attributes["messaging.destination.subscription.name"] = errand.owner
+    attributes["messaging.destination.subscription.name"] = send_context.owner
     found = _named(
-        errand.operation, "send", errand.broker, SpanKind.CLIENT if http else SpanKind.PRODUCER, attributes, http
+        send_context.operation,
+        "send",
+        send_context.broker,
+        SpanKind.CLIENT if http else SpanKind.PRODUCER,
+        attributes,
+        http,
     )
-    return Kind(f"{errand.operation} {errand.owner}", found.kind, found.attributes, http)
+    return Kind(f"{send_context.operation} {send_context.owner}", found.kind, found.attributes, http)
 
 
 def _named(
@@ -110,7 +117,7 @@ def _server(address: str) -> Attributes:
 
 
 def of_event(event: Event) -> Attributes:
-    """What a span of one event says of it."""
+    """The attributes of a span for one event."""
     attributes, found = event.attributes, Attributes()
     for name, spellings in _CLOUDEVENTS:
         for spelling in spellings:

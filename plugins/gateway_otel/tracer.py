@@ -1,8 +1,8 @@
-"""The tracer: spans of what comes in and of each attempt to send it on (`gateway_core.tracing.Tracer`).
+"""The tracer: spans for received events and for each delivery attempt (`gateway_core.contract.tracing.Tracer`).
 
-A span's parent is the context that came with the event by its transport, else that of its attributes, else there is
-none; where both are there and differ, the span has a link to the second. Events of one request share a span with a link
-to each event's own context.
+A span's parent is the context that came with the event's transport, else that of its attributes, else none; if both
+exist and differ, the span links to the second. Events of one request share a span with a link to each event's own
+context.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode, TracerProvider
 
 from gateway_core import __version__
-from gateway_core.errors import Overloaded, Refused
-from gateway_core.event import Event
-from gateway_core.interfaces import Outcome
-from gateway_core.tracing import Errand, Origin
+from gateway_core.contract.errors import Overloaded, Refused
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Outcome
+from gateway_core.contract.tracing import Origin, SendContext
 
 from . import context, spans
 from .spans import Attributes, Kind
@@ -27,28 +27,28 @@ Ended = Callable[[BaseException | None], None]
 
 
 class OtelTracer:
-    """Records through this provider."""
+    """Records spans with this provider."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._tracer = provider.get_tracer("tidegate", __version__)
         self._origins: dict[tuple[Origin, str], Kind] = {}
-        self._errands: dict[tuple[Errand, str], Kind] = {}
+        self._send_contexts: dict[tuple[SendContext, str], Kind] = {}
 
-    # -- coming in --------------------------------------------------------------------------------------------------
+    # -- receiving --------------------------------------------------------------------------------------------------
 
     def received(self, origin: Origin, events: Sequence[Event]) -> Ended:
-        """See `gateway_core.tracing.Tracer`."""
+        """See `gateway_core.contract.tracing.Tracer`."""
         kind = self._of_origin(origin)
         if len(events) == 1:
             begun = [self._one(kind, events[0])]
-        elif origin.pulls:  # fetched together, sent one by one
+        elif origin.pulls:  # fetched together, sent individually
             begun = [self._one(kind, event) for event in events]
         else:
             begun = [self._batch(kind, events)]
 
         def ended(error: BaseException | None) -> None:
             if origin.pulls and isinstance(error, Overloaded):
-                return  # they stay where they are and will be fetched again: a span that does not end is not recorded
+                return  # they will be fetched again: a span that does not end is not recorded
             for span in begun:
                 _answer(span, kind, error)
 
@@ -63,8 +63,7 @@ class OtelTracer:
         return span
 
     def _batch(self, kind: Kind, events: Sequence[Event]) -> Span:
-        """One request with many events: each goes on with the request's trace, or, where the request has none, with
-        its own."""
+        """One request with many events: each continues the request's trace, or its own if the request has none."""
         came = context.read(events[0].trace)
         own = [context.of_attributes(event.attributes) for event in events]
         links = [
@@ -80,20 +79,22 @@ class OtelTracer:
         return span
 
     def refused(self, origin: Origin, error: Refused) -> None:
-        """See `gateway_core.tracing.Tracer`."""
+        """See `gateway_core.contract.tracing.Tracer`."""
         kind = self._of_origin(origin)
         _answer(self._start(kind, context.read(error.trace), dict(kind.attributes)), kind, error)
 
-    # -- going out --------------------------------------------------------------------------------------------------
+    # -- sending --------------------------------------------------------------------------------------------------
 
-    def sending(self, errand: Errand, event: Event, attempt: int) -> tuple[str | None, Callable[[Outcome], None]]:
-        """See `gateway_core.tracing.Tracer`."""
-        kind = self._of_errand(errand)
+    def sending(
+        self, send_context: SendContext, event: Event, attempt: int
+    ) -> tuple[str | None, Callable[[Outcome], None]]:
+        """See `gateway_core.contract.tracing.Tracer`."""
+        kind = self._of_send_context(send_context)
         parent = context.read(event.trace) or context.of_attributes(event.attributes)
         attributes = {**kind.attributes, **spans.of_event(event), "tidegate.attempt": attempt}
         if kind.http and attempt > 1:
             attributes["http.request.resend_count"] = attempt - 1
-        if errand.operation == "dead_letter":
+        if send_context.operation == "dead_letter":
             attributes["tidegate.reason"] = str(event.attributes.get("tidegatereason", ""))
         span = self._start(kind, parent, attributes)
         hop = span.get_span_context()
@@ -124,16 +125,16 @@ class OtelTracer:
             kind = self._origins[key] = spans.of_origin(origin)
         return kind
 
-    def _of_errand(self, errand: Errand) -> Kind:
-        key = errand, errand.address()
-        kind = self._errands.get(key)
+    def _of_send_context(self, send_context: SendContext) -> Kind:
+        key = send_context, send_context.address()
+        kind = self._send_contexts.get(key)
         if kind is None:
-            kind = self._errands[key] = spans.of_errand(errand)
+            kind = self._send_contexts[key] = spans.of_send_context(send_context)
         return kind
 
 
 def _reply_context(reply: Event, hop: SpanContext) -> str | None:
-    """What a reply belongs to: the subscriber's span, where that is one of this trace, else the attempt."""
+    """The parent of a reply: the subscriber's span if it belongs to this trace, else the attempt."""
     own = context.of_attributes(reply.attributes)
     return context.write(own if own is not None and own.trace_id == hop.trace_id else hop)
 

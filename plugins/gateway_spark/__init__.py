@@ -1,7 +1,7 @@
-"""Tidegate plugin `spark`: the sink that streams a broker's log into a table, and the data source it reads with.
+"""The plugin `spark`: a sink that streams a broker's log into a table, and the data source that it reads with.
 
-`register(spark)` makes `spark.read.format("tidegate")` and `spark.readStream.format("tidegate")` work in any session;
-`session()` starts a local one.
+`register(spark)` makes `spark.read.format("tidegate")` and `spark.readStream.format("tidegate")` available in any
+session; `session()` starts a local session.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["register", "session"]
 
 
 def __getattr__(name: str) -> Any:
-    # PySpark is imported only by those who use it: this package is imported whenever the gateway lists its plugins
+    # imports PySpark on demand: this package is imported whenever the gateway lists its plugins
     if name == "register":
         from .datasource import register
 

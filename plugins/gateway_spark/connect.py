@@ -1,5 +1,5 @@
-"""A table through Spark Connect (`master: sc://HOST:PORT`). The server has none of our Python, so Spark's own sinks
-write: one query fills the table, a second one the quarantine table. Each has a checkpoint and takes each batch once."""
+"""Tables through Spark Connect (`master: sc://HOST:PORT`). The server has none of our Python code, so Spark's own sinks
+write: one query fills the table, another one the quarantine table. Each has a checkpoint and takes each batch once."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .errors import SparkFault
 from .job import KAFKA, Job
 from .naming import TYPE, quarantine_of
 from .query_run import POLL_S
-from .roads import events
-from .rows import refused, shaped
-from .tables import FAULT
+from .readers import events
+from .rows import rejected, shaped
+from .tables.table import FAULT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,8 +32,8 @@ def is_remote(master: str) -> bool:
 
 
 def fault(format: str, table: str, schemas: Mapping[str, str], others: Mapping[str, bool]) -> str:
-    """Why a table can't be filled through Spark Connect, "" where it can. `others` says which of the options that are
-    named there are set."""
+    """Why a table can't be filled through Spark Connect, or "". `others` maps further unsupported options to whether
+    they are set."""
     cant = [name for name, is_set in others.items() if is_set]
     if format not in FORMATS:
         cant.append(f"`format: {format}`")
@@ -44,17 +44,17 @@ def fault(format: str, table: str, schemas: Mapping[str, str], others: Mapping[s
     if not cant:
         return ""
     return (
-        f"through Spark Connect there is no {', '.join(cant)}: that runs in Spark's driver, and the server's is not "
-        "ours; do without, or name another `master` (spark://…, yarn, k8s://…)"
+        f"Spark Connect does not support {', '.join(cant)}: it needs our code in Spark's driver, which the server does "
+        "not have; remove it, or name another `master` (spark://…, yarn, k8s://…)"
     )
 
 
 def check(job: Job) -> None:
-    """Raises `SparkFault` where this job can't run through Spark Connect."""
+    """Raises `SparkFault` if this job can't run through Spark Connect."""
     others = {"`deduplicate_s`": job.deduplicate_s is not None, "`cluster_by`": bool(job.cluster_by)}
-    if job.road != KAFKA:
+    if job.channel != KAFKA:
         raise SparkFault(
-            "a Spark Connect server can't read the log of this machine: give the broker the channel kafka, or name "
+            "a Spark Connect server can't read the log on this machine: use the channel kafka for the broker, or name "
             "another `master`"
         )
     if found := fault(job.format, job.table, job.data_schema, others):
@@ -62,7 +62,7 @@ def check(job: Job) -> None:
 
 
 def session(job: Job) -> SparkSession:
-    """A session on the server. Raises `SparkFault` where the client library or the server is missing."""
+    """A session on the server. Raises `SparkFault` if the client library is missing or the server does not answer."""
     from pyspark.sql import SparkSession
 
     try:
@@ -71,14 +71,14 @@ def session(job: Job) -> SparkSession:
             builder = builder.config(name, value)
         return builder.getOrCreate()
     except ImportError as e:
-        raise SparkFault(f"Spark Connect needs more of PySpark: install pyspark[connect] ({e})") from e
+        raise SparkFault(f"Spark Connect needs an extra of PySpark: install pyspark[connect] ({e})") from e
     except Exception as e:
         raise SparkFault(f"no Spark Connect server answers at {job.master}: {str(e).splitlines()[0]}") from e
 
 
 @dataclass
-class Pair:
-    """The two queries of a job; `quarantined` and `rows` are what `Batches` has."""
+class QueryPair:
+    """The two queries of a job; `quarantined` and `rows` are as in `Batches`."""
 
     main: StreamingQuery
     quarantine: StreamingQuery
@@ -87,7 +87,7 @@ class Pair:
     _batch: int = -1
 
     def look(self) -> None:
-        """Counts what went to the quarantine table; raises where that query has ended by itself."""
+        """Counts the rows of the quarantine table; raises the error of its query if it has ended."""
         if not self.quarantine.isActive and (error := self.quarantine.exception()) is not None:
             raise error
         last = self.quarantine.lastProgress
@@ -96,32 +96,32 @@ class Pair:
             self.quarantined += last.sink.numOutputRows
 
     def stop(self) -> None:
-        """Stops both at once: what is cut short is written after the next start."""
+        """Stops both at once: an incomplete batch is written after the next start."""
         for query in (self.main, self.quarantine):
             query.stop()
 
 
-def start(spark: SparkSession, job: Job) -> Pair:
-    """Starts both queries. They run on the server, also when we are gone; the next start takes their place."""
+def start(spark: SparkSession, job: Job) -> QueryPair:
+    """Starts both queries. They keep running on the server after we are gone; the next start replaces them."""
     from pyspark.sql import functions as f
 
     check(job)
     ddl = job.data_schema.get(ALL)
     of = data_types.parse(ddl) if ddl else None
     source = events(job, spark)
-    bad = refused(source, job, of).drop(FAULT)
-    place = quarantine_of(job.table, job.quarantine, "")
-    quarantine = _started(bad, job, place, "_quarantine", [])
-    # its checkpoint must know where it begins, before events that the table has let the channel's place move on
+    bad = rejected(source, job, of).drop(FAULT)
+    location = quarantine_of(job.table, job.quarantine, "")
+    quarantine = _started(bad, job, location, "_quarantine", [])
+    # its checkpoint must record its start before the progress of the table moves the channel's offsets
     while quarantine.isActive and quarantine.lastProgress is None:
         time.sleep(POLL_S)
     good = shaped(source, job, of).where(f.col(FAULT).isNull()).drop(FAULT)
-    return Pair(_started(good, job, job.table, "", job.partition_by), quarantine)
+    return QueryPair(_started(good, job, job.table, "", job.partition_by), quarantine)
 
 
-def _started(rows: DataFrame, job: Job, place: str, suffix: str, partition_by: list[str]) -> StreamingQuery:
+def _started(rows: DataFrame, job: Job, location: str, suffix: str, partition_by: list[str]) -> StreamingQuery:
     writer = rows.writeStream.format(job.format).queryName(job.name + suffix).outputMode("append")
-    writer = writer.option("checkpointLocation", job.checkpoint + suffix).option("path", place)
+    writer = writer.option("checkpointLocation", job.checkpoint + suffix).option("path", location)
     if job.format == "delta":
         writer = writer.option("mergeSchema", "true")
     if partition_by:

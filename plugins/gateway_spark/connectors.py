@@ -1,4 +1,4 @@
-"""Which jars Spark's connectors are, for the PySpark that is installed."""
+"""The jars of Spark's connectors for the installed PySpark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from gateway_java.jars import Artifact
 
-# What Spark's own Kafka source needs: Spark ships none of it.
+# The jars of Spark's own Kafka source, which Spark does not ship.
 _KAFKA = (
     Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
     Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
@@ -17,27 +17,26 @@ _KAFKA = (
 
 
 def _delta(line: str) -> tuple[Artifact, ...]:
-    # what Spark itself does not ship of Delta's dependencies
+    # Delta's dependencies that Spark does not ship
     names = (f"delta-spark_{line}_2.13", "delta-storage", "delta-kernel-api", "delta-kernel-defaults")
     return tuple(Artifact("io.delta", name, "4.4.0") for name in names)
 
 
 LINES: dict[str, dict[str, tuple[Artifact, ...]]] = {
     "4.1": {
-        # no Kafka: filters over what we make of its records end in an error of Spark's own there
+        # no Kafka: filters over our columns cause an internal error in this version of Spark
         "delta": _delta("4.1"),
         "iceberg": (Artifact("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.11.0"),),
     },
     "4.2": {"delta": _delta("4.2"), "kafka": _KAFKA},
 }
-"""The jars of what a job may need beside Spark, tested together: by Spark's line, then by the name that `packages`
-knows them by."""
+"""The jars that a job may need besides Spark, tested together: by Spark line, then by their name in `packages`."""
 NEWEST = "4.2"
 
 
 @cache
 def line() -> str:
-    """The line of the PySpark that is installed ("4.2"); the newest that is known where there is none."""
+    """The line of the installed PySpark ("4.2"), or the newest known one if there is none."""
     try:
         return ".".join(version("pyspark").split(".")[:2])
     except PackageNotFoundError:
@@ -45,12 +44,12 @@ def line() -> str:
 
 
 def connectors() -> dict[str, tuple[Artifact, ...]]:
-    """The jars for the PySpark that is installed; for a line that is not known, those of the newest."""
+    """The jars for the installed PySpark; for an unknown line, those of the newest."""
     return LINES.get(line(), LINES[NEWEST])
 
 
 def missing(name: str) -> str:
-    """Why there is no such connector for the PySpark that is installed, and what helps; "" where there is one."""
+    """Why there is no such connector for the installed PySpark, and what to do; "" if there is one."""
     lines = [each for each, known in LINES.items() if name in known]
     if not lines or name in connectors():
         return ""

@@ -1,4 +1,4 @@
-"""The PySpark data source `tidegate`: reads a broker's log, as a batch or as a stream, and writes to its ingress.
+"""The PySpark data source `tidegate`: reads a broker's log as a batch or a stream, and writes events to its ingress.
 
     from gateway_spark import register
     register(spark)
@@ -11,34 +11,37 @@ Options for reading:
 
 `location`            the broker's log folder (required).
 `filters`             JSON list of filters as in a trigger's `filters`: only events that match all of them.
-`attributes`          JSON object of attributes as in a trigger's `filter`; not asked where there are `filters`.
+`attributes`          JSON object of attributes as in a trigger's `filter`; ignored if there are `filters`.
 `startingOffsets`     "earliest" (default), "latest", or JSON {"0": 17}: the first position of each shard; shards that
-                      are not named begin at their first. For streams it counts only where there is no checkpoint.
+                      are not named start at their beginning. Streams use it only without a checkpoint.
 `endingOffsets`       batch only: "latest" (default) or JSON: the position after the last, for each shard.
-`maxEventsPerTrigger` stream only: the most events (before filters) that one micro-batch takes from the log. Spark 4.1
-                      does not ask sources for it: there a batch takes all there is, but for the queries of a sink.
-`rowsPerPartition`    how many events one task reads, 50000 where absent.
+`maxEventsPerTrigger` stream only: the most events (before filters) that one micro-batch reads from the log. Spark 4.1
+                      does not support it: there, a batch reads everything, except in the queries of a sink.
+`rowsPerPartition`    the number of events that one task reads, 50000 by default.
 
-Columns that are read: `gateway_spark.source.schema.DDL`; a reader with a schema of its own (`.schema("id string, data
-binary")`) gets those of its columns only. Each position of the log is given exactly once.
+Columns that are read: `gateway_spark.source.schema.DDL`; a reader with its own schema (`.schema("id string, data
+binary")`) gets only those columns. Each position of the log is read exactly once.
 
 Options for writing:
 
-`url`                 the ingress, `http://` or `https://` (required). User and password in it are basic authentication.
-`batchSize`           the most events in a request, 500 where absent. Requests stay below 512 KiB, and smaller still
-                      where the ingress says so; an ingress that takes no batches gets one event at a time.
-`maxRetries`          how often a request is sent again when there is no answer, or one of 408, 425, 429, 5xx; 10 where
-                      absent. The waits are those of the gateway's deliveries, `Retry-After` is heeded up to 5 minutes.
-`timeout`             the longest wait for an answer, in seconds, 30 where absent.
+`url`                 the ingress, `http://` or `https://` (required). User and password in it are sent as basic
+authentication.
+`batchSize`           the most events in a request, 500 by default. Requests stay below 512 KiB, or below the limit of
+                      the ingress; an ingress that does not accept batches gets one event at a time.
+`maxRetries`          how often a request is retried if there is no response, or one of 408, 425, 429, 5xx; 10 by
+                      default. The delays are those of the gateway's deliveries; `Retry-After` is respected up to 5
+                      minutes.
+`timeout`             the time limit for a response, in seconds, 30 by default.
 `token`               sent as `Authorization: Bearer`. `header.NAME` sets any other header field.
-`caFile`              authorities to trust (PEM) instead of the system's; `insecure` = true trusts anyone: for tests.
+`caFile`              trusted authorities (PEM), in place of the system's; `insecure` = true trusts any server: for
+tests.
 `certFile`, `keyFile` a client certificate (PEM).
 
-Columns that are written: `id`, `source` and `type` are required; `specversion` (1.0 where absent), `subject`, `time`
+Columns that are written: `id`, `source` and `type` are required; `specversion` (1.0 by default), `subject`, `time`
 (timestamp or text), `datacontenttype`, `dataschema`; `extensions`, a map; `data`: bytes, text, or a structure, map or
-array, which goes as JSON; `data_text`, JSON, where there is no `data`. Columns that tables have besides are left out;
-any other is an error. Each event is accepted at least once: a task or a micro-batch that is repeated sends its rows
-again, so give them ids that stay the same (`deduplicate_s` of a table then drops the copies).
+array, which is sent as JSON; `data_text`, JSON, if there is no `data`. Other columns of tables are skipped; any further
+column is an error. Each event is accepted at least once: a repeated task or micro-batch sends its rows again, so give
+them stable ids (`deduplicate_s` of a table then drops the copies).
 """
 
 from __future__ import annotations
@@ -61,14 +64,14 @@ NAME = "tidegate"
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the format `tidegate` known to a session: `read`, `readStream`, `write`, `writeStream`."""
+    """Registers the format `tidegate` with a session: `read`, `readStream`, `write`, `writeStream`."""
     spark.dataSource.register(TidegateSource)
 
 
 class TidegateSource(DataSource):
-    """The log of a Tidegate broker, and its ingress. See the module for the options."""
+    """The log of a Tidegate broker, and its ingress. The module describes the options."""
 
-    # each door imports its own: an executor that writes needs nothing of what reading a log takes
+    # each method imports what it needs: an executor that writes does not need what reading a log takes
 
     @classmethod
     def name(cls) -> str:

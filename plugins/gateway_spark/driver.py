@@ -1,8 +1,8 @@
 """The process that runs Spark for the sink: `python -m gateway_spark.driver`.
 
-Standard input: one line with the job (`Job`), then either "stop" (finish the batch, end) or its end, which means that
-the gateway died: then this process and its JVM end at once. Standard output: one JSON line for each change
-(`job.report`). Everything that Spark prints goes to standard error.
+Standard input: one line with the job (`Job`), then "stop" (finish the batch and end). End of input means that the
+gateway died: then this process and its JVM end at once. Standard output: one JSON line for each change (`job.report`).
+Everything that Spark prints goes to standard error.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from gateway_java import java
 
-from . import class_archive
+from . import class_archive, connect
 from .batch import Batches
-from .connect import is_remote
 from .job import Job, report
 from .processes import Lock, lock_of
 from .query import environment, jars_of, settings
@@ -54,7 +53,7 @@ class Driver:
         os.write(self._reports, report(state, **facts))
 
     def run(self) -> None:
-        """Runs the query until it is told to stop; raises what ends it otherwise."""
+        """Runs the query until it is told to stop; raises its error otherwise."""
         self.report("starting")
         locks = self._lock()
         check_owner(self.job)
@@ -70,12 +69,12 @@ class Driver:
         self.report("stopped")
 
     def end_jvm(self) -> None:
-        """Ends the JVM at once. It may be cut anywhere: what counts of a batch is decided by a rename."""
+        """Kills the JVM at once. That is safe at any time: a batch becomes valid by a rename."""
         if self._jvm is not None:
             self._jvm.kill()
 
     def jvm_end(self) -> str:
-        """How the JVM ended, "" where it lives: what Py4J says then is of no help."""
+        """How the JVM ended, or "" while it lives: Py4J's message would not help."""
         if self._jvm is None:
             return ""
         with suppress(subprocess.TimeoutExpired):
@@ -124,7 +123,7 @@ class Driver:
         )
         conf = shipped(conf, self._scratch)
         spark_conf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
-        # PySpark would start the JVM by itself, but without the descriptors that keep the locks held
+        # PySpark could start the JVM itself, but without the descriptors that hold the locks
         gateway = launch_gateway(  # type: ignore[no-untyped-call]
             spark_conf, {"pass_fds": [lock.fileno() for lock in locks]}
         )
@@ -138,7 +137,7 @@ class Driver:
         settled = time.monotonic() + _SETTLED_S
         while query.isActive and not self.stopping.is_set():
             if self._archiving is None and time.monotonic() > settled:
-                # the next start is a quicker one; ends at once where the archive is there
+                # speeds up the next start; ends at once if the archive exists
                 command = [sys.executable, "-m", "gateway_spark.class_archive"]
                 self._archiving = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
             self._report_batches(progress)
@@ -151,19 +150,42 @@ class Driver:
             self.report("progress", **facts)
 
 
-def _driver(job: Job, reports: int) -> Driver:
-    if not is_remote(job.master):
-        return Driver(job, reports)
-    from .remote import RemoteDriver
+class RemoteDriver(Driver):
+    """One job on a Spark Connect server: there is no JVM of ours."""
 
-    return RemoteDriver(job, reports)
+    def run(self) -> None:
+        """See `Driver`."""
+        self.report("starting")
+        job = self.job
+        connect.check(job)
+        lock = Lock(Path(job.home) / "lock")
+        lock.acquire()
+        pair = connect.start(connect.session(job), job)
+        progress = Progress(pair.main, pair)
+        self.started = True
+        self.report("running", ui=None)
+        while pair.main.isActive and not self.stopping.is_set():
+            pair.look()
+            self._report_batches(progress)
+            self.stopping.wait(POLL_S)
+        if not pair.main.isActive and (error := pair.main.exception()) is not None:
+            raise error
+        finish(pair.main, job.finish_s)
+        finish(pair.quarantine, job.finish_s)
+        self._report_batches(progress)
+        lock.release()
+        self.report("stopped")
+
+
+def _driver(job: Job, reports: int) -> Driver:
+    return (RemoteDriver if connect.is_remote(job.master) else Driver)(job, reports)
 
 
 def _watch(driver: Driver) -> None:
     for line in sys.stdin.buffer:
         if line.strip() == b"stop":
             driver.stopping.set()
-            if not driver.started:  # nothing to finish: don't wait until all is up
+            if not driver.started:  # nothing to finish: don't wait for the start
                 break
     driver.end_jvm()
     os._exit(3)
@@ -172,7 +194,7 @@ def _watch(driver: Driver) -> None:
 def main() -> int:
     """The process's main function; its exit status."""
     reports = os.dup(1)
-    os.dup2(2, 1)  # what Spark, the JVM and the workers print must not mix with the reports
+    os.dup2(2, 1)  # output of Spark, the JVM and the workers must not mix with the reports
     driver = _driver(Job.parse(sys.stdin.buffer.readline()), reports)
     threading.Thread(target=_watch, args=(driver,), daemon=True).start()
     try:

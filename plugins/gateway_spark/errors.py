@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class SparkFault(Exception):
-    """A fault for people: one line that says what is wrong and what to do."""
+    """A fault with a message for people: one line that says what is wrong and what to do."""

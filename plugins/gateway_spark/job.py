@@ -1,5 +1,5 @@
-"""One streaming query as data: one JSON line, the same for the gateway's own process and for spark-submit. Needs
-nothing but Python, as does all that a submitted job imports."""
+"""One streaming query as data: one JSON line, the same for the gateway's own process and for spark-submit. Needs only
+Python, like everything that a submitted job imports."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ KAFKA = "kafka"
 
 @dataclass(frozen=True)
 class Job:
-    """One streaming query. `road` says what is read: "log" (the Python data source) or "kafka" (Spark's own source);
-    `options` are those of that source, but for `filters` and `attributes`, which both roads have. `table` and
-    `checkpoint` are absolute paths or URIs; `table` may hold `{type}`: then it stands for a table per event type.
-    `home` is a local folder of this trigger for locks and scratch files; `interval_ms` is the trigger's interval.
-    `data_schema` maps an event type ("*" for all others) to Spark DDL, or to "infer"."""
+    """One streaming query. `channel` says what it reads: "log" (the Python data source) or "kafka" (Spark's own
+    source). `options` are those of that source, except `filters` and `attributes`, which both support. `table` and
+    `checkpoint` are absolute paths or URIs; `table` may contain `{type}` for one table per event type. `home` is a
+    local folder of this trigger for locks and scratch files; `interval_ms` is the trigger interval. `data_schema` maps
+    an event type ("*" for all others) to Spark DDL, or to "infer"."""
 
     options: dict[str, str]
     table: str
     checkpoint: str
     home: str
     name: str = "table"
-    road: str = LOG
+    channel: str = LOG
     format: str = "parquet"
     quarantine: str = ""
     data_schema: dict[str, str] = field(default_factory=dict)
@@ -53,5 +53,5 @@ class Job:
 
 
 def report(state: str, **facts: Any) -> bytes:
-    """A line from the process: `state` is "starting", "running", "progress", "failed" or "stopped"."""
+    """A report of the process: `state` is "starting", "running", "progress", "failed" or "stopped"."""
     return json.dumps({"state": state, **facts}).encode() + b"\n"

@@ -1,13 +1,14 @@
-"""What the plugin offers: the sink `spark`, and the command `spark`."""
+"""The sink `spark`, and the command `spark`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gateway_core.component import BuildContext, Command, Component, Transport
-from gateway_core.hookspecs import hookimpl
+from gateway_core.contract.component import BuildContext, Command, Component, Transport
+from gateway_core.contract.hookspecs import hookimpl
 
-from .config import SparkSinkConfig
+if TYPE_CHECKING:
+    from .config import SparkSinkConfig
 
 
 def _build(config: SparkSinkConfig, context: BuildContext) -> Any:
@@ -24,9 +25,11 @@ def _commands() -> Any:
 
 @hookimpl
 def gateway_transports() -> list[Transport]:
+    from .config import SparkSinkConfig
+
     sink = Component(
         "spark",
-        "Streams events into a Spark table, each exactly once.",
+        "Streams events into a Spark table, exactly once.",
         SparkSinkConfig,
         _build,
         extra="spark",
@@ -37,4 +40,6 @@ def gateway_transports() -> list[Transport]:
 
 @hookimpl
 def gateway_commands() -> list[Command]:
-    return [Command("spark", "Look after Spark tables: tables, compact, retain, rejoin.", _commands)]
+    return [
+        Command("spark", "Maintain Spark tables: tables, compact, retain, rejoin.", _commands, panel="Look after data")
+    ]

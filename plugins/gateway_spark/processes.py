@@ -1,4 +1,4 @@
-"""Sole ownership of a place on disk, through crashes: locks that a JVM shares with the Python process that began it."""
+"""Exclusive ownership of a path through crashes: locks that a JVM shares with the Python process that started it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gateway_core.errors import StartError
+from gateway_core.contract.errors import StartError
 
 from .naming import TYPE
 
-PATIENCE_S = 10.0  # a JVM whose parent died ends by itself when it notices; usually within a second
+PATIENCE_S = 10.0  # a JVM whose parent died usually ends by itself within a second
 _PAUSE_S = 0.05
 
 
@@ -24,8 +24,8 @@ class Lock:
     """An exclusive `flock` on a file that also names its holders.
 
     The JVM inherits the descriptor (`fileno`), so the lock is free only when the Python process *and* its JVM are gone:
-    no second writer can start while the JVM of a killed driver still writes. Should that JVM hang, it is killed, where
-    the file's record proves that it is that very process.
+    no second writer can start while the JVM of a killed driver still writes. If that JVM hangs, it is killed, provided
+    that the file's record proves its identity.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,17 +36,17 @@ class Lock:
         return self._fd
 
     def acquire(self, patience_s: float = PATIENCE_S) -> None:
-        """Takes the lock. Raises `StartError` where a living process has it."""
+        """Takes the lock. Raises `StartError` if a living process holds it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if not (self._try(patience_s) or (self._end_orphan() and self._try(patience_s))):
             owner = self._record().get("driver")
             os.close(self._fd)
-            raise StartError(f"process {owner[0] if owner else '?'} writes there: it has the lock {self.path}")
+            raise StartError(f"process {owner[0] if owner else '?'} is writing there: it holds the lock {self.path}")
         self._write({"driver": identity(os.getpid())})
 
     def release(self) -> None:
-        """Gives the lock back (the end of the process does so too)."""
+        """Releases the lock, as does the end of the process."""
         os.close(self._fd)
         self._fd = -1
 
@@ -75,7 +75,7 @@ class Lock:
     def _record(self) -> dict[str, Any]:
         try:
             value = json.loads(os.pread(self._fd, 4096, 0))
-        except ValueError:  # empty, or half written when its writer was killed
+        except ValueError:  # empty, or incomplete because its writer was killed
             return {}
         return value if isinstance(value, dict) else {}
 
@@ -86,8 +86,8 @@ class Lock:
 
 
 def lock_of(table: Path, format: str) -> Path:
-    """The lock file of a table. Spark takes no notice of names in a table that begin with _; but Delta makes no table
-    of a folder that has anything in it."""
+    """The lock file of a table. Spark ignores names in a table that begin with _; but Delta does not create a table in
+    a folder that is not empty."""
     for folder in reversed(table.parents):
         rest = table.relative_to(folder)
         if TYPE in rest.parts[0]:  # a table per event type: there is no folder of that name
@@ -96,9 +96,9 @@ def lock_of(table: Path, format: str) -> Path:
 
 
 def identity(pid: int) -> tuple[int, str]:
-    """A process for ever: its number and when it started; ("" where it is gone)."""
+    """A unique identity of a process: its id and start time ("" if it is gone)."""
     with suppress(OSError, IndexError):
-        # the name in brackets may hold anything; what follows it is fixed (proc(5): field 22 is starttime)
+        # the name in brackets may contain anything; the rest has a fixed format (proc(5): field 22 is starttime)
         return pid, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     if Path("/proc/self/stat").exists():
         return pid, ""

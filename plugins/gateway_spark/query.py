@@ -1,4 +1,4 @@
-"""Spark sessions with settings that are safe on anyone's machine: the Java that is found, loopback only, UTC, quiet."""
+"""Spark sessions with settings that are safe on any machine: the Java that was found, loopback only, UTC, quiet."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 def artifacts_of(job: Job) -> dict[str, list[jars.Artifact]]:
-    """What a job needs beside Spark: for each connector the artifacts of its `packages`, else the tested ones. Raises
-    `SparkFault` where `packages` has something else than `organisation:name:revision`, or a connector is for other
-    versions of Spark only."""
+    """The artifacts that a job needs besides Spark: those of its `packages`, or the tested ones. Raises `SparkFault` if
+    `packages` has an entry that is not `organisation:name:revision`, or a connector does not support this version of
+    Spark."""
     known, found = connectors(), {}
-    for name in (job.format, job.road):
+    for name in (job.format, job.channel):
         if not job.packages.get(name) and (why := missing(name)):
             raise SparkFault(why)
         if name not in known and name not in job.packages:
@@ -43,7 +43,7 @@ def artifacts_of(job: Job) -> dict[str, list[jars.Artifact]]:
 
 
 def jars_of(job: Job, found: java.Java) -> list[Path]:
-    """The jars of what a job needs beside Spark, fetched where they are not in the cache. Raises `StartError`."""
+    """The jars that a job needs besides Spark, downloaded if they are not in the cache. Raises `StartError`."""
     return [path for artifacts in artifacts_of(job).values() for path in jars.fetch(artifacts, found)]
 
 
@@ -58,9 +58,9 @@ def settings(
     more: Mapping[str, str] | None = None,
     archive: str = "",
 ) -> dict[str, str]:
-    """The Spark settings that all our sessions share. `delta` are Delta's jars, `others` further ones, `memory` the
-    driver's ("2g"), `scratch` the folder for temporary files, `more` what a user sets over ours, `archive` the JVM's
-    options for its class archive."""
+    """The Spark settings of all our sessions. `delta` are Delta's jars, `others` further ones, `memory` the driver's
+    ("2g"), `scratch` the folder for temporary files, `more` the user's settings, which override ours, and `archive` the
+    JVM's options for its class archive."""
     conf = {
         "spark.master": master,
         "spark.app.name": app,
@@ -68,12 +68,12 @@ def settings(
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         JVM_OPTIONS: f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_LOGGING} {archive}".strip(),
-        "spark.sql.shuffle.partitions": "4",  # 200 is made for clusters
+        "spark.sql.shuffle.partitions": "4",  # the default of 200 is for clusters
     }
     if on_this_machine(master):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     for key, value in (more or {}).items():
-        # ours carry the log settings and UTC: options of the JVM add to them
+        # ours set logging and UTC, so options of the JVM are appended
         conf[key] = f"{conf[key]} {value}" if key == JVM_OPTIONS else value
     if memory:
         conf["spark.driver.memory"] = memory
@@ -88,9 +88,8 @@ def settings(
 
 
 def environment(found: java.Java, master: str = "local") -> dict[str, str]:
-    """Environment variables that a process needs before it starts Spark. On this machine workers are this Python with
-    its packages, whatever `python3` on PATH is; on a cluster `PYSPARK_PYTHON` counts where it is set, and elsewhere
-    than here `python3` is taken without."""
+    """Environment variables that a process needs before it starts Spark. On this machine, workers use this Python with
+    its packages, whatever `python3` on PATH is. On a cluster, `PYSPARK_PYTHON` is used if it is set, else `python3`."""
     here = on_this_machine(master)
     chosen = "" if master.startswith("local") else os.environ.get("PYSPARK_PYTHON", "")
     python = chosen or (sys.executable if here else "python3")
@@ -111,10 +110,10 @@ def session(
     kafka: bool = False,
     iceberg: bool = False,
 ) -> SparkSession:
-    """A local Spark session, with the data source `tidegate` registered. `delta` fetches Delta's jars (network, the
-    first time) and switches it on, `kafka` those of Spark's Kafka source, `iceberg` Iceberg's (PySpark 4.1 only).
-    Raises `MissingExtra` where PySpark or Java are not installed, else `StartError`."""
-    from gateway_core.errors import MissingExtra, StartError
+    """A local Spark session with the data source `tidegate` registered. `delta` downloads Delta's jars (at the first
+    use) and enables it, `kafka` those of Spark's Kafka source, `iceberg` Iceberg's (PySpark 4.1 only). Raises
+    `MissingExtra` if PySpark or Java are not installed, else `StartError`."""
+    from gateway_core.contract.errors import MissingExtra, StartError
 
     try:
         from pyspark.sql import SparkSession

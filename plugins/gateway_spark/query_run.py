@@ -1,5 +1,5 @@
-"""A streaming query from its start to its end, and what it tells on the way: the same in the gateway's own process and
-in a job that was submitted. Needs nothing but PySpark."""
+"""Starts, follows and stops a streaming query: the same in the gateway's own process and in a submitted job. Needs only
+PySpark."""
 
 from __future__ import annotations
 
@@ -22,57 +22,58 @@ _PYTHON_ERROR = re.compile(r"^\s*((?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Refus
 
 
 def start(spark: SparkSession, job: Job, batches: Batches) -> StreamingQuery:
-    """Starts the job's query in a session that is ready for it."""
+    """Starts the job's query in a prepared session."""
     return writer(spark, job, batches).trigger(processingTime=f"{job.interval_ms} milliseconds").start()
 
 
 def writer(spark: SparkSession, job: Job, batches: Batches) -> DataStreamWriter:
-    """The job's query but for its trigger."""
+    """The job's query without its trigger."""
     made = batches.stream(spark).writeStream.foreachBatch(batches.write).queryName(job.name)
     return made.option("checkpointLocation", job.checkpoint)
 
 
 class Counts(Protocol):
-    """What a query's own progress does not tell; see `Batches`."""
+    """Counts that a query's own progress lacks; see `Batches`."""
 
     quarantined: int
     rows: dict[int, int]
 
 
 class Progress:
-    """What a query has done, batch by batch."""
+    """The progress of a query, batch by batch."""
 
     def __init__(self, query: StreamingQuery, batches: Counts) -> None:
         self._query = query
         self._batches = batches
-        self._seen = ""  # when the last batch that was told began
+        self._seen = ""  # the start of the last reported batch
         self._number = -1
 
     def new(self) -> Iterator[dict[str, Any]]:
-        """The facts of each batch that has ended since the last call, in order; see `facts`. A query without events has
-        one now and then, of no rows."""
+        """The facts of each batch that has ended since the last call, in order; see `facts`. A query without events
+        reports an empty batch from time to time."""
         last = self._query.lastProgress
         if last is None or last.timestamp <= self._seen:
             return
-        # all that Spark remembers is slow to get: only where batches were shorter than the time between two calls
+        # Spark's full history is slow to get: used only if batches were shorter than the time between two calls
         skipped = last.batchId > self._number + 1
         found = self._query.recentProgress if skipped else [last]
         for progress in found:
             if progress.timestamp > self._seen and progress.sources:
-                # a trigger that found nothing bears the number of the batch to come
+                # a trigger without data has the number of the next batch
                 self._seen, self._number = progress.timestamp, progress.batchId - (not progress.numInputRows)
                 rows = self._batches.rows.get(progress.batchId)
                 yield {**facts(json.loads(progress.json), rows), "quarantined": self._batches.quarantined}
 
 
 def facts(progress: dict[str, Any], counted: int | None = None) -> dict[str, Any]:
-    """What a batch's progress says. Spark makes it known after the commit of the batch. `counted` are its rows, where
-    that is known: Spark counts them again each time they are read.
+    """The facts in a batch's progress, which Spark publishes after its commit. `counted` is the number of rows, if
+    known: Spark counts rows again each time they are read.
 
-    `batch` is its number, `rows` how many came in, `rows_per_s` its speed, `batch_s` how long it took and `parts` how
-    long each part of that (seconds); `ends` is the next position of each shard or partition, `latest` where the
-    channel's ended when the batch was planned; `state_rows` how many rows the query remembers (for duplicates),
-    `late` how many came too late for it."""
+    `batch` is its number, `rows` its rows, `rows_per_s` its speed, `batch_s` its duration and `parts` the duration of
+    each part (seconds); `ends` is the next position of each shard or partition, `latest` the ends of the channel when
+    the batch was planned; `state_rows` is the number of rows in the query's state (for duplicates), `late` the number
+    that came too late for it.
+    """
     source, states = progress["sources"][0], progress["stateOperators"]
     rows = source["numInputRows"] if counted is None else counted
     batch_s = progress["batchDuration"] / 1000
@@ -90,19 +91,19 @@ def facts(progress: dict[str, Any], counted: int | None = None) -> dict[str, Any
 
 
 def offsets(found: Any) -> dict[str, int]:
-    """{"shard or partition": position} of what a source gives: Kafka's are by topic, and a job has one. Empty where
-    there is none."""
+    """{"shard or partition": position} from a source's offset. Kafka's are grouped by topic, and a job has one topic.
+    Empty if there is none."""
     value = json.loads(found) if isinstance(found, str) else found
     if not isinstance(value, dict):
         return {}
     if any(isinstance(v, int) for v in value.values()):
-        return {s: p for s, p in value.items() if isinstance(p, int)}  # a log's: beside them are its epochs
+        return {s: p for s, p in value.items() if isinstance(p, int)}  # a log's, with its epochs beside them
     inner = [v for name, v in value.items() if isinstance(v, dict)]
     return inner[0] if inner else {}
 
 
 def finish(query: StreamingQuery, wait_s: float) -> None:
-    """Lets the batch under way end, for a while, and stops the query."""
+    """Waits a limited time for the current batch, and stops the query."""
     end = time.monotonic() + wait_s
     last = query.lastProgress
     while query.status["isTriggerActive"] and time.monotonic() < end:
@@ -114,7 +115,7 @@ def finish(query: StreamingQuery, wait_s: float) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """An error for people: its first line, and the Python error in a worker that caused it where there is one."""
+    """An error for people: its first line, and the Python error in a worker that caused it, if any."""
     text = str(error).strip() or type(error).__name__
     first = text.splitlines()[0].strip()
     causes = [f"{kind}: {said}" for kind, said in _PYTHON_ERROR.findall(text)]

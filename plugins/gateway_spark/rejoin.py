@@ -1,4 +1,4 @@
-"""The command `tidegate spark rejoin`: a query goes on with a log that went back."""
+"""The command `tidegate spark rejoin`: continues a query with a log that went back."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway_core.errors import StartError
+from gateway_core.contract.errors import StartError
 
 WAIT_S = 40.0
-"""How long a query that runs, and fails, may keep the checkpoint: it is started again and again."""
+"""How long to wait for the checkpoint of a query that keeps failing and restarting."""
 
 
 def rejoin(
     checkpoint: Annotated[Path, typer.Argument(help="The query's checkpoint, a folder on this machine.")],
-    location: Annotated[Path, typer.Option(help="The broker's log folder that the query is to go on with.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    location: Annotated[Path, typer.Option(help="The broker's log folder to continue with.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
 ) -> None:
-    """Let a query go on with a log that was restored from a backup, or lost its last events with the machine's power.
+    """Continue a query with a log that was restored from a backup, or that lost its last events in a power failure.
 
-    Such a query refuses to go on: the log gives numbers again that its table has already. This moves the query back to
-    where the log parted from the one that it read. Its table keeps the events that the log no longer has.
+    Such a query refuses to continue: the log reuses numbers that its table already has. This moves the query back to
+    where the log diverged from the one it has read. Its table keeps the events that the log no longer has.
 
     Exit codes: 0 done, or nothing to do; 1 not possible.
     """
     from .processes import Lock
 
     if not (checkpoint / "offsets").is_dir():
-        _fail(f"{checkpoint} is no checkpoint of a query")
+        _fail(f"{checkpoint} is not the checkpoint of a query")
     if not location.is_dir():
         _fail(f"there is no log in {location}")
     lock = Lock(checkpoint.with_name(f"{checkpoint.name}.lock"))
@@ -43,33 +43,33 @@ def rejoin(
         _fail(f"the checkpoint {checkpoint} can't be changed: {e}")
     finally:
         lock.release()
-    for line in found or ["nothing to do: the query stands in this log"]:
+    for line in found or ["nothing to do: the query matches this log"]:
         typer.echo(line)
 
 
 def _rejoin(offsets: Path, location: str, dry_run: bool) -> list[str]:
-    from .source.reading import moved, with_epochs
+    from .source.reading import diverged_shards, with_epochs
 
     said = {}
-    # a batch is what lies between two of these files; the last one may not be finished
+    # a batch lies between two of these files; the last one may be unfinished
     last = sorted(int(p.name) for p in offsets.iterdir() if p.name.isdigit())[-2:]
     for number in last:
         file = offsets / str(number)
         lines = file.read_text().splitlines()
         offset: dict[str, Any] = json.loads(lines[2])
-        places = moved(location, offset)
-        for shard, at in places.items():
-            said[shard] = f"shard {shard}: goes on at {at}; it was read up to {offset[shard]}"
-        if places and not dry_run:
-            lines[2] = json.dumps(with_epochs(location, {**offset, **places}))
+        diverged = diverged_shards(location, offset)
+        for shard, at in diverged.items():
+            said[shard] = f"shard {shard}: continues at {at}; it was read up to {offset[shard]}"
+        if diverged and not dry_run:
+            lines[2] = json.dumps(with_epochs(location, {**offset, **diverged}))
             _replace(file, "\n".join(lines))
     return list(said.values())
 
 
 def _replace(file: Path, text: str) -> None:
-    from gateway_core.files import replace_file
+    from gateway_core.contract.files import replace_file
 
-    # Hadoop keeps a checksum beside each file; one without it is read all the same
+    # Hadoop keeps a checksum beside each file, but also reads files without one
     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
     replace_file(file, text.encode())
 

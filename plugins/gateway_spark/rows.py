@@ -1,4 +1,4 @@
-"""The rows of a table: made of events, and judged."""
+"""Converts events to the rows of a table, and finds their faults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .data import typed
 from .data.schemas import Schemas
 from .data.types import Type, fields, kind
 from .job import Job
-from .tables import FAULT
+from .tables.table import FAULT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -22,17 +22,17 @@ _PARSED = "_parsed"
 
 
 def stream(events: DataFrame, job: Job) -> DataFrame:
-    """What is done with the stream before its batches: duplicates are dropped, where that is wished. Raises
-    `SparkFault` where the job can't go on with the tables and the checkpoint that there are."""
+    """The stream before its batches: without duplicates, if configured. Raises `SparkFault` if the job does not fit the
+    existing tables and checkpoint."""
     Schemas(events.sparkSession, job)
     duplicates.check(events.sparkSession, job)
     return events if job.deduplicate_s is None else duplicates.dropped(events, job)
 
 
 def shaped(events: DataFrame, job: Job, of: Type | None = None) -> DataFrame:
-    """The table's rows from events, with the column `fault` behind: null where the row can be in the table. `of` is the
-    type of the data; None where data are bytes."""
-    rows = _judged(events, job, of)
+    """The table's rows, followed by the column `fault`: null if the row can be in the table. `of` is the type of the
+    data, or None if data are bytes."""
+    rows = _with_faults(events, job, of)
     names = [n for n in events.columns if n != FAULT]
     columns = {n: rows[n] for n in names}
     if of is not None:
@@ -48,20 +48,20 @@ def shaped(events: DataFrame, job: Job, of: Type | None = None) -> DataFrame:
     return rows.select(*[columns[n].alias(n) for n in chosen], FAULT)
 
 
-def certain(rows: DataFrame) -> DataFrame:
-    """Rows of `shaped` that are known to have no fault, without that column. Whether they have is asked in the first
-    column, for the asking may raise: by a filter it would be a step of its own, and asked for anew."""
+def known_good(rows: DataFrame) -> DataFrame:
+    """Rows of `shaped` that are known to have no fault, without that column. The fault is evaluated in the first
+    column, since that may raise: a filter would be a separate step, and evaluate it again."""
     from pyspark.sql import functions as f
 
     first, *others = [n for n in rows.columns if n != FAULT]
     return rows.select(f.when(rows[FAULT].isNull(), rows[first]).alias(first), *others)
 
 
-def refused(events: DataFrame, job: Job, of: Type | None = None) -> DataFrame:
-    """The events that can't be in the table, as they came, with the column `reason`."""
+def rejected(events: DataFrame, job: Job, of: Type | None = None) -> DataFrame:
+    """The events that can't be in the table, unchanged, with the column `reason`."""
     from pyspark.sql import functions as f
 
-    rows = _judged(events, job, of).where(f.col(FAULT).isNotNull())
+    rows = _with_faults(events, job, of).where(f.col(FAULT).isNotNull())
     if of is not None:
         rows = rows.withColumn(FAULT, typed.reason(rows[_PARSED], rows["data_text"], rows[FAULT], of))
     return for_quarantine(rows.select(events.columns), rows[FAULT])
@@ -75,12 +75,12 @@ def for_quarantine(events: DataFrame, reason: Column) -> DataFrame:
 
 
 def _has_column(of: Type) -> bool:
-    """Whether there can be a column of it: not before a field is known."""
+    """Whether there can be a column of this type: not before a field is known."""
     return kind(of) != "struct" or bool(fields(of))
 
 
-def _judged(events: DataFrame, job: Job, of: Type | None) -> DataFrame:
-    """The events with their faults and, where data has a type, with what was found in it."""
+def _with_faults(events: DataFrame, job: Job, of: Type | None) -> DataFrame:
+    """The events with their faults and, if the data has a type, the parsed data."""
     from pyspark.sql import functions as f
 
     faults = [f.col(FAULT)]
@@ -93,7 +93,7 @@ def _judged(events: DataFrame, job: Job, of: Type | None) -> DataFrame:
 
 
 def _late(late_s: float) -> Column:
-    """Why an event is late: null where it is not, or where a time of it is unknown."""
+    """Why an event is late, or null; also null if one of its times is unknown."""
     from pyspark.sql import functions as f
 
     took_us = f.unix_micros("received") - f.unix_micros("time")

@@ -1,4 +1,4 @@
-"""Spark settings that follow from a job: the same in the gateway's own process and in a job that was submitted."""
+"""Spark settings that depend on the job: the same in the gateway's own process and in a submitted job."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .tables.owner import local_path
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
-# The status store keeps what the web interface shows, and is there without it as well: a query for months makes a job
-# for each batch, so it keeps few.
+# The status store keeps data for the web interface, even if that is off. A long-running query creates a job for each
+# batch, so the store is kept small.
 _SMALL = {
     "spark.ui.retainedJobs": "50",
     "spark.ui.retainedStages": "50",
@@ -24,21 +24,21 @@ _SMALL = {
     "spark.sql.streaming.numRecentProgressUpdates": "20",
 }
 
-# Spark's own choice starts some ten processes (chmod, stat) for each small file on a local disk: two thirds of the time
-# of a small batch. This one renames as atomically there, and two writers are kept apart by our locks.
+# Spark's default starts about ten processes (chmod, stat) for each small file on a local disk, two thirds of the time
+# of a small batch. This one also renames atomically there, and our locks exclude a second writer.
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
-# The JVM leaves methods above 8,000 bytes of bytecode to its interpreter. What Spark makes of a whole stage of ours may
-# be longer, and takes thrice the time then; with this limit it is cut up instead.
+# The JVM does not compile methods above 8,000 bytes of bytecode. Spark's code for a whole stage of ours may be longer,
+# and then takes three times as long; with this limit it is split instead.
 COMPILED = {"spark.sql.codegen.hugeMethodLimit": "8000"}
 
 
 def conf_of(job: Job) -> dict[str, str]:
-    """The settings of a job's session but for its jars, master and memory; what the user set is over ours."""
+    """The settings of a job's session, except jars, master and memory; the user's settings override ours."""
     conf = {
         **_SMALL,
         **COMPILED,
-        # on loopback, by SPARK_LOCAL_IP; elsewhere it would be open to the network, which is for the user to say
+        # on loopback, by SPARK_LOCAL_IP; on a cluster it would be open to the network, which the user must decide
         "spark.ui.enabled": str(job.ui and on_this_machine(job.master)).lower(),
         "spark.ui.port": "0",
         "spark.sql.session.timeZone": "UTC",
@@ -51,5 +51,5 @@ def conf_of(job: Job) -> dict[str, str]:
 
 
 def on_this_machine(master: str) -> bool:
-    """Whether all of Spark runs here, and the driver needs no address but loopback."""
+    """Whether all of Spark runs here, so that the driver only needs loopback."""
     return master.startswith("local") or urlsplit(master).hostname in _LOOPBACK

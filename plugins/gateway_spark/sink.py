@@ -12,33 +12,33 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from gateway_core.component import BuildContext
-from gateway_core.errors import StartError
-from gateway_core.files import keep_private, private_folder
-from gateway_core.interfaces import ReaderFeed
-from gateway_core.secrecy import shown_url
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.files import keep_private, private_folder
+from gateway_core.contract.interfaces import ReaderFeed
+from gateway_core.contract.secrecy import shown_url
 
 from .checkpoint import committed
 from .config import SparkSinkConfig, schemas
-from .facts import Facts
 from .job import LOG, Job
 from .naming import TYPE
-from .source_options import HIDDEN, ROADS, options_of
+from .query_status import QueryStatus
+from .source_options import CHANNELS, HIDDEN, options_of
 from .supervisor import Supervisor
-from .tables.owner import local_path, place_of
+from .tables.owner import local_path, location_of
 
 SUBMITTED_S = 2.0
-"""How often the checkpoint of a query that others run is looked at."""
+"""How often the checkpoint of a submitted query is read."""
 log = logging.getLogger("tidegate.spark")
 
 
 def build(config: SparkSinkConfig, context: BuildContext) -> SparkSink:
-    """The constructor that the plugin offers."""
+    """The constructor of the component."""
     return SparkSink(config, context)
 
 
 class SparkSink:
-    """A `ReadingSink`. Spark's place is its checkpoint; the channel is told of it after each batch."""
+    """A `ReadingSink`. Spark's progress is in its checkpoint; the channel is updated after each batch."""
 
     def __init__(self, config: SparkSinkConfig, context: BuildContext) -> None:
         self._config = config
@@ -46,32 +46,32 @@ class SparkSink:
         self._name = context.trigger or "sink"
         self._home = (context.data_dir / "spark" / self._name).absolute()
         self._reads = context.worker == 0  # one query covers the shards of all workers
-        self._table = place_of(config.path, config.format, config.conf)
+        self._table = location_of(config.path, config.format, config.conf)
         self._feed: ReaderFeed | None = None
         self._supervisor: Supervisor | None = None
-        self._checkpoint = place_of(config.checkpoint or str(self._home / "checkpoint"))
+        self._checkpoint = location_of(config.checkpoint or str(self._home / "checkpoint"))
         self._stopping = anyio.Event()
-        self._facts = Facts(context.clock)
-        self._untold = False  # whether the channel does not know how far the table is
-        self._said = ""  # what the process gave as the reason of its end; a killed one gives none
-        # people read it: the place of the type is shown as the config has it
+        self._status = QueryStatus(context.clock)
+        self._untold = False  # whether the channel lacks the table's latest progress
+        self._said = ""  # the reason that the process reported for its end; a killed one reports none
+        # shown to people, with `{type}` as in the config
         self.address = (
             shown_url(self._table) if "://" in self._table else Path(self._table).as_uri().replace(quote(TYPE), TYPE)
         )
 
     async def start_reading(self, feed: ReaderFeed, tasks: TaskGroup) -> None:
-        """Starts the process that runs Spark. Raises `StartError` for a channel that the data source can't read."""
+        """Starts the process that runs Spark. Raises `StartError` if the data source can't read the channel."""
         kind = feed.options.get("kind")
-        if kind not in ROADS:
-            raise StartError(f"{self._owner}: the sink spark reads the channels {' and '.join(ROADS)}, not {kind!r}")
+        if kind not in CHANNELS:
+            raise StartError(f"{self._owner}: the sink spark reads the channels {' and '.join(CHANNELS)}, not {kind!r}")
         if not self._reads:
-            self._facts.state = "running"  # the first worker's word counts
+            self._status.state = "running"  # the first worker reports the state
             return
         self._feed = feed
-        self._facts.begin(feed.start, 1 if kind == LOG else 0)
+        self._status.begin(feed.start, 1 if kind == LOG else 0)
         config = self._config
         if config.runs == "submitted":
-            self._facts.state = "submitted"
+            self._status.state = "submitted"
             tasks.start_soon(self._watch_submitted)
             return
         private_folder(self._home)
@@ -91,25 +91,25 @@ class SparkSink:
         self._stopping.set()
         if self._supervisor is not None:
             await self._supervisor.stop()
-        self._facts.state = "stopped"
+        self._status.state = "stopped"
 
     def state(self) -> dict[str, Any]:
-        """See `ReadingSink`, and `Facts`. `pid` is the process that runs Spark."""
+        """See `ReadingSink` and `QueryStatus`. `pid` is the process that runs Spark."""
         pid = self._supervisor.pid if self._supervisor else None
-        return self._facts.status(self._feed.ends() if self._feed else None, pid)
+        return self._status.snapshot(self._feed.ends() if self._feed else None, pid)
 
     def job(self, feed: ReaderFeed) -> Job:
-        """The query that fills the table from this place in a channel."""
+        """The query that fills the table from these offsets of a channel."""
         config = self._config
         return Job(
-            road=feed.options["kind"],
+            channel=feed.options["kind"],
             options=options_of(feed, config),
             table=self._table,
             checkpoint=self._checkpoint,
             home=str(self._home),
             format=config.format,
             name=self._name,
-            quarantine=place_of(config.quarantine, config.format, config.conf) if config.quarantine else "",
+            quarantine=location_of(config.quarantine, config.format, config.conf) if config.quarantine else "",
             data_schema=schemas(config),
             evolve=config.evolve,
             infer_sample=config.infer_sample,
@@ -129,7 +129,7 @@ class SparkSink:
         )
 
     async def _watch_submitted(self) -> None:
-        """Follows a query that others run, by its checkpoint; of one on another machine nothing is known."""
+        """Follows a submitted query by its checkpoint; nothing is known about one on another machine."""
         checkpoint = local_path(self._checkpoint)
         while checkpoint is not None and not self._stopping.is_set():
             if found := committed(checkpoint):
@@ -144,33 +144,33 @@ class SparkSink:
                 self._on_progress(report)
             case "failed":
                 self._said = report["error"]
-                self._facts.fail(self._said)
+                self._status.fail(self._said)
             case "running":
-                self._facts.run(report["ui"])
+                self._status.run(report["ui"])
             case "starting":
                 self._said = ""
-                self._facts.state = "starting"
+                self._status.state = "starting"
 
     def _on_progress(self, facts: Mapping[str, Any]) -> None:
         assert self._feed is not None
         assert self._supervisor is not None
         caught_up = not facts["rows"] and facts["ends"] == self._feed.ends()
-        self._facts.progress(facts, caught_up)
+        self._status.progress(facts, caught_up)
         if self._follow(facts["ends"]):
             self._supervisor.good()
 
     def _follow(self, ends: dict[str, int]) -> bool:
-        """Notes how far the table is; gives whether that is news."""
+        """Records the progress of the table; returns whether it is new."""
         assert self._feed is not None
-        news = self._facts.follow(ends)
+        news = self._status.follow(ends)
         if news or self._untold:
             try:
-                self._feed.advance(self._facts.committed)
+                self._feed.advance(self._status.committed)
                 self._untold = False
             except OSError as e:
-                # a full disk, say. The channel keeps more than it needs, and may have no room for events because of
-                # that: it is told again with the next progress, of which there is one without events too
-                log.warning("%s: the channel can't note how far the table is: %s", self._owner, e)
+                # for example a full disk. Until then the channel keeps more events than necessary, which may
+                # be why it is full: retries with the next progress report, which comes even without events
+                log.warning("%s: the channel can't save the table's progress: %s", self._owner, e)
                 self._untold = True
         return news
 
@@ -178,5 +178,5 @@ class SparkSink:
         assert self._supervisor is not None
         words = self._supervisor.last_words()
         error = self._said or f"Spark ended with status {status}{f': {words}' if words else ''}"
-        self._facts.restart(error)
-        log.warning("%s: %s; started again in %g s", self._owner, error, wait_s)
+        self._status.restart(error)
+        log.warning("%s: %s; restarting in %g s", self._owner, error, wait_s)

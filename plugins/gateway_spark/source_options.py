@@ -1,4 +1,4 @@
-"""What Spark is told of the channel that a query reads."""
+"""The options for Spark to read a channel."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from pathlib import Path
 
 import msgspec
 
-from gateway_core.interfaces import ReaderFeed
+from gateway_core.contract.interfaces import ReaderFeed
 
 from .config import SparkSinkConfig
 from .job import KAFKA, LOG
 
-ROADS = (LOG, KAFKA)
+CHANNELS = (LOG, KAFKA)
 """The kinds of channels that a query can read."""
 HIDDEN = {"spark.sql.redaction.options.regex": "(?i)url|jaas|keystore|password|secret|token"}
-"""A setting that keeps passwords out of what Spark shows of a query."""
+"""A setting that hides passwords in what Spark shows of a query."""
 
 
 def options_of(feed: ReaderFeed, config: SparkSinkConfig) -> dict[str, str]:
-    """The options of a job that reads from this place in a channel. Where it begins only counts where Spark has no
+    """The options of a job that reads a channel from these offsets. The start only counts if Spark has no
     checkpoint."""
     options = _kafka(feed, config) if feed.options.get("kind") == KAFKA else _log(feed, config)
     for name in ("filters", "attributes"):
@@ -37,7 +37,7 @@ def _log(feed: ReaderFeed, config: SparkSinkConfig) -> dict[str, str]:
 
 def _kafka(feed: ReaderFeed, config: SparkSinkConfig) -> dict[str, str]:
     topic = feed.options["topic"]
-    # of a partition that is new since then, all
+    # partitions that were added since then are read from their beginning
     start = {**dict.fromkeys(feed.ends(), -2), **feed.start}
     beginning = "earliest" if feed.options.get("from_start") else "latest"
     return {

@@ -1,4 +1,4 @@
-"""Keeps a child process running: starts it again with a growing pause when it dies, stops it politely."""
+"""Keeps a child process running: restarts it with increasing delays when it dies, and stops it gracefully."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 KILL_AFTER_S = 3.0
-GOOD_RUN_S = 120.0  # one that lived that long did not fail at its start
+GOOD_RUN_S = 120.0  # a child that ran this long did not fail at its start
 _LONGEST_LINE = 1 << 20
 _NOISE = ("WARNING: Using incubator modules", "Using Spark's default log4j profile", "SLF4J")
 
 
 class Supervisor:
-    """Runs `python -m MODULE` with a first line on its standard input. The child's standard output is lines for
+    """Runs `python -m MODULE` with a first line on its standard input. The lines of the child's standard output go to
     `on_line`, its standard error is kept for `last_words`; the end of its standard input tells it that we died."""
 
     def __init__(
@@ -50,11 +50,11 @@ class Supervisor:
         return self._process.pid if self._process else None
 
     def last_words(self) -> str:
-        """The last line that the child wrote to standard error, "" where there was none."""
+        """The last line that the child wrote to standard error, or ""."""
         return self._words[-1] if self._words else ""
 
     def good(self) -> None:
-        """The child does its work: the next crash is the first again."""
+        """The child works: the next crash counts as the first."""
         self._wait_s = self._delay_s
 
     async def run(self) -> None:
@@ -64,7 +64,7 @@ class Supervisor:
                 began = anyio.current_time()
                 try:
                     status = await self._once()
-                except OSError as e:  # the machine has no process or file to give now
+                except OSError as e:  # the machine is out of processes or files
                     self._words.append(f"can't start {self._command[-1]}: {e}")
                     status = -1
                 if self._stopping.is_set():
@@ -79,7 +79,7 @@ class Supervisor:
             self._ended.set()
 
     async def stop(self) -> None:
-        """Asks the child to finish; ends it where it takes too long."""
+        """Asks the child to finish; kills it if that takes too long."""
         self._stopping.set()
         if self._process is not None:
             with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -93,7 +93,7 @@ class Supervisor:
 
     async def _once(self) -> int:
         self._words.clear()
-        # a session of its own: Ctrl-C in the terminal reaches the gateway alone, which then stops the child politely
+        # its own session: Ctrl-C in the terminal only reaches the gateway, which then stops the child gracefully
         process = await anyio.open_process(self._command, start_new_session=True)
         self._process = process
         try:
@@ -104,7 +104,7 @@ class Supervisor:
                 tasks.start_soon(self._listen, process.stdout, self._on_line)
                 tasks.start_soon(self._listen, process.stderr, self._keep)
                 await process.wait()
-                # what it has started may live on and hold the pipes open for a while
+                # its own children may hold the pipes open for a while
                 tasks.cancel_scope.deadline = anyio.current_time() + 1
             return process.returncode or 0
         finally:
@@ -114,7 +114,7 @@ class Supervisor:
                 self._process = None
 
     async def _end(self) -> None:
-        """Ends the child: the end of its input first, so that it can end what it has started, then by force."""
+        """Ends the child: first by closing its input, so that it can end its own children, then by force."""
         process = self._process
         if process is None or process.returncode is not None:
             return
@@ -138,7 +138,7 @@ class Supervisor:
             while True:
                 try:
                     take(await lines.receive_until(b"\n", _LONGEST_LINE))
-                except anyio.DelimiterNotFound:  # what never ends its line (a progress bar) is dropped, and read on
+                except anyio.DelimiterNotFound:  # drops output without line ends, such as a progress bar
                     await lines.receive_exactly(len(lines.buffer))
 
     def _keep(self, line: bytes) -> None:

@@ -72,7 +72,7 @@ def from_kafka(
     `bootstrap` is HOST:PORT, `topic` is `tidegate.<broker>` for a channel; `options` are those of Spark's source, such
     as `startingOffsets`. `fault` says why a record is no event, and is null for events: its other columns then hold
     what there is. The session needs the connector: `session(kafka=True)`."""
-    from gateway_spark.roads.kafka import AnyRows
+    from gateway_spark.readers.kafka import AnyRows
 
     reader = spark.readStream if streaming else spark.read
     chosen = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest", **options}

@@ -7,17 +7,17 @@ from typing import Any
 
 import gateway_basics.plugin
 import pytest
+from gateway_testing import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gateway_core.component import BuildContext, FilterRef
-from gateway_core.errors import StartError
-from gateway_core.event import Event
-from gateway_core.filters import all_of, attributes_filter, indexable, match_all
-from gateway_core.interfaces import Filter
-from gateway_core.registry import Registry
-from gateway_core.testing import FakeClock
+from gateway_core.config.registry import Registry
+from gateway_core.contract.component import BuildContext, FilterRef
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Filter
+from gateway_core.pipeline.filters import all_of, attributes_filter, indexable, match_all
 
 EVENT = Event(
     {
@@ -161,7 +161,7 @@ def _interpreted(config: Any, attributes: dict[str, Any]) -> bool:
         return (all if kind == "all" else any)([_interpreted(c, attributes) for c in operand])
     if kind == "not":
         return not _interpreted(operand, attributes)
-    test = {"exact": str.__eq__, "prefix": str.startswith, "suffix": str.endswith}[kind]
+    test: Any = {"exact": str.__eq__, "prefix": str.startswith, "suffix": str.endswith}[kind]
     return all(n in attributes and test(_text(attributes[n]), v) for n, v in operand.items())
 
 

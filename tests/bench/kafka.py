@@ -9,9 +9,8 @@ from typing import Any
 
 import httpx
 from gateway_java.kafka import KafkaBroker
+from gateway_testing import GatewayProcess
 from measure import cpu_s, measured, memory_mb
-
-from gateway_core.testing import GatewayProcess
 
 CLIENTS = ("aiokafka", "confluent")
 INTO = """

@@ -20,14 +20,14 @@ from typing import Any
 import httpx
 import kafka
 import spark_roads
+from gateway_log.routing import Router
+from gateway_testing import GatewayProcess
 from measure import HERE, cpu_s, measured
 from rich.console import Console
 from rich.table import Table
 
-from gateway_core.event import Event
-from gateway_core.filters import attributes_filter
-from gateway_core.routing import Router
-from gateway_core.testing import GatewayProcess
+from gateway_core.contract.event import Event
+from gateway_core.pipeline.filters import attributes_filter
 
 INGRESS = 'brokers: {default: {ingress: [http: {listen: "127.0.0.1:0"}]}}\n'
 

@@ -20,9 +20,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow.parquet as pq
+from gateway_testing.process import GatewayProcess
 from measure import cpu_s
-
-from gateway_core.testing.process import GatewayProcess
 
 LOOK_S = 0.002
 CONFIG = """

@@ -11,9 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from gateway_testing import GatewayProcess
 from measure import HERE, children, memory_mb
-
-from gateway_core.testing import GatewayProcess
 
 CONFIG = """
 brokers:

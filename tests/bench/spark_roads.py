@@ -20,7 +20,7 @@ from gateway_spark.batch import Batches
 from gateway_spark.job import Job
 from gateway_spark.query import environment, jars_of, settings
 from gateway_spark.query_run import writer
-from gateway_spark.roads.columns import ATTRIBUTES
+from gateway_spark.readers.columns import ATTRIBUTES
 from gateway_spark.session_conf import COMPILED, conf_of
 from load import DATA
 from measure import TreeCpu
@@ -32,8 +32,8 @@ TOPIC = "bench"
 EACH = 200_000  # rows of a micro-batch
 QUIET = {"spark.log.level": "ERROR"}
 TARGETS = {
-    f"{road} to {kind}, ours": "<= 1.15x the CPU of by hand"
-    for road in ("log", "Kafka")
+    f"{channel} to {kind}, ours": "<= 1.15x the CPU of by hand"
+    for channel in ("log", "Kafka")
     for kind in ("parquet", "delta")
 }
 
@@ -86,8 +86,8 @@ class Bench:
                 producer.flush()
         producer.flush()
 
-    def _options(self, road: str) -> dict[str, str]:
-        if road == "log":
+    def _options(self, channel: str) -> dict[str, str]:
+        if channel == "log":
             return {"location": str(self._folder / "log"), "maxEventsPerTrigger": str(EACH)}
         return {
             "kafka.bootstrap.servers": self._broker.bootstrap,
@@ -96,15 +96,15 @@ class Bench:
             "maxOffsetsPerTrigger": str(EACH),
         }
 
-    def _job(self, road: str, kind: str) -> Job:
+    def _job(self, channel: str, kind: str) -> Job:
         self._number += 1
         place = self._folder / f"case-{self._number}"
-        options = self._options(road)
-        return Job(options, f"{place}/table", f"{place}/checkpoint", str(place), road=road, format=kind)
+        options = self._options(channel)
+        return Job(options, f"{place}/table", f"{place}/checkpoint", str(place), channel=channel, format=kind)
 
-    def ours(self, road: str, kind: str) -> int:
+    def ours(self, channel: str, kind: str) -> int:
         """One run of the product's query, until all is read."""
-        job = self._job(road, kind)
+        job = self._job(channel, kind)
         for name, value in COMPILED.items():
             self.spark.conf.set(name, value)
         writer(self.spark, job, Batches(job)).trigger(availableNow=True).start().awaitTermination()
@@ -112,12 +112,12 @@ class Bench:
             self.spark.conf.unset(name)
         return self._count(job)
 
-    def by_hand(self, road: str, kind: str) -> int:
+    def by_hand(self, channel: str, kind: str) -> int:
         """One run of the plain query."""
-        job = self._job(road, kind)
-        source = "tidegate" if road == "log" else "kafka"
+        job = self._job(channel, kind)
+        source = "tidegate" if channel == "log" else "kafka"
         read = self.spark.readStream.format(source).options(**job.options)
-        rows = read.load() if road == "log" else plain(read.option("includeHeaders", "true").load())
+        rows = read.load() if channel == "log" else plain(read.option("includeHeaders", "true").load())
         writer = rows.writeStream.format(kind).option("checkpointLocation", job.checkpoint)
         writer.trigger(availableNow=True).start(job.table).awaitTermination()
         return self._count(job)
@@ -159,11 +159,11 @@ def main() -> None:
     rows, rounds, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     bench = Bench(rows, folder)
     cases: dict[str, Callable[[], int]] = {}
-    for road in sys.argv[4:] or ("log", "kafka"):
+    for channel in sys.argv[4:] or ("log", "kafka"):
         for kind in ("parquet", "delta"):
-            name = f"{'Kafka' if road == 'kafka' else road} to {kind}"
-            cases[f"{name}, by hand"] = lambda r=road, k=kind: bench.by_hand(r, k)
-            cases[f"{name}, ours"] = lambda r=road, k=kind: bench.ours(r, k)
+            name = f"{'Kafka' if channel == 'kafka' else channel} to {kind}"
+            cases[f"{name}, by hand"] = lambda r=channel, k=kind: bench.by_hand(r, k)
+            cases[f"{name}, ours"] = lambda r=channel, k=kind: bench.ours(r, k)
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in cases}
     try:
         for number in range(rounds + 1):

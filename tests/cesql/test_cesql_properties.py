@@ -24,15 +24,14 @@ from gateway_cesql.tree import (
     Not,
     text,
 )
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway_core.event import Event, text_of
-from gateway_core.interfaces import Filter
+from gateway_core.contract.event import Event, text_of
+from gateway_core.contract.interfaces import Filter
+from tests.budget import examples
 
-pytestmark = pytest.mark.slow
-
-few = settings(max_examples=150, deadline=None)
+few = examples(150)
 
 # few names and values, so that expressions meet the attributes and the values that events have
 NAMES = st.sampled_from(["type", "subject", "count", "a1"])
@@ -111,7 +110,7 @@ def test_a_filter_matches_exactly_what_evaluates_to_true(tree: Node, event: Even
     assert expression.filter().matches(event) is (value is True and not errors)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(FILTERS, EVENTS)
 def test_hints_hold_for_every_event_that_matches(tree: Node, event: Event) -> None:
     filter = compile(text(tree)).filter()

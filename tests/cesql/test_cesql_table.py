@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gateway_cesql import ParseError, compile
 
-from gateway_core.event import Event
+from gateway_core.contract.event import Event
 
 EVENT = Event(
     {

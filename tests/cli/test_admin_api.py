@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from gateway_admin.server import Admin
 
-from gateway_core.admin import Admin
-from gateway_core.asgi import split_address
-from gateway_core.errors import StartError
+from gateway_core.contract.address import split_address
+from gateway_core.contract.errors import StartError
 
 pytestmark = pytest.mark.anyio
 

@@ -17,11 +17,12 @@ from pydantic import SecretStr
 from gateway_core import __version__
 from gateway_core.cli import PROGRAM
 from gateway_core.cli.app import app
+from gateway_core.cli.exit_codes import FAULT
 from gateway_core.cli.lazy import PluginCommand
-from gateway_core.component import Command
-from gateway_core.errors import StartError
-from gateway_core.registry import Registry
-from gateway_core.settings import Settings
+from gateway_core.config.registry import Registry
+from gateway_core.contract.component import Command
+from gateway_core.contract.errors import StartError
+from gateway_core.runtime.settings import Settings
 
 
 def test_version(tidegate) -> None:
@@ -51,6 +52,15 @@ def test_a_plugins_command_is_loaded_when_it_is_invoked() -> None:
     with command.make_context("greet", ["you"]) as context, pytest.raises(LookupError, match="you"):
         context.command.invoke(context)
     assert loads == [1]
+
+
+def test_a_function_is_a_command_too() -> None:
+    def greet(name: str) -> None:
+        raise LookupError(name)
+
+    command = PluginCommand(Command("greet", "Greets.", lambda: greet), "polite")
+    with command.make_context("greet", ["you"]) as context, pytest.raises(LookupError, match="you"):
+        context.command.invoke(context)
 
 
 def test_a_plugins_command_that_cant_be_loaded_names_the_plugin() -> None:
@@ -117,6 +127,7 @@ def test_completion_prints_a_script(tidegate, shell: str) -> None:
     assert (ran.code, "_TIDEGATE_COMPLETE" in ran.out) == (0, True)
 
 
+@pytest.mark.usefixtures("processes")
 def test_the_script_is_answered() -> None:
     env = {**os.environ, "_TIDEGATE_COMPLETE": "complete_bash", "COMP_WORDS": "tidegate sta", "COMP_CWORD": "1"}
     command = [sys.executable, "-c", "from gateway_core.cli import main; main()"]
@@ -154,12 +165,21 @@ def test_an_error_that_task_groups_wrapped_is_explained_all_the_same(tidegate, m
     assert (ran.code, ran.err) == (3, "tidegate: no port\n")
 
 
-def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
-    command = f"{sys.executable} -c 'from gateway_core.cli import main; main()' plugins --json | head -c 1"
-    ran = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
-    assert (ran.stdout, ran.stderr) == ("[", "")
+@pytest.mark.parametrize("args", [["version", "--json"], ["schema"]], ids=["written at exit", "written at once"])
+@pytest.mark.usefixtures("processes")
+def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path, args: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-c", "from gateway_core.cli import main; main()", *args]
+    try:
+        ran = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, env=env, cwd=tmp_path, check=False)
+    finally:
+        os.close(write)
+    assert (ran.returncode, ran.stderr) == (FAULT, b"")
 
 
+@pytest.mark.usefixtures("processes")
 def test_ctrl_c_shows_no_traceback_even_while_modules_are_imported(tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
     command = [sys.executable, "-m", "gateway_core.cli", "version"]

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from gateway_core.testing import Subscriber
+from gateway_testing import Subscriber
 
 GOOD = "bridges:\n  b:\n    source: {{http: {{listen: '127.0.0.1:{port}'}}}}\n    sink: {sink}\n"
 
@@ -68,7 +67,7 @@ def test_connect_finds_a_place_that_cant_be_written(tidegate, config: Path, tmp_
     (tmp_path / "plain").write_text("")
     config.write_text(GOOD.format(port=0, sink="{file: {path: plain/events.jsonl}}"))
     ran = tidegate("check", config, "--connect", "--json")
-    assert (ran.code, "plain is no directory" in probes(ran)["bridges.b.sink"]) == (1, True)
+    assert (ran.code, "plain is not a directory" in probes(ran)["bridges.b.sink"]) == (1, True)
 
 
 def test_connect_says_at_the_end_how_many_ends_failed(tidegate, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,14 +9,15 @@ from typing import Any
 
 import anyio
 import pytest
+from gateway_deadletter.cli.dlq import Where
+from gateway_deadletter.dead_letters import Query
+from gateway_testing import Subscriber
 
-from gateway_core.cli.dlq import Query, Stores
-from gateway_core.clock import SystemClock
-from gateway_core.component import BuildContext, DeadLetterRef
-from gateway_core.event import Event
-from gateway_core.interfaces import Outcome
-from gateway_core.registry import Registry
-from gateway_core.testing import Subscriber
+from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext, DeadLetterRef
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Outcome
 
 CONFIG = """
 brokers:
@@ -132,7 +133,7 @@ def test_show_has_the_event_as_it_was(tidegate, bury) -> None:
     assert (shown["event"], shown["event_id"], shown["answer"]) == (original("1"), "1", "busy")
     assert '"n": 1.0' in tidegate("dlq", "show", row["id"]).out
     missing = tidegate("dlq", "show", "nope")
-    assert (missing.code, missing.err) == (1, "tidegate: no letter has the id nope\n")
+    assert (missing.code, missing.err) == (1, "tidegate: there is no dead letter with the id nope\n")
 
 
 @pytest.mark.spec("DP-18")
@@ -198,13 +199,13 @@ def test_nobody_there_ends_the_replay(tidegate, bury) -> None:
 
 def test_stores_are_each_read_once(tidegate, bury, tmp_path: Path) -> None:
     bury(letter("1"))
-    stores = Stores.of([tmp_path / "tidegate.yaml"], tmp_path / "tidegate-data")
+    stores = Where([tmp_path / "tidegate.yaml"], tmp_path / "tidegate-data").stores()
     assert [s.owner for s in stores.stores] == [
         "brokers.default.dead_letter",
         "brokers.other.dead_letter",
         "triggers.own.dead_letter",
     ]
-    assert len(list(stores.letters(Query()))) == 1
+    assert len(list(stores.dead_letters(Query()))) == 1
 
 
 @pytest.mark.spec("SAFE-09")

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway_admin.cli.status import tables
 
 from gateway_core.cli.run import banner
-from gateway_core.cli.status import tables
 
 CONFIG = """
 brokers:
@@ -51,6 +51,7 @@ def gateway(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
                 process.kill()
 
 
+@pytest.mark.usefixtures("processes")
 def test_from_start_to_stop(tidegate, gateway: subprocess.Popen[str], tmp_path: Path) -> None:
     url = json.loads((tmp_path / "tidegate-data/gateway.json").read_text())["ingress"]["default"][0]
     assert tidegate("send", url, "--type", "t", "--id", "1").code == 0
@@ -72,7 +73,7 @@ def test_from_start_to_stop(tidegate, gateway: subprocess.Popen[str], tmp_path: 
     ready = next(line for line in map(json.loads, err.splitlines()) if line["message"] == "ready")
     assert ready["ingress"] == {"default": [url]}
     ran = tidegate("status")
-    assert (ran.code, "no gateway runs with the data directory tidegate-data" in ran.err) == (1, True)
+    assert (ran.code, "no gateway is running with the data directory tidegate-data" in ran.err) == (1, True)
 
 
 def test_a_port_that_is_taken_is_3(tidegate, tmp_path: Path) -> None:
@@ -116,11 +117,11 @@ def test_it_says_what_is_wrong() -> None:
 
 
 def test_the_banner_says_where_events_go() -> None:
-    text = banner(status(0, 0), {"default": ["http://[::1]:8080/"]}, "http://127.0.0.1:9080").plain
-    assert "default takes events at http://[::1]:8080/" in text
+    text = banner(status(0, 0), {"default": ["http://[::1]:8080/"]}, {"admin": "http://127.0.0.1:9080"}).plain
+    assert "default accepts events at http://[::1]:8080/" in text
     assert "late -> http://s/" in text
     assert "lost -> broker 'gone' does not exist" in text
-    assert "admin API at http://127.0.0.1:9080" in text
+    assert "admin at http://127.0.0.1:9080" in text
 
 
 def test_a_misspelt_setting_is_warned_of_but_not_those_of_others(tidegate, tmp_path: Path, monkeypatch) -> None:
@@ -128,5 +129,5 @@ def test_a_misspelt_setting_is_warned_of_but_not_those_of_others(tidegate, tmp_p
     monkeypatch.setenv("TIDEGATE_SERVICE_HOST", "10.0.0.1")
     (tmp_path / "tidegate.yaml").write_text("brokers: 7\n")
     ran = tidegate("run")
-    assert "TIDEGATE_WORKER is no setting and has no effect: did you mean TIDEGATE_WORKERS?" in ran.err
+    assert "TIDEGATE_WORKER is not a setting and has no effect: did you mean TIDEGATE_WORKERS?" in ran.err
     assert (ran.code, "SERVICE_HOST" in ran.err) == (1, False)

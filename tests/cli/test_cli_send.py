@@ -10,8 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-
-from gateway_core.testing import Subscriber
+from gateway_testing import Subscriber
 
 LINES = [b'{"specversion":"1.0","id":"%d","source":"/s","type":"t","data":{"n":%d}}' % (n, n) for n in range(5)]
 REFUSAL = (400, {"content-type": "application/problem+json"}, b'{"title":"Bad Request","detail":"no type"}')
@@ -108,7 +107,7 @@ def test_an_address_where_nobody_answers(tidegate, tmp_path: Path) -> None:
         url = s.url
     ran = tidegate("send", url, "events", "--retry", "0", "--in-flight", "1")
     assert (ran.code, ran.out) == (1, "0 accepted, 0 refused, 1 without an answer\n")
-    assert f"no answer from {url}" in ran.err
+    assert f"no response from {url}" in ran.err
 
 
 def test_a_line_that_is_no_event_is_named(tidegate, tmp_path: Path) -> None:

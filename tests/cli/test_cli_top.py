@@ -15,11 +15,11 @@ from typing import Any
 
 import httpx
 import pytest
+from gateway_inspect.cli.rates import between, quantile
+from gateway_inspect.cli.top import tables
+from gateway_testing.process import GatewayProcess
 
-from gateway_core.cli.rates import between, quantile
-from gateway_core.cli.top import tables
-from gateway_core.histogram import BOUNDS_S
-from gateway_core.testing.process import GatewayProcess
+from gateway_core.pipeline.histogram import BOUNDS_S
 
 ZEROS = dict.fromkeys(("accepted", "refused", "unrouted", "delivered", "attempts", "retried", "dead_lettered"), 0)
 
@@ -141,7 +141,7 @@ def send(gateway: GatewayProcess, id: str) -> None:
     assert httpx.post(gateway.ingress(), headers=headers).status_code == 202
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("processes")
 def test_without_a_terminal_it_is_lines(gateway: GatewayProcess) -> None:
     with subprocess.Popen(
         command(gateway, "--interval", "0.5", "--json"), stdout=subprocess.PIPE, text=True
@@ -161,7 +161,7 @@ def test_without_a_terminal_it_is_lines(gateway: GatewayProcess) -> None:
     assert (ran.returncode, ran.stdout.count("ACCEPTED/S"), ran.stdout.count("archive")) == (0, 2, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("processes")
 def test_on_a_terminal_q_ends_it_and_the_terminal_is_as_before(gateway: GatewayProcess, tmp_path: Path) -> None:
     import termios
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_cli_running import CONFIG, eventually
+from tests.command_line import tidegate
 
 COMMAND = [sys.executable, "-c", "from gateway_core.cli import main; main()"]
 Start = Callable[..., subprocess.Popen[str]]
@@ -49,14 +50,13 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def pid_of(tmp_path: Path, *flags: str, **env: str) -> int:
-    command = [*COMMAND, "status", "--json", *flags]
-    ran = subprocess.run(command, cwd=tmp_path, env=environment(**env), capture_output=True, text=True, check=False)
+    ran = tidegate("status", "--json", *flags, env=env, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     return int(json.loads(ran.stdout)["pid"])
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-02")
+@pytest.mark.usefixtures("processes")
 def test_two_gateways_with_default_settings_run_side_by_side(start: Start, tmp_path: Path) -> None:
     with ExitStack() as stack:
         with suppress(OSError):  # somebody else may have it already
@@ -72,8 +72,8 @@ def test_two_gateways_with_default_settings_run_side_by_side(start: Start, tmp_p
     assert not (tmp_path / "two/admin.sock").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-02")
+@pytest.mark.usefixtures("processes")
 def test_a_named_address_that_is_taken_is_a_fault_with_its_setting(start: Start, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         process = start("one", wait=False, TIDEGATE_ADMIN=f"127.0.0.1:{taken.getsockname()[1]}")
@@ -84,45 +84,43 @@ def test_a_named_address_that_is_taken_is_a_fault_with_its_setting(start: Start,
 
 
 @pytest.mark.spec("SAFE-02")
-def test_check_connect_tries_the_address(tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_connect_tries_the_address(tmp_path: Path) -> None:
     (tmp_path / "tidegate.yaml").write_text(CONFIG.format(port=0))
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        monkeypatch.setenv("TIDEGATE_ADMIN", f"127.0.0.1:{taken.getsockname()[1]}")
-        ran = tidegate("check", "--connect", "--json")
-    (probe,) = [p for p in json.loads(ran.out)["probes"] if p["path"] == "admin"]
-    assert (ran.code, probe["ok"]) == (1, False)
+        env = {"TIDEGATE_ADMIN": f"127.0.0.1:{taken.getsockname()[1]}"}
+        ran = tidegate("check", "--connect", "--json", env=env, cwd=tmp_path)
+    (probe,) = [p for p in json.loads(ran.stdout)["probes"] if p["path"] == "admin"]
+    assert (ran.returncode, probe["ok"]) == (1, False)
     assert "TIDEGATE_ADMIN" in probe["reason"]
-    monkeypatch.delenv("TIDEGATE_ADMIN")
     with ExitStack() as stack:
         with suppress(OSError):
             stack.enter_context(socket.create_server(("127.0.0.1", 9080)))
-        ran = tidegate("check", "--connect", "--json")
-        (probe,) = [p for p in json.loads(ran.out)["probes"] if p["path"] == "admin"]
-        assert (ran.code, probe["ok"]) == (0, True)  # `run` starts, too
+        ran = tidegate("check", "--connect", "--json", cwd=tmp_path)
+        (probe,) = [p for p in json.loads(ran.stdout)["probes"] if p["path"] == "admin"]
+        assert (ran.returncode, probe["ok"]) == (0, True)  # `run` starts, too
         assert "socket" in probe["reason"]
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-02")
+@pytest.mark.usefixtures("processes")
 def test_the_socket_is_its_users_own_and_needs_no_token(start: Start, tmp_path: Path) -> None:
     gateway = start("one", "--admin", "127.0.0.1:0", TIDEGATE_ADMIN_TOKEN="hush")
     assert stat.S_IMODE((tmp_path / "one/admin.sock").stat().st_mode) == 0o600
     assert pid_of(tmp_path, "--data-dir", "one") == gateway.pid  # which has no token
     url = json.loads((tmp_path / "one/gateway.json").read_text())["admin"]
-    command = [*COMMAND, "status", "--admin", url]
-    refused = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    refused = tidegate("status", "--admin", url, cwd=tmp_path)
     assert refused.returncode == 1
-    assert "wants a token" in refused.stderr
+    assert "requires a token" in refused.stderr
     (tmp_path / "one/admin.sock").unlink()  # as where a file system has none: then by the address
     assert pid_of(tmp_path, "--data-dir", "one", TIDEGATE_ADMIN_TOKEN="hush") == gateway.pid
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-02")
+@pytest.mark.usefixtures("processes")
 def test_without_an_address_the_socket_does_in_a_folder_of_any_length(start: Start, tmp_path: Path) -> None:
     folder = "/".join(["a-folder-whose-name-is-rather-long"] * 4)
     gateway = start(folder, "--admin", "socket")
-    assert json.loads((tmp_path / folder / "gateway.json").read_text())["admin"] is None
+    assert "admin" not in json.loads((tmp_path / folder / "gateway.json").read_text())
     assert pid_of(tmp_path, "--data-dir", folder) == gateway.pid
     assert pid_of(tmp_path, "--data-dir", str(tmp_path / folder)) == gateway.pid
     gateway.kill()
@@ -132,8 +130,8 @@ def test_without_an_address_the_socket_does_in_a_folder_of_any_length(start: Sta
     assert pid_of(tmp_path, "--data-dir", folder) == again.pid
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-02")
+@pytest.mark.usefixtures("processes")
 def test_a_second_gateway_of_one_data_directory_leaves_the_first_alone(start: Start, tmp_path: Path) -> None:
     (tmp_path / "bridge.yaml").write_text(
         'bridges: {b: {source: {http: {listen: "127.0.0.1:0"}}, sink: {file: {path: out.jsonl}}}}\n'

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import gateway_cloudevents.plugin
 import pytest
+from gateway_testing import FakeClock
 
-from gateway_core.component import HTTP, Binding, BuildContext, CodecRef
-from gateway_core.interfaces import Codec
-from gateway_core.registry import Registry
-from gateway_core.testing import FakeClock
+from gateway_core.config.registry import Registry
+from gateway_core.contract.component import HTTP, Binding, BuildContext, CodecRef
+from gateway_core.contract.interfaces import Codec
 
 MakeCodec = Callable[..., Codec]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
-from gateway_core.interfaces import Codec
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Codec
 
 GOOD = {
     "ce-specversion": "1.0",
@@ -157,7 +157,7 @@ def test_faults_are_refused_by_attribute_and_rule(codec: Codec, changes: dict[st
 
 @pytest.mark.spec("BR-12", "BR-15")
 def test_an_unknown_version_is_named(codec: Codec) -> None:
-    with pytest.raises(Refused, match=r"unknown specversion '1\.7'; known are 1\.0, 0\.3"):
+    with pytest.raises(Refused, match=r"unknown specversion '1\.7'; known: 1\.0, 0\.3"):
         codec.decode(message(b"", ce_specversion="1.7"))
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gateway_testing.suites import CodecSuite, Kit
 
-from gateway_core.component import HTTP, KAFKA, Binding
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
-from gateway_core.interfaces import Codec
-from gateway_core.testing.suites import CodecSuite, Kit
-from gateway_core.tracing import headers, of_headers
+from gateway_core.contract.component import HTTP, KAFKA, Binding
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Codec
+from gateway_core.contract.tracing import headers, of_headers
 
 SECTIONS = {"mode": "3", "attributes": "3.1.3", "structured": "3.2"}
 MQTT = Binding("mqtt", b"", False, "MQTT binding 1.0.2", SECTIONS)

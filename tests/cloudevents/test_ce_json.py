@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from gateway_cloudevents.memory import Memory
 
-from gateway_core.component import KAFKA
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
-from gateway_core.interfaces import Codec
+from gateway_core.contract.component import KAFKA
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Codec
 
 GOOD = {"specversion": "1.0", "id": "A234", "source": "/mycontext", "type": "com.example.someevent"}
 ONE = "application/cloudevents+json"
@@ -211,7 +211,7 @@ def test_too_many_events_are_413_also_where_all_are_alike(make_codec: Any) -> No
         if taken:
             assert len(codec.decode(body)) == count
         else:
-            with pytest.raises(Refused, match="at most 10000"):
+            with pytest.raises(Refused, match="the maximum is 10000"):
                 codec.decode(body)
 
 
@@ -229,7 +229,7 @@ def test_an_empty_batch_is_no_events(codec: Codec) -> None:
         (json.dumps(GOOD), "not a JSON array", 400),
         ("[" + json.dumps(GOOD), "not a JSON array", 400),
         ("[" * 100_000, "not a JSON array", 400),
-        ("[" + "{}," * 10_000 + "{}]", "at most 10000", 413),
+        ("[" + "{}," * 10_000 + "{}]", "the maximum is 10000", 413),
     ],
     ids=["one bad", "array", "null", "one event", "cut", "deep", "too many"],
 )

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gateway_core.component import HTTP, KAFKA, Binding
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
+from gateway_core.contract.component import HTTP, KAFKA, Binding
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
 
 GOOD = {"specversion": "1.0", "id": "A234", "source": "/mycontext", "type": "com.example.someevent"}
 HEADERS = [(f"ce_{n}".encode(), v.encode()) for n, v in GOOD.items()]
@@ -92,7 +92,7 @@ def test_older_events_have_their_headers_too(make_codec: Any) -> None:
 
 
 def test_binary_records_have_their_headers_anyway(make_codec: Any) -> None:
-    with pytest.raises(ValidationError, match="`attribute_headers` is for `mode: structured`"):
+    with pytest.raises(ValidationError, match="`attribute_headers` needs `mode: structured`"):
         make_codec("binary", KAFKA, attribute_headers=True)
 
 

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from gateway_core.component import HTTP, KAFKA
-from gateway_core.event import Event, Message
-
-pytestmark = pytest.mark.slow
+from gateway_core.contract.component import HTTP, KAFKA
+from gateway_core.contract.event import Event, Message
+from tests.budget import examples
 
 TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc", "Cn")), min_size=1, max_size=20)
 TRICKY = st.sampled_from(
@@ -113,7 +112,7 @@ def events(draw: st.DrawFn, version: str, mode: str) -> Event:
 
 
 MATRIX = [(v, m, b) for v in RECIPES for m in MODES for b in BINDINGS]
-FEW = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+FEW = examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.spec("BR-11", "BR-16", "CE1-01", "CE1-07", "CE1-08", "CE1-11", "FN-01")

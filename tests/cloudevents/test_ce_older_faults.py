@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gateway_core.component import KAFKA
-from gateway_core.errors import Refused
-from gateway_core.event import Message
-from gateway_core.interfaces import Codec
+from gateway_core.contract.component import KAFKA
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Message
+from gateway_core.contract.interfaces import Codec
 
 ONE, MANY = b"application/cloudevents+json", b"application/cloudevents-batch+json"
 DRAFT: dict[str, Any] = {"specversion": "0.1", "type": "com.example.someevent", "source": "/mycontext", "id": "A234"}
@@ -135,9 +135,9 @@ def test_maps_in_headers_do_not_hide_faults(codec: Codec, changes: dict[str, str
 
 
 UNKNOWN: dict[str, tuple[dict[str, Any], str]] = {
-    "future": ({"specversion": "2.0"}, r"unknown specversion '2\.0'; known are 1\.0, 0\.3, 0\.2, 0\.1"),
-    "patch level": ({"specversion": "1.0.2"}, "unknown specversion '1\\.0\\.2'; known are "),
-    "released names": ({"cloudEventsVersion": "0.2"}, r"unknown cloudEventsVersion '0\.2'; known are 0\.1"),
+    "future": ({"specversion": "2.0"}, r"unknown specversion '2\.0'; known: 1\.0, 0\.3, 0\.2, 0\.1"),
+    "patch level": ({"specversion": "1.0.2"}, "unknown specversion '1\\.0\\.2'; known: "),
+    "released names": ({"cloudEventsVersion": "0.2"}, r"unknown cloudEventsVersion '0\.2'; known: 0\.1"),
     "none": ({}, "required attribute specversion is missing"),
 }
 
@@ -168,7 +168,7 @@ def test_a_long_name_is_warned_of_once_and_taken(make_codec: Any, caplog: pytest
             [event] = make_codec().decode(one({**DRAFT, name: "x", "twentycharactersname": "y", other: "z"}))
             assert event.attributes[name] == "x"
     assert [record.getMessage() for record in caplog.records if name in record.getMessage()] == [
-        f"attribute name '{name}' has 32 characters; CloudEvents advises at most 20"
+        f"attribute name '{name}' has 32 characters; CloudEvents recommends at most 20"
     ]
     assert not any("twentycharactersname" in record.getMessage() for record in caplog.records)
 

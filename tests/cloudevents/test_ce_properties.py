@@ -6,18 +6,19 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from gateway_core.component import HTTP, KAFKA, Binding
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message, text_of
+from gateway_core.contract.component import HTTP, KAFKA, Binding
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message, text_of
+from tests.budget import examples
 
 ALLOWED = st.characters(exclude_categories=("Cs", "Cc", "Cn"))
 TEXT = st.text(ALLOWED, min_size=1, max_size=30)
-NAME = st.from_regex("[a-z0-9]{1,20}", fullmatch=True).filter(lambda n: n not in RESERVED)
 RESERVED = {"specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema", "data",
             "schemaurl", "datacontentencoding"}  # fmt: skip
+NAME = st.from_regex("[a-z0-9]{1,20}", fullmatch=True).filter(lambda n: n not in RESERVED)
 INTEGER = st.integers(-(2**31), 2**31 - 1)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(ALLOWED),
@@ -60,7 +61,7 @@ CORES = {b"1.0": LOWER, b"0.3": LOWER, b"0.2": LOWER, b" 0.1": LOWER,
 VERSION_NAMES = (b"specversion", b"cloudEventsVersion")
 MODES = pytest.mark.parametrize("mode", ["binary", "structured"])
 BINDINGS = pytest.mark.parametrize("binding", [HTTP, KAFKA], ids=["http", "kafka"])
-FEW = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+FEW = examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @st.composite
@@ -113,7 +114,7 @@ def test_events_do_not_influence_each_other(
 
 @pytest.mark.spec("BR-15")
 @BINDINGS
-@settings(FEW, max_examples=120)
+@examples(120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     names=st.lists(
         st.sampled_from([b"ce-", b"ce_", b"CE-", b""]).flatmap(
@@ -143,7 +144,7 @@ def test_any_message_is_read_or_refused(
 
 
 @pytest.mark.spec("BR-15")
-@settings(FEW, max_examples=120)
+@examples(120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     changes=st.dictionaries(
         st.sampled_from([*RESERVED, "contenttype", "extensions", "contentType", "data_base64", "x", "É", ""]),
@@ -165,7 +166,7 @@ def test_any_json_is_read_or_refused(
 
 
 @pytest.mark.spec("BR-15")
-@settings(FEW, max_examples=120)
+@examples(120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(event=events(), data=st.data())
 def test_damaged_json_is_read_or_refused(make_codec: Any, event: Event, data: st.DataObject) -> None:
     codec = make_codec("structured")

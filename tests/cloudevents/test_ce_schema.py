@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 from gateway_cloudevents import values
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator, FormatChecker
 
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from tests.budget import examples
 
 
 def _text(optional: bool, **rules: Any) -> dict[str, Any]:
@@ -80,7 +81,7 @@ ATTRIBUTES = st.fixed_dictionaries(
     },
 )
 DATA = st.none() | st.binary() | st.sampled_from([b"{}", b"[1]", b"null", b"1.5", b'"x"', b"true", b"text"])
-FEW = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+FEW = examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.spec("BR-16", "DP-03")

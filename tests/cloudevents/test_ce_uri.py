@@ -8,12 +8,13 @@ import time
 
 import pytest
 from gateway_cloudevents import values
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.errors import Refused
-from gateway_core.event import Message
-from gateway_core.interfaces import Codec
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Message
+from gateway_core.contract.interfaces import Codec
+from tests.budget import examples
 
 URIS = [
     *(
@@ -121,7 +122,7 @@ def test_a_source_that_is_none_is_refused_by_name(codec: Codec, version: str, so
         assert version in refused.value.rule
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.text("a1:/?#[]@%2.-+ é", max_size=12))
 def test_any_text_is_judged_by_the_parts_that_it_has(text: str) -> None:
     """The five parts by the pattern of RFC 3986 appendix B, and what the grammar lets each have."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
+from gateway_knative import plugin as knative
+from gateway_scenario import plugin as scenario
 from pydantic import AfterValidator, Field, RootModel
 
-from gateway_core.component import (
+from gateway_core.config.registry import Registry
+from gateway_core.contract.component import (
     BuildContext,
     CodecRef,
     Component,
@@ -16,13 +19,12 @@ from gateway_core.component import (
     KeyMapperRef,
     Transport,
 )
-from gateway_core.hookspecs import hookimpl
-from gateway_core.registry import Registry
+from gateway_core.contract.hookspecs import hookimpl
 
 
 def _url(text: str) -> str:
     if urlsplit(text).hostname is None:
-        raise ValueError(f"{text!r} is no URL: write http://HOST[:PORT]/PATH")
+        raise ValueError(f"{text!r} is not a valid URL: write http://HOST[:PORT]/PATH")
     return text
 
 
@@ -172,7 +174,9 @@ class Plugin:
 
 
 def registry() -> Registry:
-    """A registry of the small plugins."""
+    """A registry of the small plugins, and of those that extend the config."""
     made = Registry()
     made.add("small", Plugin(), "tests")
+    made.add("knative", knative, "tests")
+    made.add("scenario", scenario, "tests")
     return made

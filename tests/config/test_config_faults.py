@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from config_plugins import registry
 
 from gateway_core.config.faults import render, to_json
-from gateway_core.config.load import load_with_warnings
-from gateway_core.errors import ConfigError, Fault
+from gateway_core.config.load import load_all
+from gateway_core.contract.errors import ConfigError, Fault
 
 FAULTS = Path(__file__).parent / "faults"
 CASES = sorted(d.name for d in FAULTS.iterdir() if d.is_dir())
@@ -27,7 +27,7 @@ ENV = {"WORD": "abc", "TOKEN": "s3cr3t-t0ken"}
 def _report(case: str) -> tuple[list[Fault], list[Fault]]:
     main = Path("main.yaml")
     try:
-        return [], load_with_warnings([main if main.exists() else Path(".")], registry(), ENV)[1]
+        return [], load_all([main if main.exists() else Path(".")], registry(), ENV).warnings
     except ConfigError as e:
         return e.faults, []
 

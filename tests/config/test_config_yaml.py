@@ -8,7 +8,8 @@ import pytest
 
 from gateway_core.config import yaml
 from gateway_core.config.places import locate
-from gateway_core.config.yaml import Node, read, scalar
+from gateway_core.config.yaml import read, scalar
+from gateway_core.contract.config_node import Node
 
 
 @pytest.mark.parametrize(

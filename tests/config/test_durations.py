@@ -5,10 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from gateway_knative.durations import seconds
 from hypothesis import given
 from hypothesis import strategies as st
-
-from gateway_core.config.durations import seconds
 
 UNITS = (("W", 604_800), ("D", 86_400), ("H", 3600), ("M", 60), ("S", 1))
 

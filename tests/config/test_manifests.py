@@ -9,17 +9,19 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 from config_plugins import registry
 
 from gateway_core.config.faults import render
-from gateway_core.config.load import load, load_with_warnings
-from gateway_core.config.model import GatewayConfig, Manifest
-from gateway_core.errors import ConfigError, Fault
-from gateway_core.registry import Registry
+from gateway_core.config.load import load, load_all
+from gateway_core.config.model import GatewayConfig
+from gateway_core.config.registry import Registry
+from gateway_core.contract.config_extension import DocumentOrigin
+from gateway_core.contract.errors import ConfigError, Fault
+from tests.budget import examples
 
 SAMPLES = Path(__file__).parent / "manifests"
 REGISTRY = registry()
@@ -63,7 +65,8 @@ def _listens(config: GatewayConfig, broker: str) -> list[tuple[str, str]]:
 
 @pytest.mark.spec("BR-06")
 def test_a_broker_and_its_triggers_run_unchanged() -> None:
-    config, warnings = load_with_warnings([SAMPLES / "broker-trigger.yaml"], INSTALLED, {})
+    found = load_all([SAMPLES / "broker-trigger.yaml"], INSTALLED, {})
+    config, warnings = found.config, found.warnings
     assert not warnings
     assert list(config.brokers) == ["shop.default"]
     default = config.brokers["shop.default"]
@@ -89,16 +92,19 @@ def test_a_broker_and_its_triggers_run_unchanged() -> None:
 
 @pytest.mark.spec("BR-07")
 def test_a_trigger_may_come_before_its_broker_in_any_file(tmp_path: Path) -> None:
-    config, warnings = load_with_warnings([SAMPLES / "trigger-before-broker.yaml"], INSTALLED, {})
+    found = load_all([SAMPLES / "trigger-before-broker.yaml"], INSTALLED, {})
+    config, warnings = found.config, found.warnings
     assert not warnings
     assert config.triggers["lab.early"].broker == "lab.late"
     assert "lab.late" in config.brokers
     (tmp_path / "1.yaml").write_text(trigger("early", "lab", "broker: late"))
-    config, warnings = load_with_warnings([tmp_path], REGISTRY, {})
+    found = load_all([tmp_path], REGISTRY, {})
+    config, warnings = found.config, found.warnings
     assert config.triggers["lab.early"].broker == "lab.late"
     assert any("there is no broker `lab.late`: the trigger waits for it" in w.message for w in warnings)
     (tmp_path / "2.yaml").write_text(broker("late", "lab"))
-    config, warnings = load_with_warnings([tmp_path], REGISTRY, {})
+    found = load_all([tmp_path], REGISTRY, {})
+    config, warnings = found.config, found.warnings
     assert not warnings
     assert "lab.late" in config.brokers
 
@@ -116,7 +122,8 @@ def test_a_ref_is_a_fault_until_the_config_maps_it(tmp_path: Path) -> None:
 
 
 def test_what_kubectl_prints_is_read() -> None:
-    config, warnings = load_with_warnings([SAMPLES / "as-kubectl-writes.yaml"], INSTALLED, {})
+    found = load_all([SAMPLES / "as-kubectl-writes.yaml"], INSTALLED, {})
+    config, warnings = found.config, found.warnings
     assert not warnings
     assert config.triggers["shop.entries"].broker == "shop.ledger"
     assert config.brokers["shop.ledger"].delivery.retry == 3
@@ -150,10 +157,10 @@ def test_no_other_manifest_changes_a_name(tmp_path: Path) -> None:
 
 def test_a_broker_knows_its_manifest(tmp_path: Path) -> None:
     config = _load(tmp_path, "brokers: {own: {}}\n" + broker("a", "shop") + trigger("b"))
-    assert config.brokers["shop.a"].manifest == Manifest("shop", "a")
-    assert config.triggers["b"].manifest == Manifest("default", "b")
-    assert config.brokers["own"].manifest is None
-    here = config.brokers["shop.a"].manifest
+    assert config.brokers["shop.a"].origin == DocumentOrigin("Broker", "a", "shop")
+    assert config.triggers["b"].origin == DocumentOrigin("Trigger", "b", "default")
+    assert config.brokers["own"].origin is None
+    here = config.brokers["shop.a"].origin
     assert here is not None
     assert (Path(here.file).name, here.line) == ("any.yaml", 5)
 
@@ -177,7 +184,7 @@ def test_where_a_triggers_broker_is_said(tmp_path: Path) -> None:
     own = "triggers: {shop.b: {broker: own}}\n" + trigger("b", "shop")
     assert _load(tmp_path, own).triggers["shop.b"].broker == "own"
     two = _faults(tmp_path, trigger("b", "shop", "broker: a, brokerRef: {name: c}"))
-    assert two == ["spec.brokerRef: `broker` and `brokerRef` are both here"]
+    assert two == ["spec.brokerRef: `broker` and `brokerRef` exclude each other"]
 
 
 # -- beside our own vocabulary -------------------------------------------------------------------------------------
@@ -292,7 +299,7 @@ def test_a_ref_may_stand_for_any_sink(tmp_path: Path) -> None:
     text += broker("a", spec="{delivery: {deadLetterSink: {ref: {kind: KafkaSink, name: letters}}}}")
     config = _load(tmp_path, text)
     assert config.brokers["a"].dead_letter.options.topic == "letters"  # type: ignore[union-attr]
-    assert config.refs["KafkaSink/letters"].name == "queue"
+    assert config.section("refs")["KafkaSink/letters"].name == "queue"
 
 
 def test_a_ref_to_a_broker_of_the_config_needs_no_entry(tmp_path: Path) -> None:
@@ -302,7 +309,7 @@ def test_a_ref_to_a_broker_of_the_config_needs_no_entry(tmp_path: Path) -> None:
     assert letters is not None
     assert letters.options.url == "http://127.0.0.1:80/shop/letters"  # type: ignore[union-attr]
     elsewhere = "brokers: {shop.letters: {ingress: [http: {listen: 127.0.0.1:7000}]}}\n"
-    assert "`Broker/shop/letters` is an object in Kubernetes" in _faults(tmp_path, elsewhere + text)[0]
+    assert "`Broker/shop/letters` is a Kubernetes object" in _faults(tmp_path, elsewhere + text)[0]
 
 
 @pytest.mark.parametrize(
@@ -353,7 +360,7 @@ _manifests = st.fixed_dictionaries(
 _own = st.fixed_dictionaries({}, optional={"brokers": _values, "triggers": _values, "refs": _values})
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(documents=st.lists(_manifests, min_size=1, max_size=3), own=_own)
 def test_no_manifest_breaks_the_loader(documents: list[Any], own: dict[str, Any], tmp_path: Path) -> None:
     """Any manifest is read or refused with faults that have a place."""
@@ -362,7 +369,8 @@ def test_no_manifest_breaks_the_loader(documents: list[Any], own: dict[str, Any]
     file.write_bytes(b"\n---\n".join(msgspec.json.encode(d) for d in (own, documents[0], nested)))
     faults: list[Fault] = []
     try:
-        config, warnings = load_with_warnings([file], REGISTRY, {"A": "a"})
+        found = load_all([file], REGISTRY, {"A": "a"})
+        config, warnings = found.config, found.warnings
         assert isinstance(config, GatewayConfig)
         assert render([], warnings=warnings)
     except ConfigError as e:

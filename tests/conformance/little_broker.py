@@ -14,12 +14,12 @@ from urllib.parse import unquote, urlsplit
 
 import gateway_cloudevents.plugin
 
-from gateway_core.clock import SystemClock
-from gateway_core.component import BuildContext, CodecRef
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
-from gateway_core.interfaces import Codec
-from gateway_core.registry import Registry
+from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext, CodecRef
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Codec
 
 RETRIED = {404, 408, 409, 429}
 CORE = {"specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema", "schemaurl"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,9 @@ from typing import Any
 import pytest
 from gateway_conformance.bench import Check
 from gateway_conformance.run import CHECKS
+from gateway_testing import GatewayProcess
 
-from gateway_core.testing import GatewayProcess
-
-pytestmark = pytest.mark.slow
+from tests.command_line import tidegate
 
 CONFIG = """
 brokers:
@@ -29,8 +27,7 @@ triggers:
 
 
 def conformance(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gateway_core.cli", "conformance", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=110)
+    return tidegate("conformance", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -61,18 +58,20 @@ def _name(check: Check) -> str:
     return f"{check.id}-{check.run.__name__}"
 
 
-@pytest.mark.slow
 @pytest.mark.xdist_group("conformance")
 class TestOurGateway:
     @pytest.mark.parametrize("check", [pytest.param(c, id=_name(c), marks=pytest.mark.spec(c.id)) for c in CHECKS])
+    @pytest.mark.usefixtures("processes")
     def test_the_check_passes(self, check: Check, document: dict[str, Any]) -> None:
         (found,) = [c for c in document["checks"] if (c["id"], c["title"]) == (check.id, check.title)]
         assert found["outcome"] == "passed", found["detail"]
 
+    @pytest.mark.usefixtures("processes")
     def test_the_run_says_so(self, document: dict[str, Any]) -> None:
         assert (document["code"], document["conforms"]) == (0, True)
         assert (document["passed"], document["failed"], document["skipped"]) == (len(CHECKS), 0, 0)
 
+    @pytest.mark.usefixtures("processes")
     def test_without_a_sink_port_delivery_is_skipped(self, gateway: GatewayProcess) -> None:
         done = conformance("--url", gateway.ingress(), "--only", "dp-05, BR-15,DP-22")
         assert done.returncode == 0, done.stdout + done.stderr
@@ -119,4 +118,4 @@ def test_a_broker_that_is_not_there_fails() -> None:
     assert done.returncode == 1
     document = json.loads(done.stdout)
     assert (document["failed"], document["conforms"]) == (4, False)
-    assert "had no answer" in document["checks"][0]["detail"]
+    assert "had no response" in document["checks"][0]["detail"]

@@ -12,13 +12,14 @@ from gateway_conformance.report import as_json, line
 from gateway_conformance.run import CHECKS, Result, run
 from gateway_conformance.sink import Sink
 
+pytestmark = pytest.mark.usefixtures("real_time")
+
 _SPEC = importlib.util.spec_from_file_location("little_broker", Path(__file__).parent / "little_broker.py")
 assert _SPEC is not None
 assert _SPEC.loader is not None
 little_broker: Any = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(little_broker)
 
-pytestmark = pytest.mark.slow
 
 REFUSALS = {"required_attributes", "empty_attributes", "required_attributes_0_3", "unreadable", "unknown_version"}
 
@@ -110,7 +111,7 @@ def results(faults: set[str], kind: str) -> list[Result]:
     """One run of the checks of a kind."""
     checks = [c for c in CHECKS if kind == ("alone" if c.alone else "delivery" if c.sink else "ingress")]
     with Sink(0) as sink, little_broker.LittleBroker(sink.url, faults) as broker:
-        return run(checks, broker.url, sink, timeout_s=4, settle_s=0.5)
+        return run(checks, broker.url, sink, timeout_s=4, settle_s=1)
 
 
 def failed(found: list[Result]) -> set[str]:

@@ -17,11 +17,11 @@ from typing import Any
 
 import httpx
 import pytest
+from gateway_testing import GatewayProcess, Received, Subscriber
+from gateway_testing.subscriber import Answer
 
-from gateway_core.testing import GatewayProcess, Received, Subscriber
-from gateway_core.testing.subscriber import Answer
+pytestmark = pytest.mark.usefixtures("processes")
 
-pytestmark = pytest.mark.slow
 
 RETRIES = 2
 CONFIG = """

@@ -10,15 +10,17 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 BLOCKS = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", (HOWTO / "test-a-plugin.md").read_text(), re.DOTALL))
 UDP = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", (HOWTO / "write-a-plugin.md").read_text(), re.DOTALL))
 
 UPPER = """
-from gateway_core.component import Component, Config
-from gateway_core.event import text_of
-from gateway_core.hookspecs import hookimpl
-from gateway_core.interfaces import Filter
+from gateway_core.contract.component import Component, Config
+from gateway_core.contract.event import text_of
+from gateway_core.contract.hookspecs import hookimpl
+from gateway_core.contract.interfaces import Filter
 
 
 class UpperConfig(Config):
@@ -35,13 +37,12 @@ def gateway_filters():
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["", "upper", "udp"])
 def test_its_suites_pass_and_find_a_fault(tmp_path: Path, fault: str) -> None:
     upper = UPPER.replace(".isupper()", ".isupper(), exact=(('type', 'x'),)") if fault == "upper" else UPPER
     udp = UDP["tidegate_udp.py"]
     if fault == "udp":
-        udp = udp.replace("eventjson.structured(event)", "eventjson.structured(event.with_attributes(id='x'))")
+        udp = udp.replace("event_json.structured(event)", "event_json.structured(event.with_attributes(id='x'))")
     modules = {**BLOCKS, "tidegate_upper.py": upper, "tidegate_udp.py": udp}
     for name, text in modules.items():
         (tmp_path / name).write_text(text)
@@ -59,7 +60,6 @@ def test_its_suites_pass_and_find_a_fault(tmp_path: Path, fault: str) -> None:
         assert ("TestUpper" if fault == "upper" else "TestUdpSink") in done.stdout
 
 
-@pytest.mark.slow
 def test_its_loop_over_the_vectors_runs() -> None:
     blocks = re.findall(r"```python\n(?!#)(.*?)```", (HOWTO / "test-a-plugin.md").read_text(), re.DOTALL)
     done = subprocess.run([sys.executable, "-c", blocks[0]], capture_output=True, text=True)

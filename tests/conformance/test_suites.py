@@ -1,4 +1,4 @@
-"""The suites of `gateway_core.testing.suites`, on the components that are shipped."""
+"""The suites of `gateway_testing.suites`, on the components that are shipped."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-
-from gateway_core.component import KAFKA
-from gateway_core.event import Event
-from gateway_core.eventjson import load
-from gateway_core.interfaces import Channel, Codec, Filter, Sink, Source
-from gateway_core.testing.suites import (
+from gateway_testing.suites import (
     ChannelSuite,
     CodecSuite,
-    FarSide,
     FilterSuite,
-    HttpFarSide,
+    HttpRemote,
     Kit,
+    Remote,
     RemoteSinkSuite,
     SinkSuite,
     SourceSuite,
 )
+
+from gateway_core.contract.component import KAFKA
+from gateway_core.contract.event import Event
+from gateway_core.contract.event_json import load
+from gateway_core.contract.interfaces import Channel, Codec, Filter, Sink, Source
 
 
 @pytest.mark.spec("DP-01", "DP-02", "BR-10", "BR-15", "BR-16")
@@ -32,13 +32,11 @@ class TestCloudEventsBinary(CodecSuite):
         return kit.codec("cloudevents", binding=self.binding)
 
 
-@pytest.mark.slow
 class TestCloudEventsStructured(CodecSuite):
     def build(self, kit: Kit) -> Codec:
         return kit.codec("cloudevents", {"mode": "structured"}, binding=self.binding)
 
 
-@pytest.mark.slow
 class TestCloudEventsOverKafka(CodecSuite):
     binding = KAFKA
     modes = ("binary", "structured")
@@ -50,20 +48,18 @@ class TestCloudEventsOverKafka(CodecSuite):
 class TestHttpSink(RemoteSinkSuite):
     options: ClassVar[dict[str, Any]] = {}
 
-    def far_side(self, kit: Kit) -> HttpFarSide:
-        return HttpFarSide()
+    def remote(self, kit: Kit) -> HttpRemote:
+        return HttpRemote()
 
-    def build(self, kit: Kit, far: FarSide) -> Sink:
-        assert isinstance(far, HttpFarSide)
-        return kit.sink("http", {"url": far.url, **self.options})
+    def build(self, kit: Kit, remote: Remote) -> Sink:
+        assert isinstance(remote, HttpRemote)
+        return kit.sink("http", {"url": remote.url, **self.options})
 
 
-@pytest.mark.slow
 class TestHttpxSink(TestHttpSink):
     options = {"client": "httpx"}
 
 
-@pytest.mark.slow
 class TestStructuredHttpSink(TestHttpSink):
     options = {"codec": {"cloudevents": {"mode": "structured"}}}
 
@@ -85,12 +81,12 @@ class Lines:
 
 
 class TestFileSink(SinkSuite):
-    def far_side(self, kit: Kit) -> Lines:
+    def remote(self, kit: Kit) -> Lines:
         return Lines(kit.folder / "events.jsonl")
 
-    def build(self, kit: Kit, far: FarSide) -> Sink:
-        assert isinstance(far, Lines)
-        return kit.sink("file", {"path": str(far.path), "fsync": False})
+    def build(self, kit: Kit, remote: Remote) -> Sink:
+        assert isinstance(remote, Lines)
+        return kit.sink("file", {"path": str(remote.path), "fsync": False})
 
 
 class TestHttpSource(SourceSuite):
@@ -98,7 +94,6 @@ class TestHttpSource(SourceSuite):
         return kit.source("http", {"listen": "127.0.0.1:0", "path": "/in"})
 
 
-@pytest.mark.slow
 class TestHypercornSource(SourceSuite):
     def build(self, kit: Kit) -> Source:
         return kit.source("http", {"listen": "127.0.0.1:0", "server": "hypercorn"})
@@ -165,6 +160,7 @@ class TestCesql(Filters):
 del Filters
 
 
+@pytest.mark.usefixtures("processes")
 def test_the_testing_package_needs_no_pytest() -> None:
-    code = "import sys; import gateway_core.testing, gateway_core.testing.vectors; sys.exit('pytest' in sys.modules)"
+    code = "import sys; import gateway_testing, gateway_testing.vectors; sys.exit('pytest' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import entry_points
@@ -11,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import gateway_core
-from gateway_core.registry import GROUP, Registry
+from gateway_core.config.installed import GROUP
+from gateway_core.config.registry import Registry
 
 ROOT = Path(__file__).parents[2]
 CORE = Path(gateway_core.__file__).parent
@@ -48,26 +51,56 @@ def test_the_core_imports_no_plugin_and_no_client_library() -> None:
     assert wrong == {}
 
 
+LIBRARIES = {"gateway_serving", "gateway_testing"}
+"""Offer no components: HTTP servers with limits, and doubles for tests."""
+
+_ROW = re.compile(r"^\| `(gateway_\w+)` \| (.*?) \| .+ \|$", re.MULTILINE)
 ALLOWED = {
-    # the demo is a user of the table, and of the Kafka that `tidegate dev kafka` runs
-    "gateway_demo": {"gateway_spark", "gateway_java"},
-    # its data source reads the log's folder, by the log's public reader; it runs on the Java that is found there
-    # and the wheel for a cluster takes along what filters are made of
-    "gateway_spark": {"gateway_log", "gateway_java", "gateway_basics", "gateway_cesql"},
+    plugin: set(re.findall(r"`(gateway_\w+)`", others))
+    for plugin, others in _ROW.findall((ROOT / "CONTRIBUTING.md").read_text().partition("## Import rules")[2])
 }
+"""Which plugins may import which others: the table in CONTRIBUTING.md."""
+
+
+MOST_LINES = 11_650
+"""The core may shrink, not grow."""
+
+
+def test_the_core_is_six_folders() -> None:
+    folders = {f.name for f in CORE.iterdir() if (f / "__init__.py").is_file()}
+    assert folders == {"contract", "config", "pipeline", "delivery", "runtime", "cli"}
+    assert [f.name for f in CORE.glob("*.py")] == ["__init__.py"]
+    lines = sum(len(f.read_text(encoding="utf-8").splitlines()) for f in CORE.rglob("*.py"))
+    assert lines <= MOST_LINES, "what not every gateway needs belongs in a plugin"
 
 
 def test_plugins_import_each_other_only_where_it_is_allowed() -> None:
     for plugin in sorted(PLUGINS):
         files = (ROOT / "plugins" / plugin).rglob("*.py")
         others = {name for f in files for name in imported(f)} & PLUGINS - {plugin}
-        assert others == ALLOWED.get(plugin, set()), plugin
+        extra, gone = others - ALLOWED.get(plugin, set()), ALLOWED.get(plugin, set()) - others
+        assert not extra, f"{plugin} may not import {extra}: move what they share, or say in CONTRIBUTING.md why it may"
+        assert not gone, f"{plugin} no longer imports {gone}: take it out of the table in CONTRIBUTING.md"
+
+
+@pytest.mark.parametrize("plugin", sorted(PLUGINS - LIBRARIES))
+def test_a_plugin_module_imports_nothing_heavy(plugin: str) -> None:
+    tree = ast.parse((ROOT / "plugins" / plugin / "plugin.py").read_text(encoding="utf-8"))
+    heavy = []
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            heavy += [alias.name for alias in node.names if alias.name.partition(".")[0] not in sys.stdlib_module_names]
+        elif isinstance(node, ast.ImportFrom) and not (node.level == 1 and node.module is None):
+            name = node.module or ""
+            light = name.startswith("gateway_core.contract") or name.partition(".")[0] in sys.stdlib_module_names
+            heavy += [] if light and not node.level else ["." * node.level + name]
+    assert heavy == [], "import it inside the function that needs it"
 
 
 @pytest.mark.spec("CARD-01", "CARD-05")
 def test_every_shipped_plugin_comes_by_its_entry_point() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"][GROUP]
-    assert {value.partition(".")[0] for value in declared.values()} == PLUGINS
+    assert {value.partition(".")[0] for value in declared.values()} == PLUGINS - LIBRARIES
     installed = {point.name: point.value for point in entry_points(group=GROUP)}
     assert installed.items() >= declared.items()
     registry = Registry.installed()

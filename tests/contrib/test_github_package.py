@@ -11,16 +11,18 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 PACKAGE = Path(__file__).parents[2] / "contrib" / "tidegate-github"
 
 PROGRAM = """
 import json, sys
 from pathlib import Path
-from gateway_core.component import BuildContext, CodecRef
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
-from gateway_core.registry import Registry
-from gateway_core.testing import FakeClock
+from gateway_core.contract.component import BuildContext, CodecRef
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.config.registry import Registry
+from gateway_testing import FakeClock
 
 registry = Registry.installed()
 context = BuildContext("test", Path(), FakeClock(1_700_000_000), registry)
@@ -187,13 +189,11 @@ def answers(target: Path) -> dict[str, Any]:
     return answers
 
 
-@pytest.mark.slow
 @pytest.mark.spec("CARD-05")
 def test_it_is_found_by_its_entry_point(answers: dict[str, Any]) -> None:
     assert (answers["plugin"], answers["where"]) == ("github", "tidegate-github 0.1.0")
 
 
-@pytest.mark.slow
 @pytest.mark.spec("CARD-01", "CARD-05")
 @pytest.mark.parametrize("name", DELIVERIES)
 def test_deliveries_become_events(answers: dict[str, Any], name: str) -> None:
@@ -208,7 +208,6 @@ def test_deliveries_become_events(answers: dict[str, Any], name: str) -> None:
     assert answers["results"][list(DELIVERIES).index(name)] == expected
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSALS)
 def test_what_is_no_delivery_is_refused(answers: dict[str, Any], name: str) -> None:
     status, says = REFUSALS[name][3:]
@@ -217,7 +216,6 @@ def test_what_is_no_delivery_is_refused(answers: dict[str, Any], name: str) -> N
     assert says in found[1]
 
 
-@pytest.mark.slow
 def test_it_only_reads(answers: dict[str, Any]) -> None:
     assert answers["results"][-1] == [
         501,
@@ -235,7 +233,6 @@ triggers:
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("codec", "warned"), [("github", True), ("{github: {}}", True), ('{github: {secret: "x"}}', False)]
 )
@@ -253,7 +250,6 @@ def test_a_missing_secret_is_a_warning_at_check(target: Path, tmp_path: Path, co
     assert ("warning: " in done.stdout and "in GitHub's name" in done.stdout) is warned, done.stdout
 
 
-@pytest.mark.slow
 def test_the_config_of_the_readme_has_no_faults(target: Path, tmp_path: Path) -> None:
     config = tmp_path / "tidegate.yaml"
     config.write_text((PACKAGE / "README.md").read_text().split("```yaml\n")[1].split("```")[0])

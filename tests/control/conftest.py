@@ -8,8 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-
-from gateway_core.testing import GatewayProcess, Subscriber
+from gateway_testing import GatewayProcess, Subscriber
 
 YAML = {"content-type": "application/yaml"}
 

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from gateway_core.cli import main
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.usefixtures("processes")
 
 
 class Ran:
@@ -107,7 +107,7 @@ def test_what_the_gateway_refuses_is_1_and_what_is_no_command_2(tidegate) -> Non
     assert tidegate("get", "pods").code == 2
     assert tidegate("apply").code == 2
     away = tidegate("get", "triggers", "--admin", "127.0.0.1:1")
-    assert (away.code, "no answer from http://127.0.0.1:1" in away.err) == (1, True)
+    assert (away.code, "no response from http://127.0.0.1:1" in away.err) == (1, True)
 
 
 def test_the_token_is_sent_from_the_environment(start, tidegate, monkeypatch) -> None:

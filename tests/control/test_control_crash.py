@@ -8,13 +8,13 @@ import time
 
 import httpx
 import pytest
+from gateway_testing import Subscriber
 
-from gateway_core.testing import Subscriber
+pytestmark = pytest.mark.usefixtures("processes")
 
 CONFIG = 'brokers: {default: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}\n'
 
 
-@pytest.mark.slow
 def test_a_change_that_was_written_is_there_after_a_crash_before_it_was_made(start) -> None:
     go = threading.Event()
     with Subscriber(decide=lambda r: 202 if r.path == "/new" or go.wait(60) else 500) as s:
@@ -38,7 +38,6 @@ def test_a_change_that_was_written_is_there_after_a_crash_before_it_was_made(sta
         go.set()
 
 
-@pytest.mark.slow
 def test_an_event_that_came_after_the_answer_is_not_missed_by_the_new_trigger(start) -> None:
     with Subscriber(default=503) as s:
         console = start(CONFIG)
@@ -59,7 +58,6 @@ def quietly(console, text: str) -> None:
         return
 
 
-@pytest.mark.slow
 def test_half_a_file_is_not_there(start) -> None:
     console = start(CONFIG)
     assert console.put("x", "subscriber: http://127.0.0.1:9/a\n").status_code == 201
@@ -74,7 +72,6 @@ def test_half_a_file_is_not_there(start) -> None:
     again.http.close()
 
 
-@pytest.mark.slow
 def test_kills_at_any_time_lose_no_change_that_was_answered(start) -> None:
     console = start(CONFIG)
     answered: dict[str, int] = {}

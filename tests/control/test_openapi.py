@@ -7,12 +7,13 @@ from typing import Any
 import httpx
 import jsonschema
 import pytest
+from gateway_admin.openapi import document
+from gateway_admin.server import Admin
 from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
-from gateway_core.admin import Admin
-from gateway_core.api.http import Answer
-from gateway_core.api.openapi import document
-from gateway_core.api.routes import Route
+from gateway_core.contract.routes import Answer, Route
+
+pytestmark = pytest.mark.usefixtures("processes")
 
 Operation = tuple[str, str]
 SUBSCRIBER = b"subscriber: http://127.0.0.1:9/\nfilter: {type: none}\n"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gateway_core.clock import SystemClock
-from gateway_core.component import BuildContext, CodecRef, Component, Config, DeadLetterRef, SinkRef, Transport
-from gateway_core.errors import MissingExtra, StartError
-from gateway_core.hookspecs import hookimpl
-from gateway_core.registry import Registry
+from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext, CodecRef, Component, Config, DeadLetterRef, SinkRef, Transport
+from gateway_core.contract.errors import MissingExtra, StartError
+from gateway_core.contract.hookspecs import hookimpl
 
 
 class Options(Config):

@@ -13,12 +13,13 @@ from typing import Any
 import anyio
 import pytest
 
-from gateway_core.clock import SystemClock
-from gateway_core.component import BuildContext, DeadLetterRef
-from gateway_core.errors import StartError
-from gateway_core.event import Event
-from gateway_core.interfaces import DeadLetterStore, Outcome
-from gateway_core.registry import Registry
+from gateway_core.config.registry import Registry
+from gateway_core.contract.capabilities import DeadLetterStore
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext, DeadLetterRef
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Outcome
 
 pytestmark = pytest.mark.anyio
 
@@ -187,6 +188,7 @@ anyio.run(main)
 
 
 @pytest.mark.spec("DP-18")
+@pytest.mark.usefixtures("processes")
 def test_what_was_safe_is_there_after_a_kill(tmp_path: Path) -> None:
     command = [sys.executable, "-c", CRASHING, str(tmp_path), str(Path(__file__).parent)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:

@@ -9,18 +9,20 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
+from gateway_admin import plugin as admin_plugin
+from gateway_inspect import plugin as inspect_plugin
 from gateway_log import plugin as log_plugin
+from gateway_testing import ScriptedSink
 
-from gateway_core.clock import SystemClock, Timer
-from gateway_core.component import BuildContext, Component, Config, Transport
 from gateway_core.config.model import GatewayConfig
-from gateway_core.event import Event
-from gateway_core.hookspecs import hookimpl
-from gateway_core.interfaces import Intake
-from gateway_core.registry import Registry
-from gateway_core.runtime import Gateway
-from gateway_core.settings import Settings
-from gateway_core.testing import ScriptedSink
+from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock, Timer
+from gateway_core.contract.component import BuildContext, Component, Config, Transport
+from gateway_core.contract.event import Event
+from gateway_core.contract.hookspecs import hookimpl
+from gateway_core.contract.interfaces import Intake
+from gateway_core.runtime.gateway import Gateway
+from gateway_core.runtime.settings import Settings
 
 
 class Hurried(SystemClock):
@@ -85,7 +87,8 @@ async def running(parts: Parts, config: dict[str, Any], folder: Path) -> AsyncIt
     """The gateway, until the end of the block."""
     registry = Registry()
     registry.add("parts", parts)
-    registry.add("log", log_plugin)
+    for name, plugin in (("log", log_plugin), ("admin", admin_plugin), ("inspect", inspect_plugin)):
+        registry.add(name, plugin)
     settings = Settings(data_dir=folder, admin="off", drain_timeout_s=5)
     gateway = Gateway(GatewayConfig.model_validate(config), settings, registry, Hurried())
     stop, started = anyio.Event(), anyio.Event()

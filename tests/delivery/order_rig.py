@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anyio.abc import TaskGroup
+from gateway_testing import FakeClock, MemoryFeed
 
 from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract.event import PARTITION_BITS, Event
+from gateway_core.contract.interfaces import DELIVERED, Accepted, Outcome, Sink
 from gateway_core.delivery import Budget, Subscription
-from gateway_core.delivery.lanes import LaneOf
-from gateway_core.event import PARTITION_BITS, Event
-from gateway_core.interfaces import DELIVERED, Accepted, Outcome, Sink
-from gateway_core.testing import FakeClock, MemoryFeed
+from gateway_core.delivery.ordering import OrderKeyOf
 
 BUSY = Outcome(False, retry=True, code=503, reason="503 Service Unavailable")
 BAD = Outcome(False, code=400, reason="400 Bad Request")
@@ -54,7 +54,7 @@ class Rig:
     """A subscription with its surroundings in memory; waits take their full ceiling."""
 
     def __init__(
-        self, lane_of: LaneOf | None, *, endless: bool = False, sink: Sink | None = None, **policy: object
+        self, order_key_of: OrderKeyOf | None, *, endless: bool = False, sink: Sink | None = None, **policy: object
     ) -> None:
         self.clock = FakeClock()
         self.sink = Far("sink:")
@@ -68,7 +68,7 @@ class Rig:
             publish=lambda events, done: self.published.append(done),
             budget=self.budget,
             draw=lambda: 1.0,
-            lane_of=lane_of,
+            order_key_of=order_key_of,
         )
         self.subscription.feed = self.feed
 

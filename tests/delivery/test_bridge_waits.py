@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway_testing import ScriptedSink
 
-from gateway_core.errors import Refused, StorageError
-from gateway_core.event import PARTITION_BITS, Event
-from gateway_core.interfaces import DELIVERED, Outcome
-from gateway_core.testing import ScriptedSink
+from gateway_core.contract.errors import Refused, StorageError
+from gateway_core.contract.event import PARTITION_BITS, Event
+from gateway_core.contract.interfaces import DELIVERED, Outcome
 from tests.delivery.gateway_rig import Parts, running, until
 from tests.delivery.order_rig import BAD, BUSY
 

@@ -10,16 +10,16 @@ from typing import Any
 import anyio
 import pytest
 from anyio.abc import TaskGroup
+from gateway_admin.metrics import render
+from gateway_testing import ScriptedSink
 
-from gateway_core import component_tasks
-from gateway_core.component import Component, Config
-from gateway_core.errors import StartError
-from gateway_core.event import Event
-from gateway_core.hookspecs import hookimpl
-from gateway_core.interfaces import Intake, Observer
-from gateway_core.metrics import render
-from gateway_core.runtime import Gateway
-from gateway_core.testing import ScriptedSink
+from gateway_core.contract.component import Component, Config
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.event import Event
+from gateway_core.contract.hookspecs import hookimpl
+from gateway_core.contract.interfaces import Intake, Observer
+from gateway_core.runtime import component_tasks
+from gateway_core.runtime.gateway import Gateway
 from tests.delivery.gateway_rig import Parts, Pull, Tap, running, until
 
 pytestmark = pytest.mark.anyio
@@ -87,8 +87,8 @@ BRIDGE = {"bridges": {"b": {"source": "pull", "sink": "far", "dead_letter": "let
 
 def seen(gateway: Gateway, section: str, name: str) -> tuple[bool | None, str, str]:
     """What the condition, the status document and the metrics say of one entry; they must agree."""
-    gateway.conditions.observe()
-    condition = gateway.conditions.of(section, name).condition
+    gateway.services["admin"].conditions.observe()
+    condition = gateway.services["admin"].conditions.of(section, name).condition
     (entry,) = [e for e in gateway.status()[section] if e["name"] == name]
     assert (entry["ready"], entry["reason"], entry["condition"]) == tuple(condition)
     text = render(gateway.status())
@@ -127,7 +127,7 @@ async def test_a_broker_with_another_way_in_is_ready_and_says_what_fails(tmp_pat
     config = {"brokers": {"default": {"ingress": ["pull", "tap"], "dead_letter": "letters"}}}
     async with running(parts, config, tmp_path) as gateway:
         parts.pull.error = "away"
-        assert seen(gateway, "brokers", "default") == (True, "1 of 2 ways in do not work: away", "IngressDegraded")
+        assert seen(gateway, "brokers", "default") == (True, "1 of 2 sources do not work: away", "IngressDegraded")
 
 
 @pytest.mark.spec("SAFE-31")
@@ -233,7 +233,7 @@ async def test_a_start_that_hangs_is_named_and_given_up(
 async def test_a_stop_that_hangs_or_raises_keeps_nobody_from_stopping(
     part: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from gateway_core import parts as parts_module
+    from gateway_core.runtime import parts as parts_module
 
     monkeypatch.setattr(parts_module, "STOP_S", 0.1)
 

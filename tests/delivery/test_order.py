@@ -1,14 +1,14 @@
-"""`order: partition` and `order: key`: an event waits until the one before it in its lane is settled, others go on.
+"""`order: partition` and `order: key`: an event waits until the one before it with its key is settled, others go on.
 And the withdrawal of partitions, whatever state their events are in."""
 
 from __future__ import annotations
 
 import pytest
+from gateway_testing import ScriptedSink
 
-from gateway_core.delivery.lanes import LaneOf, of_key, of_partition
-from gateway_core.event import Event
-from gateway_core.interfaces import Outcome
-from gateway_core.testing import ScriptedSink
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Outcome
+from gateway_core.delivery.ordering import OrderKeyOf, of_key, of_partition
 from tests.delivery.order_rig import BAD, BUSY, Rig, event
 
 # -- order ------------------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def test_the_bound_of_attempts_holds_for_lanes_too() -> None:
     rig.offer(*(event(n, n) for n in range(1, 6)), event(6, 1))
     assert rig.under_way == [1, 2]
     rig.sink.answer(1)
-    assert rig.under_way == [2, 3], "the lanes take turns"
+    assert rig.under_way == [2, 3], "the order_keys take turns"
 
 
 def test_a_long_lane_whose_sink_answers_at_once_needs_no_stack() -> None:
@@ -127,9 +127,9 @@ def test_a_long_lane_whose_sink_answers_at_once_needs_no_stack() -> None:
 # -- withdrawal -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lane_of", [None, of_partition, of_key], ids=["unordered", "partition", "key"])
-def test_what_is_in_line_is_withdrawn_and_what_is_under_way_is_not(lane_of: LaneOf | None) -> None:
-    rig = Rig(lane_of, max_in_flight=2)
+@pytest.mark.parametrize("order_key_of", [None, of_partition, of_key], ids=["unordered", "partition", "key"])
+def test_what_is_in_line_is_withdrawn_and_what_is_under_way_is_not(order_key_of: OrderKeyOf | None) -> None:
+    rig = Rig(order_key_of, max_in_flight=2)
     rig.offer(*(event(n, 1, "a") for n in (1, 2, 3)), event(4, 2, "b"), event(5, 2, "b"))
     rig.offer(event(6, 1, "b"))
     left = {1, 2, 3, 6} - set(rig.under_way)

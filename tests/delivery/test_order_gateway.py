@@ -11,11 +11,12 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio.abc import TaskGroup
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.event import Event
-from gateway_core.interfaces import DELIVERED, Outcome
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import DELIVERED, Outcome
+from tests.budget import examples
 from tests.delivery.gateway_rig import Parts, running, until
 from tests.delivery.order_rig import BAD, BUSY
 
@@ -75,22 +76,22 @@ async def play(order: str, keys: list[str | None], seed: int, folder: Path) -> N
         (trigger,) = gateway.status()["triggers"]
         assert (trigger["delivered"], trigger["dead_lettered"]) == (len(far.delivered), len(letters.delivered))
     assert sorted(far.delivered + letters.delivered) == list(range(len(keys)))
-    lanes: set[Hashable] = {key for key in keys if key} if order == "key" else {"the only shard"}
-    for lane in lanes:
-        its = [n for n, key in enumerate(keys) if lane in (key, "the only shard")]
+    order_keys: set[Hashable] = {key for key in keys if key} if order == "key" else {"the only shard"}
+    for order_key in order_keys:
+        its = [n for n, key in enumerate(keys) if order_key in (key, "the only shard")]
         assert in_turns([n for n in far.attempts if n in its]) == its
     if order == "partition":
         assert far.at_once == 1
 
 
 @pytest.mark.spec("DP-17")
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(
     st.sampled_from(["partition", "key"]),
     st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=15),
     st.integers(0, 2**32),
 )
-def test_lanes_keep_their_order_through_a_gateway(order: str, keys: list[str | None], seed: int) -> None:
+def test_order_keys_keep_their_order_through_a_gateway(order: str, keys: list[str | None], seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         anyio.run(play, order, keys, seed, Path(folder))
 

@@ -1,16 +1,17 @@
-"""Whatever a subscriber and a dead letter answer, and whatever is withdrawn: lanes keep their order."""
+"""Whatever a subscriber and a dead letter answer, and whatever is withdrawn: events with one key keep their order."""
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.delivery.lanes import LaneOf, of_key, of_partition
-from gateway_core.event import Event
-from gateway_core.interfaces import DELIVERED, Outcome
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import DELIVERED, Outcome
+from gateway_core.delivery.ordering import OrderKeyOf, of_key, of_partition
+from tests.budget import examples
 from tests.delivery.order_rig import BAD, BUSY, Rig, event, number
 
-LANES: dict[str, LaneOf | None] = {"unordered": None, "partition": of_partition, "key": of_key}
+ORDERS: dict[str, OrderKeyOf | None] = {"unordered": None, "partition": of_partition, "key": of_key}
 OUTCOMES = {"ok": DELIVERED, "busy": BUSY, "bad": BAD, "reply": Outcome(True, reply=event(0))}
 STEPS = st.tuples(
     st.sampled_from(["offer", "answer", "answer", "answer", "letter", "time", "published", "withdraw"]),
@@ -24,8 +25,8 @@ class Checked(Rig):
     """Knows of each event whether it is settled or withdrawn, and checks each attempt by that."""
 
     def __init__(self, order: str, retry: int, most: int, endless: bool) -> None:
-        super().__init__(LANES[order], endless=endless, retry=retry, max_in_flight=most, backoff_max_s=1)
-        self.lane_of = LANES[order] or (lambda event: None)
+        super().__init__(ORDERS[order], endless=endless, retry=retry, max_in_flight=most, backoff_max_s=1)
+        self.order_key_of = ORDERS[order] or (lambda event: None)
         self.most = most
         self.offered: dict[int, Event] = {}
         self.gone: set[int] = set()
@@ -51,10 +52,10 @@ class Checked(Rig):
         return self.gone | set(self.acked)
 
     def _before(self, n: int) -> list[int]:
-        """Events of the same lane that must be settled first."""
-        lane, over = self.lane_of(self.offered[n]), self.over
-        before = [] if lane is None else [o for o in self.offered if o < n and o not in over]
-        return [o for o in before if self.lane_of(self.offered[o]) == lane]
+        """Events with the same order key that must be settled first."""
+        order_key, over = self.order_key_of(self.offered[n]), self.over
+        before = [] if order_key is None else [o for o in self.offered if o < n and o not in over]
+        return [o for o in before if self.order_key_of(self.offered[o]) == order_key]
 
     def step(self, what: str, n: int, outcome: str, key: str | None) -> None:
         if what == "offer":
@@ -95,15 +96,15 @@ class Checked(Rig):
             self.clock.advance(1)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
-    order=st.sampled_from(sorted(LANES)),
+    order=st.sampled_from(sorted(ORDERS)),
     retry=st.integers(0, 2),
     most=st.integers(1, 8),
     endless=st.booleans(),
     steps=st.lists(STEPS, min_size=10, max_size=40),
 )
-def test_lanes_keep_their_order_and_every_event_is_settled_or_withdrawn_once(
+def test_order_keys_keep_their_order_and_every_event_is_settled_or_withdrawn_once(
     order: str, retry: int, most: int, endless: bool, steps: list[tuple[str, int, str, str | None]]
 ) -> None:
     rig = Checked(order, retry, most, endless)

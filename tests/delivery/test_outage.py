@@ -6,18 +6,19 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from gateway_testing import FakeClock, MemoryFeed
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract.event import PARTITION_BITS, Event
+from gateway_core.contract.interfaces import DELIVERED, Outcome
 from gateway_core.delivery import Subscription
 from gateway_core.delivery.backoff import ceiling_s
-from gateway_core.delivery.lanes import LaneOf, of_key, of_partition
-from gateway_core.event import PARTITION_BITS, Event
-from gateway_core.interfaces import DELIVERED, Outcome
-from gateway_core.testing import FakeClock, MemoryFeed
+from gateway_core.delivery.ordering import OrderKeyOf, of_key, of_partition
+from tests.budget import examples
 
-SILENT = Outcome(False, retry=True, reason="no answer within 30 s")
+SILENT = Outcome(False, retry=True, reason="no response within 30 s")
 REFUSED = Outcome(False, retry=True, reason="connection refused")
 BUSY = Outcome(False, retry=True, code=503, reason="503")
 BAD = Outcome(False, code=400, reason="400")
@@ -72,7 +73,11 @@ class Letters:
 
 class Rig:
     def __init__(
-        self, answer: Callable[[Event], Outcome], takes_s: float = 0.0, lane_of: LaneOf | None = None, **policy: object
+        self,
+        answer: Callable[[Event], Outcome],
+        takes_s: float = 0.0,
+        order_key_of: OrderKeyOf | None = None,
+        **policy: object,
     ) -> None:
         self.clock = FakeClock()
         self.far = Far(self.clock, answer, takes_s)
@@ -81,7 +86,7 @@ class Rig:
         self.subscription = Subscription(
             *("t", self.far, DeliveryConfig(**policy), self.clock),  # type: ignore[arg-type]
             dead_letter=self.letters,
-            lane_of=lane_of,
+            order_key_of=order_key_of,
             draw=lambda: 0.5,
         )
         self.subscription.feed = self.feed
@@ -143,10 +148,10 @@ def test_a_dead_subscriber_costs_a_few_attempts_whatever_waits() -> None:
 
 
 @pytest.mark.spec("SAFE-37")
-@pytest.mark.parametrize("lane_of", [None, of_partition, of_key], ids=["unordered", "partition", "key"])
-def test_a_subscriber_that_comes_back_gets_all_within_seconds(lane_of: LaneOf | None) -> None:
+@pytest.mark.parametrize("order_key_of", [None, of_partition, of_key], ids=["unordered", "partition", "key"])
+def test_a_subscriber_that_comes_back_gets_all_within_seconds(order_key_of: OrderKeyOf | None) -> None:
     back = [False]
-    rig = Rig(lambda e: DELIVERED if back[0] else REFUSED, 0.01, lane_of, retry=100)
+    rig = Rig(lambda e: DELIVERED if back[0] else REFUSED, 0.01, order_key_of, retry=100)
     rig.offer(*(event(n, n % 4, b"%d" % (n % 4)) for n in range(1, 101)))
     rig.clock.advance(120)
     assert rig.subscription.failing
@@ -154,17 +159,17 @@ def test_a_subscriber_that_comes_back_gets_all_within_seconds(lane_of: LaneOf | 
     back[0] = True
     rig.clock.advance(31)  # those that were tried by themselves keep their own waits, 30 s at the most
     assert len(rig.feed.acked) == 100
-    if lane_of is not None:
-        for lane in range(4):
+    if order_key_of is not None:
+        for order_key in range(4):
             ids = [p & ((1 << PARTITION_BITS) - 1) for p in rig.feed.acked]
-            assert [n for n in ids if n % 4 == lane] == sorted(n for n in ids if n % 4 == lane)
+            assert [n for n in ids if n % 4 == order_key] == sorted(n for n in ids if n % 4 == order_key)
     assert not rig.subscription.failing
 
 
 @pytest.mark.spec("SAFE-37")
-@pytest.mark.parametrize("lane_of", [None, of_key], ids=["unordered", "key"])
-def test_one_event_that_gets_no_answer_takes_no_other_along(lane_of: LaneOf | None) -> None:
-    rig = Rig(lambda e: SILENT if e.attributes["id"] == "3" else DELIVERED, 0.01, lane_of, retry=6)
+@pytest.mark.parametrize("order_key_of", [None, of_key], ids=["unordered", "key"])
+def test_one_event_that_gets_no_answer_takes_no_other_along(order_key_of: OrderKeyOf | None) -> None:
+    rig = Rig(lambda e: SILENT if e.attributes["id"] == "3" else DELIVERED, 0.01, order_key_of, retry=6)
     rig.offer(*(event(n, key=b"%d" % (n % 5)) for n in range(1, 51)))
     rig.settle()
     assert rig.letters.ids() == ["3"]
@@ -218,10 +223,10 @@ STEPS = st.lists(
 
 
 @pytest.mark.spec("SAFE-37")
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(
     phases=STEPS,
-    lanes=st.sampled_from([None, of_partition]),
+    order_keys=st.sampled_from([None, of_partition]),
     takes_s=st.sampled_from([0.0, 0.5, 3.0]),
     retry=st.integers(0, 4),
     most=st.integers(1, 20),
@@ -229,7 +234,7 @@ STEPS = st.lists(
 )
 def test_every_event_is_settled_once_in_order_and_within_its_tries(
     phases: list[tuple[str, int]],
-    lanes: LaneOf | None,
+    order_keys: OrderKeyOf | None,
     takes_s: float,
     retry: int,
     most: int,
@@ -237,7 +242,7 @@ def test_every_event_is_settled_once_in_order_and_within_its_tries(
 ) -> None:
     script = iter([word for word, times in phases for _ in range(times)])
     answers = {"ok": DELIVERED, "silent": SILENT, "busy": BUSY, "bad": BAD}
-    rig = Rig(lambda e: answers[next(script, "ok")], takes_s, lanes, retry=retry, max_in_flight=most)
+    rig = Rig(lambda e: answers[next(script, "ok")], takes_s, order_keys, retry=retry, max_in_flight=most)
     n = 0
     for count, pause in arrivals:
         for _ in range(count):
@@ -254,9 +259,9 @@ def test_every_event_is_settled_once_in_order_and_within_its_tries(
         attempts = letter.attributes["tidegateattempts"]
         assert own[letter.attributes["id"]] <= attempts <= retry + 1
     assert all(times <= retry + 1 for times in own.values())
-    if lanes is not None:
-        for lane in range(3):
-            acked = [p & low for p in rig.feed.acked if p >> PARTITION_BITS == lane]
+    if order_keys is not None:
+        for order_key in range(3):
+            acked = [p & low for p in rig.feed.acked if p >> PARTITION_BITS == order_key]
             assert acked == sorted(acked)
     rig.subscription.stop()
     assert rig.clock.next_timer() is None, "no timer goes on after the stop"

@@ -11,13 +11,13 @@ from typing import Any
 
 import anyio
 import pytest
+from gateway_testing import ScriptedSink
 from pydantic import RootModel
 
-from gateway_core.component import Component, Config
-from gateway_core.event import Event
-from gateway_core.hookspecs import hookimpl
-from gateway_core.interfaces import Filter, Observer, Outcome
-from gateway_core.testing import ScriptedSink
+from gateway_core.contract.component import Component, Config
+from gateway_core.contract.event import Event
+from gateway_core.contract.hookspecs import hookimpl
+from gateway_core.contract.interfaces import Filter, Observer, Outcome
 from tests.delivery.gateway_rig import Parts, running, until
 
 pytestmark = pytest.mark.anyio
@@ -122,7 +122,7 @@ async def test_a_filter_that_raises_loses_nothing_and_holds_up_nobody(
         assert answers == [None]
         status = {t["name"]: t for t in gateway.status()["triggers"]}
         assert status["bad"]["filter_errors"] == 5
-        assert status["bad"]["letters"]["filter"] == 5
+        assert status["bad"]["dead_lettered_by_stage"]["filter"] == 5
         assert (status["bad"]["delivered"], status["bad"]["lag"]) == (0, 0)
         assert status["bad"]["last_error"].startswith("filter: ")
         assert (status["good"]["delivered"], status["good"]["filter_errors"]) == (5, 0)
@@ -193,7 +193,7 @@ async def test_a_key_mapper_that_raises_puts_the_event_into_the_dead_letter(tmp_
         parts.tap.put(*events(5))
         await until(lambda: len(parts.far.sent) == 8 and len(parts.other.sent) == 2)
         (bad,) = [t for t in gateway.status()["triggers"] if t["name"] == "bad"]
-        assert (bad["delivered"], bad["letters"]["order"], bad["lag"], bad["waiting"]) == (3, 2, 0, 0)
+        assert (bad["delivered"], bad["dead_lettered_by_stage"]["order"], bad["lag"], bad["waiting"]) == (3, 2, 0, 0)
     assert sorted(ids(parts.other)) == ["1", "2"]
     assert parts.other.sent[0].attributes["tidegatestage"] == "order"
 
@@ -262,7 +262,7 @@ async def test_a_bridge_with_a_dead_letter_keeps_what_its_filter_raised_on(tmp_p
         await until(lambda: len(parts.letters.sent) == 3 and answers)
         assert answers == [None]
         (status,) = gateway.status()["bridges"]
-        assert (status["filter_errors"], status["letters"]["filter"], status["unwanted"]) == (3, 3, 0)
+        assert (status["filter_errors"], status["dead_lettered_by_stage"]["filter"], status["unwanted"]) == (3, 3, 0)
     assert parts.far.sent == []
 
 
@@ -308,20 +308,21 @@ async def test_a_fetching_bridge_without_a_dead_letter_stops_at_the_event_until_
 
 @pytest.mark.spec("SAFE-25")
 async def test_explain_why_and_tap_say_that_a_filter_raises(tmp_path: Path) -> None:
-    from gateway_core.explain import explain
-    from gateway_core.tap.choice import Choice
-    from gateway_core.why import Wanted, why
+    from gateway_inspect.explain import explain
+    from gateway_inspect.tap.choice import Choice
+    from gateway_inspect.why import Wanted, why
 
     parts = Hostile(bad=raising(ValueError("no such field")))
     async with running(parts, config(), tmp_path) as gateway:
-        tap = gateway.taps.open(Choice("default", None, (), 0), Filter(raising(ValueError("tapped"))))
+        service = gateway.services["inspect"]
+        tap = service.taps.open(Choice("default", None, (), 0), Filter(raising(ValueError("tapped"))))
         parts.tap.put(*events(1))
         await until(lambda: len(parts.other.sent) == 1)
-        found = {way["name"]: way for way in explain(gateway.built, events(1)[0])["ways"]}
+        found = {delivery["name"]: delivery for delivery in explain(gateway.built, events(1)[0])["deliveries"]}
         assert found["bad"]["matched"] is True
         assert "no such field" in found["bad"]["filter"]["found"]
-        asked = await why(gateway, Wanted("0"), None)
-        (bad,) = [way for way in asked["events"][0]["ways"] if way["name"] == "bad"]
+        asked = await why(service, Wanted("0"), None)
+        (bad,) = [delivery for delivery in asked["events"][0]["deliveries"] if delivery["name"] == "bad"]
         assert bad["matched"] is True
         with anyio.fail_after(5):
             await tap.wait()
@@ -377,7 +378,7 @@ async def test_a_sink_that_breaks_its_contract_is_isolated_to_the_event(
         (status,) = gateway.status()["triggers"]
         assert (status["in_flight"], status["waiting"], status["delivered"]) == (0, 0, 5)
     assert sorted(ids(parts.letters)) == ["junk reply", "raises"]
-    assert len([r for r in caplog.records if "the sink of it gave a second outcome" in r.getMessage()]) == 1
+    assert len([r for r in caplog.records if "the sink of it reported a second outcome" in r.getMessage()]) == 1
 
 
 @pytest.mark.spec("SAFE-28")

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway_testing import ScriptedSink
 
 from gateway_core.config.model import GatewayConfig
-from gateway_core.errors import StorageError
-from gateway_core.event import Event
-from gateway_core.outcome import Outcome
-from gateway_core.testing import ScriptedSink
+from gateway_core.contract.errors import StorageError
+from gateway_core.contract.event import Event
+from gateway_core.contract.outcome import Outcome
 from tests.delivery.gateway_rig import Parts, Pull, running, until
 
 pytestmark = pytest.mark.anyio

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from gateway_testing import FakeClock, MemoryFeed, ScriptedSink
 
 from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import DELIVERED, Outcome
+from gateway_core.contract.one_line import harmless, one_line
 from gateway_core.delivery import Subscription
-from gateway_core.errors import Refused
-from gateway_core.event import Event
-from gateway_core.intake import Counted
-from gateway_core.interfaces import DELIVERED, Outcome
-from gateway_core.logs import JsonFormatter, TextFormatter
-from gateway_core.oneline import harmless, one_line
-from gateway_core.testing import FakeClock, MemoryFeed, ScriptedSink
+from gateway_core.pipeline.intake import Counted
+from gateway_core.runtime.log_output import JsonFormatter, TextFormatter
 
 from .gateway_rig import Parts, running, until
 
@@ -142,7 +142,7 @@ def test_an_attempt_of_which_the_sink_says_nothing_ends_and_is_tried_again() -> 
     assert len(sink.held) == 2, "the second attempt"
     rig.clock.advance(100)
     assert [e.attributes["id"] for e in rig.letters.sent] == ["1"]
-    assert "nothing" in rig.letters.sent[0].attributes["tidegatereason"]
+    assert "reported no outcome" in rig.letters.sent[0].attributes["tidegatereason"]
     for late in sink.held:
         late(DELIVERED)
     assert rig.feed.acked == [1]

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from gateway_testing import FakeClock, MemoryFeed, ScriptedSink
 
-from gateway_core.asyncsink import AsyncSink
 from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract.async_sink import AsyncSink
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import DELIVERED, Outcome
+from gateway_core.contract.outcome import short
 from gateway_core.delivery import Subscription
-from gateway_core.delivery.lanes import of_partition
-from gateway_core.event import Event
-from gateway_core.interfaces import DELIVERED, Outcome
-from gateway_core.outcome import short
-from gateway_core.testing import FakeClock, MemoryFeed, ScriptedSink
+from gateway_core.delivery.ordering import of_partition
 
 from .gateway_rig import Parts, running, until
 
@@ -33,7 +33,7 @@ class Rig:
         self.subscription = Subscription(
             *("t", sink, DeliveryConfig(**policy), self.clock),  # type: ignore[arg-type]
             dead_letter=self.letters,
-            lane_of=of_partition if ordered else None,
+            order_key_of=of_partition if ordered else None,
         )
         self.subscription.feed = self.feed
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import anyio
 import pytest
+from gateway_file.line_writer import FileTarget, LineWriter
+from gateway_testing import FakeClock, ScriptedSink
 
-from gateway_core.delivery.burials import Letters
-from gateway_core.event import Event
-from gateway_core.interfaces import DELIVERED, Outcome
-from gateway_core.linewriter import FileTarget, LineWriter
-from gateway_core.testing import FakeClock, ScriptedSink
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import DELIVERED, Outcome
+from gateway_core.delivery.dead_letter_writer import SourceDeadLetterWriter
 
 from .gateway_rig import Parts, running, until
 
@@ -49,14 +49,14 @@ async def test_a_stopped_gateway_sends_nothing_more(tmp_path: Path, answer: Outc
 
 def test_letters_that_are_stopped_are_not_tried_again() -> None:
     clock, sink = FakeClock(), ScriptedSink(hold=True)
-    letters = Letters("b", sink, clock)
+    letters = SourceDeadLetterWriter("b", sink, clock)
     answers: list[object] = []
-    letters.bury(event(1), BAD, "x", answers.append)
-    letters.bury(event(2), BAD, "x", answers.append)
+    letters.write(event(1), BAD, "x", answers.append)
+    letters.write(event(2), BAD, "x", answers.append)
     sink.answer(REFUSED)
     letters.stop()
     sink.answer(REFUSED)
-    letters.bury(event(3), BAD, "x", answers.append)
+    letters.write(event(3), BAD, "x", answers.append)
     sink.answer(REFUSED)
     assert clock.next_timer() is None
     assert answers == []
@@ -64,15 +64,15 @@ def test_letters_that_are_stopped_are_not_tried_again() -> None:
 
 def test_letters_on_their_way_follow_to_another_dead_letter() -> None:
     clock, old, new = FakeClock(), ScriptedSink(default=REFUSED), ScriptedSink()
-    letters, others = Letters("b", old, clock), Letters("b", new, clock)
+    letters, others = SourceDeadLetterWriter("b", old, clock), SourceDeadLetterWriter("b", new, clock)
     answers: list[object] = []
-    letters.bury(event(1), BAD, "x", answers.append)
+    letters.write(event(1), BAD, "x", answers.append)
     letters.hand_over(others)
     tried = len(old.sent)
     clock.advance(5)
     assert answers == [None]
     assert (len(old.sent), len(new.sent)) == (tried, 1)
-    assert (letters.buried, others.buried, others.stuck) == (0, 1, "")
+    assert (letters.written, others.written, others.stuck) == (0, 1, "")
     assert clock.next_timer() is None
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from base64 import b64decode
 
 import pytest
+from gateway_testing import FakeClock, MemoryFeed, ScriptedSink
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import DELIVERED, Outcome
 from gateway_core.delivery import Budget, Subscription
 from gateway_core.delivery.backoff import ceiling_s, wait_s
-from gateway_core.delivery.deadletter import without_facts
-from gateway_core.event import Event
-from gateway_core.interfaces import DELIVERED, Outcome
-from gateway_core.testing import FakeClock, MemoryFeed, ScriptedSink
+from gateway_core.delivery.dead_letter import without_facts
 
 BUSY = Outcome(False, retry=True, code=503, data=b"come back later", reason="503 Service Unavailable")
 BAD = Outcome(False, code=400, data=b"no", reason="400 Bad Request")

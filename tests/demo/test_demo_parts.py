@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
@@ -15,9 +16,8 @@ from gateway_demo.progress import Meter
 from gateway_demo.run import remaining
 from gateway_demo.sender import Sender
 from gateway_demo.subscriber import undeliverable, verdict
+from gateway_testing import Subscriber as ScriptedServer
 from rich.console import Console
-
-from gateway_core.testing import Subscriber as ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +48,7 @@ def test_a_row_says_what_happened(row: dict[str, int | None], type: str) -> None
     assert flights.what_happened(row) == type
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("real_time")
 def test_flights_are_the_real_ones_and_stay_as_bad_as_they_are() -> None:
     found = list(flights.flight_events(3000))
     assert len(found) == len({e.id for e in found}) == 3000
@@ -87,7 +87,7 @@ def test_requests_are_in_all_modes_and_hold_every_event_once() -> None:
 
 async def test_the_sender_asks_again_and_notes_every_answer() -> None:
     # overloaded, gone without an answer, refused, and one that nobody expects
-    answers = [(503, {}, b""), None, (400, {}, b'{"detail":"no"}'), (418, {}, b"tea")]
+    answers: list[Any] = [(503, {}, b""), None, (400, {}, b'{"detail":"no"}'), (418, {}, b"tea")]
     with ScriptedServer(answers) as server:
         ledger = await Sender(server.url + "in").send(iter([event(n) for n in range(60)]))
     assert len(ledger.accepted) == 58
@@ -99,6 +99,7 @@ async def test_the_sender_asks_again_and_notes_every_answer() -> None:
     assert ledger.sent == 60
 
 
+@pytest.mark.usefixtures("processes")
 def test_the_subscriber_fails_by_rule_and_keeps_the_books(tmp_path: Path) -> None:
     ids = [f"e{n}" for n in range(400)]
     with Subscriber(tmp_path / "book.json") as subscriber, httpx.Client(trust_env=False) as client:

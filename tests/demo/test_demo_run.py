@@ -24,10 +24,9 @@ def demo(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
 
-@pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.spec("CARD-03", "CARD-04")
+@pytest.mark.usefixtures("own_spark")
 def test_the_demo_accounts_for_every_event(tmp_path: Path) -> None:
     done = demo("--events", "1500", "--out", "out", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -42,11 +41,10 @@ def test_the_demo_accounts_for_every_event(tmp_path: Path) -> None:
     assert not (out / "data").exists(), "without --keep the gateway's data goes"
 
 
-@pytest.mark.spark
-@pytest.mark.kafka
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.timeout(500)
 @pytest.mark.spec("CARD-03", "CARD-04")
+@pytest.mark.usefixtures("own_spark", "own_kafka")
 def test_the_demo_accounts_for_every_event_on_kafka_and_a_spark_cluster(tmp_path: Path) -> None:
     done = demo("--kafka", "--events", "2000", "--out", "out", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -59,10 +57,9 @@ def test_the_demo_accounts_for_every_event_on_kafka_and_a_spark_cluster(tmp_path
     assert not [f for f in ("data", "kafka", "spark") if (out / f).exists()]
 
 
-@pytest.mark.spark
-@pytest.mark.kafka
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("own_spark", "own_kafka")
 def test_ctrl_c_ends_the_demo_and_all_that_it_has_started(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gateway_core.cli", "demo", "--kafka", "--events", "200", "--out", "out"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True)
@@ -102,17 +99,17 @@ def differences(one: Any, other: Any, place: str = "") -> Iterator[str]:
         yield place
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("processes")
 def test_a_folder_of_someone_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("five years")
     done = demo("--out", "out", cwd=tmp_path)
     assert done.returncode == 1
-    assert "choose another folder" in done.stdout
+    assert "use another folder" in done.stdout
     assert (tmp_path / "out" / "thesis.txt").read_text() == "five years"
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("processes")
 def test_a_gateway_that_can_not_start_is_told_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("brokers: {default: {ingres: []}}\n")
     done = demo("--events", "100", "--out", "out", "--config", "bad.yaml", cwd=tmp_path)
@@ -121,6 +118,7 @@ def test_a_gateway_that_can_not_start_is_told_with_its_reason(tmp_path: Path) ->
     assert "ingress" in done.stdout, "the end of the gateway's log, with the remedy"
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_missing_library_is_named_with_the_extra_that_brings_it(tmp_path: Path) -> None:
     hide = "import sys; sys.modules['matplotlib'] = None; sys.argv = ['tidegate', 'demo']"
     code = f"{hide}; from gateway_core.cli import main; main()"

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from gateway_scenario.files import find_cases, is_scenario
+from gateway_scenario.result import Result, failure_text, run_cases
 from ruamel.yaml import YAML
 
+from gateway_core.config.registry import Registry
 from gateway_core.config.schema import schema
-from gateway_core.config.sources import is_scenario
-from gateway_core.registry import Registry
-from gateway_core.scenario.files import find_cases
-from gateway_core.scenario.result import Result, failure_text, run_cases
+from tests.command_line import tidegate
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "configs").glob("*.yaml"))
@@ -58,10 +56,8 @@ def editor_schema() -> dict[str, Any]:
     return schema(Registry.installed())
 
 
-@pytest.mark.slow
 def test_the_command_runs_them_all(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "gateway_core.cli", "test", str(ROOT / "configs"), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    done = tidegate("test", ROOT / "configs", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert (report["ok"], report["failed"]) == (True, 0)

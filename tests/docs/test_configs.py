@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from gateway_scenario.files import find_cases, is_scenario
+from gateway_scenario.result import failure_text, run_cases
 from ruamel.yaml import YAML
 
 from gateway_core.config.load import load
-from gateway_core.config.sources import is_scenario
-from gateway_core.registry import Registry
+from gateway_core.config.registry import Registry
+from tests.command_line import tidegate
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted(f for f in (ROOT / "configs").glob("*.yaml") if not is_scenario(f))
@@ -23,7 +23,7 @@ ENV = {"RELAY_TOKEN": "for-tests"}
 
 @pytest.fixture(scope="module")
 def schema() -> dict[str, Any]:
-    done = subprocess.run([sys.executable, "-m", "gateway_core.cli", "schema"], capture_output=True, text=True)
+    done = tidegate("schema")
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -55,11 +55,9 @@ def test_the_editor_schema_knows_a_misspelt_key(schema: dict[str, Any]) -> None:
         jsonschema.Draft202012Validator(schema).validate(YAML(typ="safe").load(text))
 
 
-@pytest.mark.slow
 def test_all_configs_pass_the_check_command() -> None:
     for file in CONFIGS:
-        command = [sys.executable, "-m", "gateway_core.cli", "check", str(file)]
-        done = subprocess.run(command, capture_output=True, text=True, env=ENV)
+        done = tidegate("check", file, env=ENV)
         assert done.returncode == 0, f"{file.name}: {done.stdout}{done.stderr}"
 
 
@@ -68,10 +66,20 @@ def yaml_in(page: str) -> str:
     return (ROOT / page).read_text().split("```yaml\n")[1].split("```")[0]
 
 
-def test_the_config_in_the_readme_has_no_faults(tmp_path: Path) -> None:
-    file = tmp_path / "tidegate.yaml"
-    file.write_text(yaml_in("README.md"))
-    assert set(load([file], Registry.installed(), {}).triggers) == {"large-orders", "archive"}
+def test_the_pipeline_in_the_readme_does_what_the_first_pipeline_does(tmp_path: Path) -> None:
+    """It passes the scenarios of the tutorial's config, and what its retries don't deliver is in its dead letter."""
+    (tmp_path / "tidegate.yaml").write_text(yaml_in("README.md"))
+    scenarios = YAML(typ="safe").load(ROOT / "configs" / "first-pipeline.scenario.yaml")
+    scenarios["tests"]["an order that the subscriber rejects is a dead letter"] = {
+        "events": [{"event": {"id": "large-1", "type": "order.placed", "size": "large"}}],
+        "answers": {"large-orders": [400]},
+        "expect": {"triggers": {"large-orders": {"dead_lettered": ["large-1"]}, "archive": {"delivered": ["large-1"]}}},
+    }
+    YAML().dump(scenarios, tmp_path / "tidegate.scenario.yaml")
+    registry = Registry.installed()
+    results = run_cases(find_cases([tmp_path], registry, {}), registry)
+    assert len(results) == 4
+    assert [failure_text(r) for r in results if not r.passed] == []
 
 
 @pytest.mark.parametrize("name", ["first-pipeline", "kafka-bridge"])

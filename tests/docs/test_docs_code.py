@@ -17,21 +17,20 @@ import pytest
 import typer
 from ruamel.yaml import YAML
 
-from gateway_core.api.looking import looking_routes
-from gateway_core.api.table import control_routes
 from gateway_core.cli.app import app
+from gateway_core.cli.lazy import loaded
 from gateway_core.config.load import load
 from gateway_core.config.model import GatewayConfig
-from gateway_core.errors import ConfigError
-from gateway_core.registry import Registry
-from gateway_core.runtime import Gateway
-from gateway_core.settings import Settings
+from gateway_core.config.registry import Registry
+from gateway_core.contract.errors import ConfigError
+from gateway_core.runtime.gateway import Gateway
+from gateway_core.runtime.settings import Settings
 from tests.docs.blocks import ROOT, Block, blocks, of_page
 
 LANGUAGES = {"", "yaml", "sh", "python", "json", "toml", "promql"}
 SECTIONS = {"brokers", "triggers", "bridges", "observers", "secrets", "refs", "tests", "include"}
 _CODE = re.compile(r"^\s*(\$ |tidegate \w+|import |from \w+ import )", re.MULTILINE)
-IDS = {"ids": lambda block: block.name}
+IDS: Any = {"ids": lambda block: block.name}
 
 
 def test_every_block_says_a_language_that_is_tested() -> None:
@@ -74,10 +73,10 @@ def test_a_config_has_no_faults(block: Block, tmp_path: Path) -> None:
     if "scrape_configs" in value:  # Prometheus's own file
         assert value["scrape_configs"][0]["static_configs"][0]["targets"] == ["127.0.0.1:9080"]
         return
-    config = _whole(value)
-    assert set(config) <= SECTIONS, "a fragment that this test does not know"
     if block.page.parent.name == "tidegate-github" or block.page.name == "write-a-plugin.md":
         return  # `tests/contrib/test_github_package.py` and `test_plugin_page.py` install the plugins and check these
+    config = _whole(value)
+    assert set(config) <= SECTIONS, "a fragment that this test does not know"
     if names := _secrets(block.text) - set(config.get("secrets", {})):
         config["secrets"] = {**config.get("secrets", {}), **{n: {"env": "A_SECRET"} for n in names}}
     tests = config.pop("tests", None)
@@ -121,12 +120,13 @@ def _beside_manifests(config: dict[str, Any]) -> dict[str, Any]:
 def tidegate() -> Any:
     """The whole command line, with the commands of plugins."""
     root: Any = typer.main.get_command(app)
-    added = {n: typer.main.get_command(c.load()) for n, (c, _) in Registry.installed().commands.items()}
+    added = {n: loaded(c) for n, (c, _) in Registry.installed().commands.items()}
     root.commands.update(added)
     return root
 
 
 @pytest.mark.parametrize("block", blocks("sh"), **IDS)
+@pytest.mark.usefixtures("processes")
 def test_a_shell_block_can_be_run(block: Block, tidegate: Any) -> None:
     checked = subprocess.run(["bash", "-n"], input=block.text, text=True, capture_output=True)
     assert checked.returncode == 0, checked.stderr
@@ -186,7 +186,7 @@ def _parse(command: Any, words: list[str]) -> None:
 def _known_address(urls: list[str]) -> None:
     settings = Settings(data_dir=Path("unused"), admin="off")
     gateway = Gateway(GatewayConfig.model_validate({}), settings, Registry.installed())
-    paths = [re.sub(r"\{\w+\}", "[^/]+", r.path) for r in (*control_routes(gateway), *looking_routes(gateway))]
+    paths = [re.sub(r"\{\w+\}", "[^/]+", r.path) for r in gateway.routes()]
     paths += ["/metrics", "/status", "/health/(live|ready|startup)"]
     for url in urls:
         path = "/" + url.partition("9080/")[2].partition("?")[0]
@@ -240,7 +240,7 @@ def test_the_vectors_of_the_page_are_there(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize("block", blocks("promql"), **IDS)
 def test_a_query_names_metrics_that_exist(block: Block) -> None:
-    from gateway_core.metric_table import METRICS
+    from gateway_admin.metric_table import METRICS
 
     known = {m.name + end for m in METRICS for end in ("", "_bucket", "_count", "_sum")}
     named = set(re.findall(r"tidegate_\w+", block.text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import tomllib
 from pathlib import Path
@@ -17,7 +18,8 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 @pytest.mark.spec("CARD-07")
 def test_the_top_level_is_what_was_asked_for() -> None:
     folders = ("gateway_core", "plugins", "configs", "tests", "docs", "contrib")
-    files = ("pyproject.toml", "Containerfile", "Makefile", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE")
+    pages = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+    files = ("pyproject.toml", "Containerfile", "Makefile", "LICENSE", *pages)
     assert [f for f in folders if not (ROOT / f).is_dir()] == []
     assert [f for f in files if not (ROOT / f).is_file()] == []
 
@@ -28,12 +30,37 @@ def test_every_plugin_folder_is_an_entry_point_of_its_name_and_in_the_wheel() ->
     assert {f"gateway_{name}" for name in points} == folders
     assert all(value == f"gateway_{name}.plugin" for name, value in points.items())
     packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    assert set(packages) == {"gateway_core", "plugins/tidegate", *(f"plugins/{f}" for f in folders)}
+    everything = {f.parent.name for f in (ROOT / "plugins").glob("gateway_*/__init__.py")}
+    assert set(packages) == {"gateway_core", "plugins/tidegate", *(f"plugins/{f}" for f in everything)}
 
 
+def test_the_config_and_the_contract_import_no_plugin() -> None:
+    plugins = {f.name for f in (ROOT / "plugins").iterdir() if f.is_dir()}
+    found = []
+    for file in [f for part in ("config", "contract") for f in (ROOT / "gateway_core" / part).rglob("*.py")]:
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            found += [f"{file.name}: {name}" for name in names if name.partition(".")[0] in plugins]
+    assert found == []
+
+
+@pytest.mark.usefixtures("processes")
 def test_make_help_lists_every_target() -> None:
     done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True)
-    for target in ("demo", "test", "quick", "check", "conformance", "bench", "docs", "notebook", "lock"):
+    for target in (
+        "demo",
+        "test",
+        "test-all",
+        "quick",
+        "oldest",
+        "check",
+        "conformance",
+        "bench",
+        "docs",
+        "notebook",
+        "lock",
+    ):
         assert f"make {target} " in done.stdout
 
 

@@ -28,7 +28,7 @@ def package(tmp_path: Path) -> Path:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tidegate-udp\nVersion: 0.1.0\n")
     points = tomllib.loads(BLOCKS["pyproject.toml"])["project"]["entry-points"]["tidegate"]
-    points["upper"] = "tidegate_upper"
+    points |= {name: f"tidegate_{name}" for name in ("upper", "quotas", "pipes")}
     assert 'upper = "tidegate_upper"' in TESTS
     (info / "entry_points.txt").write_text("[tidegate]\n" + "".join(f"{k} = {v}\n" for k, v in points.items()))
     return tmp_path
@@ -40,12 +40,13 @@ def run(package: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_page_has_a_module_an_entry_point_and_a_test() -> None:
-    assert set(BLOCKS) == {"tidegate_udp.py", "pyproject.toml", "test_udp.py"}
+    modules = {"tidegate_udp.py", "tidegate_quotas.py", "tidegate_pipes.py"}
+    assert set(BLOCKS) == {*modules, "pyproject.toml", "test_udp.py"}
     assert set(MORE) == {"tidegate_upper.py", "test_upper.py", "test_udp_suite.py"}
 
 
-@pytest.mark.slow
 @pytest.mark.spec("CARD-05")
+@pytest.mark.usefixtures("processes")
 def test_its_plugin_is_found_by_its_entry_point(package: Path) -> None:
     listed = run(package, "-m", "gateway_core.cli", "plugins", "--json")
     assert listed.returncode == 0, listed.stderr
@@ -56,22 +57,34 @@ def test_its_plugin_is_found_by_its_entry_point(package: Path) -> None:
     assert "port" in checked.stdout + checked.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("processes")
 def test_its_own_test_passes(package: Path) -> None:
     done = run(package, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_udp.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
 
 
-@pytest.mark.slow
-def test_its_config_has_no_faults(package: Path) -> None:
-    (package / "udp.yaml").write_text(PAGE.split("```yaml\n")[1].split("```")[0])
-    checked = run(package, "-m", "gateway_core.cli", "check", "udp.yaml")
+@pytest.mark.usefixtures("processes")
+def test_its_configs_have_no_faults(package: Path) -> None:
+    configs = [part.split("```")[0] for part in PAGE.split("```yaml\n")[1:]]
+    assert [config.split(":")[0] for config in configs] == ["triggers", "quotas", "pipe"]
+    (package / "all.yaml").write_text("---\n".join(configs))
+    checked = run(package, "-m", "gateway_core.cli", "check", "all.yaml")
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("processes")
+def test_its_sections_and_documents_have_faults(package: Path) -> None:
+    (package / "wrong.yaml").write_text("quotas: {acme: {}}\n---\npipe: a\n---\npipe: b\nto: nowhere\n")
+    checked = run(package, "-m", "gateway_core.cli", "check", "wrong.yaml")
+    assert checked.returncode == 1, checked.stdout + checked.stderr
+    assert "wrong.yaml:1: quotas.acme.per_s: the key `per_s` is missing" in checked.stdout
+    assert "wrong.yaml:3: pipe: the key `to` is missing" in checked.stdout
+    assert "wrong.yaml:6: to: unknown sink `nowhere`" in checked.stdout
+
+
 @pytest.mark.parametrize("name", ["test_upper.py", "test_udp_suite.py"])
+@pytest.mark.usefixtures("processes")
 def test_the_suites_of_the_page_pass(package: Path, name: str) -> None:
     done = run(package, "-m", "pytest", "-q", "-p", "no:cacheprovider", name)
     assert done.returncode == 0, done.stdout + done.stderr

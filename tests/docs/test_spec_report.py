@@ -54,8 +54,8 @@ def rows(page: str) -> dict[str, tuple[str, str]]:
     return {c[0].strip(): (c[-2].strip(), c[-1].strip()) for c in cells}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["one process", "xdist"])
+@pytest.mark.usefixtures("processes")
 def test_the_table_shows_what_happened(pytester: pytest.Pytester, run, workers: list[str]) -> None:  # type: ignore[no-untyped-def]
     pytester.makepyfile(test_cases=CASES)
     result = run(*workers)
@@ -73,8 +73,10 @@ def test_the_table_shows_what_happened(pytester: pytest.Pytester, run, workers: 
     result.stdout.fnmatch_lines(["DP-01*passed*", "DP-05*gap*"])
 
 
-@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["one process", "xdist"])
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "workers", [pytest.param([], id="one process"), pytest.param(["-n", "1"], marks=pytest.mark.full, id="xdist")]
+)
+@pytest.mark.usefixtures("processes")
 def test_an_unknown_id_is_a_collection_error(pytester: pytest.Pytester, run, workers: list[str]) -> None:  # type: ignore[no-untyped-def]
     pytester.makepyfile('import pytest\n@pytest.mark.spec("DP-1")\ndef test_x(): pass')
     result = run(*workers)

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
+from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.testing import GatewayProcess, Subscriber
 from tests.ledger import NEVER, Ledger, body_of, dead_letters, free_port, start_senders
 from tests.spark.table_files import rows
 
@@ -77,9 +77,9 @@ def table_equals(path: Path, ledger: Ledger, accepted: int) -> None:
     assert len(found) >= accepted
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.spec("DP-07", "BR-17", "BR-18", "DP-18", "BR-16")
+@pytest.mark.usefixtures("processes")
 def test_nothing_that_got_a_2xx_is_lost_when_the_gateway_is_killed(tmp_path: Path) -> None:
     ledger = Ledger()
     with Subscriber(decide=ledger.answer) as s:
@@ -110,8 +110,8 @@ def with_spark(tmp_path: Path, events: int, kills: int, more: int) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.spark
 @pytest.mark.timeout(1800)
 @pytest.mark.spec("CARD-03", "DP-07")
+@pytest.mark.usefixtures("own_spark")
 def test_twenty_kills_in_twenty_thousand_events(tmp_path: Path) -> None:
     with_spark(tmp_path, 20_000, 16, more=4)

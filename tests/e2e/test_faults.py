@@ -7,8 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-
-from gateway_core.testing import GatewayProcess, Received, Subscriber
+from gateway_testing import GatewayProcess, Received, Subscriber
 
 CONFIG = """
 brokers:
@@ -27,8 +26,8 @@ def post(gateway: GatewayProcess, *ids: str) -> None:
         assert httpx.post(gateway.ingress(), headers=headers).status_code == 202
 
 
-@pytest.mark.slow
 @pytest.mark.spec("DP-18")
+@pytest.mark.usefixtures("processes")
 def test_a_stop_lets_a_letter_arrive_that_is_under_way(tmp_path: Path) -> None:
     def slowly(received: Received) -> int:
         time.sleep(0.5)

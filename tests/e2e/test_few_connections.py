@@ -8,8 +8,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from gateway_testing import GatewayProcess, Received, Subscriber
 
-from gateway_core.testing import GatewayProcess, Received, Subscriber
 from tests.ledger import dead_letters, free_port
 
 CONFIG = """
@@ -24,8 +24,8 @@ triggers:
 """
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-35")
+@pytest.mark.usefixtures("processes")
 def test_events_that_wait_for_the_one_connection_are_not_timed_out(tmp_path: Path) -> None:
     def slowly(received: Received) -> int:
         time.sleep(0.25)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.testing import GatewayProcess, Subscriber
+pytestmark = pytest.mark.usefixtures("processes")
 
 BROKER = """
 brokers:
@@ -145,7 +146,6 @@ def test_what_can_not_be_taken_is_refused_and_counted(tmp_path: Path) -> None:
         assert (broker["accepted"], broker["refused"]) == (1, 1)
 
 
-@pytest.mark.slow
 @pytest.mark.spec("BR-18", "DP-14", "DP-07")
 def test_a_subscriber_that_is_away_gets_its_events_when_it_is_back(tmp_path: Path) -> None:
     with socket.socket() as reserved:
@@ -198,7 +198,6 @@ def test_after_its_retries_an_event_is_in_the_dead_letter_and_the_operator_is_to
             g.wait_until(g.drained)
 
 
-@pytest.mark.slow
 def test_a_stop_finishes_what_is_under_way_and_loses_nothing(tmp_path: Path) -> None:
     with Subscriber() as s, GatewayProcess(config(trigger("all", s.url)), tmp_path) as g:
         accepted = 0
@@ -239,7 +238,6 @@ bridges:
         assert failed.headers["retry-after"]
 
 
-@pytest.mark.slow
 def test_a_second_gateway_on_the_same_data_is_refused(tmp_path: Path) -> None:
     with Subscriber() as s, GatewayProcess(config(trigger("all", s.url)), tmp_path) as g:
         with pytest.raises(AssertionError, match=r"(?s)ended with 3.*data"):
@@ -247,7 +245,6 @@ def test_a_second_gateway_on_the_same_data_is_refused(tmp_path: Path) -> None:
         assert post(g, binary("1")).status_code == 202
 
 
-@pytest.mark.slow
 def test_workers_share_the_ingress_and_their_counts_are_added(tmp_path: Path) -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))

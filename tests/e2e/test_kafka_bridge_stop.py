@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import pytest
 from gateway_java.kafka import KafkaBroker
+from gateway_testing import GatewayProcess, Received, Subscriber
 
-from gateway_core.testing import GatewayProcess, Received, Subscriber
-from tests.kafka_broker import producer
+from tests.kafka_broker import CLIENTS, producer
 
 # the places are committed at the stop only, which would take a minute if it waited for what is not under way
 CONFIG = """
@@ -34,7 +34,7 @@ def write(kafka: KafkaBroker, topic: str) -> None:
     assert writing.flush(30) == 0
 
 
-@pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+@pytest.mark.parametrize("client", CLIENTS)
 def test_what_waits_for_its_retry_holds_up_no_stop(client: str, tmp_path: Path, kafka: KafkaBroker) -> None:
     topic = f"stop-{uuid4().hex[:8]}"
     kafka.create_topic(topic, 2)
@@ -56,7 +56,7 @@ def test_what_waits_for_its_retry_holds_up_no_stop(client: str, tmp_path: Path, 
         assert gateway.stop() == 0
 
 
-@pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+@pytest.mark.parametrize("client", CLIENTS)
 def test_what_takes_longer_than_a_stop_may_brings_nothing_back_that_was_done(
     client: str, tmp_path: Path, kafka: KafkaBroker
 ) -> None:

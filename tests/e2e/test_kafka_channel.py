@@ -10,12 +10,10 @@ from pathlib import Path
 import httpx
 import pytest
 from gateway_java.kafka import KafkaBroker
+from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.testing import GatewayProcess, Subscriber
-from tests.kafka_broker import channel_config
+from tests.kafka_broker import CLIENTS, channel_config
 from tests.ledger import Ledger, body_of, dead_letters, headers, start_senders
-
-CLIENTS = ("aiokafka", "confluent")
 
 
 @contextmanager
@@ -44,7 +42,6 @@ def send(url: str, *numbers: int) -> None:
             assert answer.status_code == 202, answer.text
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_the_others_take_over_when_one_is_killed(client: str, tmp_path: Path, kafka: KafkaBroker) -> None:

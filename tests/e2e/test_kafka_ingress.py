@@ -8,8 +8,9 @@ from uuid import uuid4
 import httpx
 import pytest
 from gateway_java.kafka import KafkaBroker
+from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.testing import GatewayProcess, Subscriber
+from tests.kafka_broker import CLIENTS
 from tests.kafka_console import produce
 from tests.ledger import body_of, headers
 
@@ -27,7 +28,7 @@ EVENT = [("ce_specversion", "1.0"), ("ce_id", "from-kafka"), ("ce_source", "/sho
 
 
 @pytest.mark.spec("BR-26", "BR-09", "KB-05")
-@pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+@pytest.mark.parametrize("client", CLIENTS)
 def test_a_broker_takes_events_from_http_and_kafka(client: str, tmp_path: Path, kafka: KafkaBroker) -> None:
     topic = f"ingress-{uuid4().hex[:8]}"
     kafka.create_topic(topic, 1)

@@ -12,9 +12,10 @@ import httpx
 import pytest
 from gateway_java.kafka import KafkaBroker
 from gateway_kafka.admin import Admin
-from gateway_kafka.config import KafkaConfig
+from gateway_kafka.client_config import KafkaConfig
+from gateway_testing import GatewayProcess, Received, Subscriber
 
-from gateway_core.testing import GatewayProcess, Received, Subscriber
+from tests.kafka_broker import CLIENTS
 
 KEYS, EACH = 200, 4
 CONFIG = """
@@ -73,7 +74,7 @@ async def one_partition(bootstrap: str, topic: str) -> None:
         await admin.ensure_topic(topic, 1, None)
 
 
-@pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+@pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(("order", "at_once"), [("key", range(20, 1000)), ("partition", range(1, 2))])
 def test_each_key_keeps_its_order(order: str, at_once: range, client: str, tmp_path: Path, kafka: KafkaBroker) -> None:
     topic, slow = f"order-{uuid4().hex[:8]}", Slow()

@@ -8,12 +8,10 @@ from pathlib import Path
 import httpx
 import pytest
 from gateway_java.kafka import KafkaBroker
+from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.testing import GatewayProcess, Subscriber
-from tests.kafka_broker import channel_config
+from tests.kafka_broker import CLIENTS, channel_config
 from tests.ledger import Ledger, body_of, headers, start_senders
-
-CLIENTS = ("aiokafka", "confluent")
 
 
 def reload(gateway: GatewayProcess, text: str) -> None:
@@ -24,7 +22,6 @@ def reload(gateway: GatewayProcess, text: str) -> None:
     gateway.wait_until(lambda: gateway.status()["config"]["generation"] > before, 60, "the reload")
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_trigger_that_changes_under_load_loses_nothing(client: str, tmp_path: Path, kafka: KafkaBroker) -> None:

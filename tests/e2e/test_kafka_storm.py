@@ -11,12 +11,12 @@ from uuid import uuid4
 
 import pytest
 from gateway_java.kafka import KafkaBroker
+from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.testing import GatewayProcess, Subscriber
+from tests.kafka_broker import CLIENTS
 from tests.kafka_console import consume
 from tests.ledger import Ledger, body_of, dead_letters, key_of, start_senders
 
-CLIENTS = ("aiokafka", "confluent")
 IN = """
 bridges:
   in:
@@ -91,7 +91,7 @@ def killed_broker(folder: Path, broker: KafkaBroker, client: str, events: int, k
     print(f"{sum(raw.values()) - len(raw)} duplicates among the first {events} records")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_nothing_is_lost_when_the_broker_is_killed(
@@ -158,7 +158,6 @@ def rebalances(folder: Path, broker: KafkaBroker, client: str, events: int, chan
                     member.__exit__(None, None, None)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_nothing_is_lost_when_members_come_and_go(client: str, tmp_path: Path, kafka: KafkaBroker) -> None:
@@ -172,7 +171,6 @@ def test_members_that_come_and_go_twenty_times(client: str, tmp_path: Path, kafk
     rebalances(tmp_path, kafka, client, 20_000, 20)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_dead_letter_that_is_away_pauses_and_resumes_by_itself(
     client: str, tmp_path: Path, kafka: KafkaBroker

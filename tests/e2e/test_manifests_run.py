@@ -6,8 +6,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.testing import GatewayProcess, Subscriber
+pytestmark = pytest.mark.usefixtures("processes")
 
 SAMPLE = Path(__file__).parents[1] / "config" / "manifests" / "broker-trigger.yaml"
 
@@ -17,7 +18,6 @@ def post(url: str, id: str, type: str, **more: str) -> int:
     return httpx.post(url, headers=headers | {f"ce-{k}": v for k, v in more.items()}).status_code
 
 
-@pytest.mark.slow
 @pytest.mark.spec("BR-06", "BR-07", "BR-08")
 def test_manifests_run_with_their_triggers_first(tmp_path: Path) -> None:
     """The sample's documents in reverse: all triggers, one of them without a broker, and the broker last."""
@@ -48,7 +48,6 @@ def test_manifests_run_with_their_triggers_first(tmp_path: Path) -> None:
     assert not dead.requests
 
 
-@pytest.mark.slow
 @pytest.mark.spec("BR-07")
 def test_a_trigger_waits_for_its_broker_and_turns_ready_with_it(tmp_path: Path) -> None:
     early, late = (SAMPLE.parent / "trigger-before-broker.yaml").read_text().split("\n---\n")

@@ -14,10 +14,12 @@ from typing import Any
 
 import httpx
 import pytest
+from gateway_testing import Subscriber
 
-from gateway_core.testing import Subscriber
 from tests.cli.test_cli_running import eventually
 from tests.ledger import body_of, free_port, headers
+
+pytestmark = pytest.mark.usefixtures("processes")
 
 CONFIG = """
 brokers:
@@ -87,7 +89,6 @@ def running(tmp_path: Path, subscriber: Subscriber) -> Iterator[Running]:
     gateway.process.wait()
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-04")
 @pytest.mark.parametrize("folder", ["conf", "conf/more", "data/applied"])
 def test_a_folder_that_cannot_be_listed_changes_nothing(
@@ -114,7 +115,6 @@ def test_a_folder_that_cannot_be_listed_changes_nothing(
     assert running.process.wait(30) == 0
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-04")
 def test_the_watcher_says_so_without_being_asked(running: Running, tmp_path: Path) -> None:
     (tmp_path / "conf").chmod(0o000)
@@ -123,7 +123,6 @@ def test_the_watcher_says_so_without_being_asked(running: Running, tmp_path: Pat
     eventually(lambda: not running.error())
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-04")
 def test_a_data_directory_that_takes_no_files_ends_nothing(
     running: Running, subscriber: Subscriber, tmp_path: Path

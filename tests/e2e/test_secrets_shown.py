@@ -10,9 +10,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.secrecy import shown_url
-from gateway_core.testing import GatewayProcess, Subscriber
+from gateway_core.contract.secrecy import shown_url
 from tests.ledger import body_of, headers
 
 WORDS = ("path-s3cret", "query-s3cret", "user-s3cret", "env-s3cret")
@@ -40,9 +40,9 @@ triggers:
 """
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-08")
 @pytest.mark.parametrize("client", ["http", "httpx"])
+@pytest.mark.usefixtures("processes")
 def test_nothing_shows_a_secret_of_an_address(tmp_path: Path, client: str) -> None:
     env = {"HOOK": "path-s3cret", "ENVIRONMENT_TOKEN": "env-s3cret", "TIDEGATE_LOG_LEVEL": "debug"}
     with Subscriber(decide=lambda request: (400, {}, b"no")) as s:

@@ -16,9 +16,9 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.testing import GatewayProcess, Subscriber
-from gateway_core.wire import Note, Wire
+from gateway_core.runtime.wire import Note, Wire
 from tests.ledger import body_of, free_port, headers
 from tests.planted import install
 from tests.processes import descendants, gone
@@ -26,9 +26,9 @@ from tests.processes import descendants, gone
 POLL = '''
 import os, anyio
 from pathlib import Path
-from gateway_core.component import Component, Config, Transport
-from gateway_core.event import Event
-from gateway_core.hookspecs import hookimpl
+from gateway_core.contract.component import Component, Config, Transport
+from gateway_core.contract.event import Event
+from gateway_core.contract.hookspecs import hookimpl
 
 class Options(Config):
     """A queue: a folder with a file for each message."""
@@ -128,9 +128,9 @@ def lags(gateway: GatewayProcess, section: str) -> list[int]:
     return [info["lag"] for entry in status(gateway)[section] for info in entry["sources"]]
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-06")
 @pytest.mark.parametrize("text", [BROKER, BRIDGE], ids=["broker", "bridge"])
+@pytest.mark.usefixtures("processes")
 def test_a_source_that_fetches_runs_in_one_worker_and_moves_when_that_one_dies(tmp_path: Path, text: str) -> None:
     with Subscriber() as s, start(tmp_path, text, s.url) as gateway:
         gateway.wait_until(lambda: both(gateway))
@@ -156,8 +156,8 @@ def test_a_source_that_fetches_runs_in_one_worker_and_moves_when_that_one_dies(t
         assert told(tmp_path)[2:] == [[second, "ended"]]
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-06")
+@pytest.mark.usefixtures("processes")
 def test_a_source_that_hangs_moves_once_its_worker_is_dead(tmp_path: Path) -> None:
     with Subscriber() as s, start(tmp_path, BROKER, s.url, TIDEGATE_WATCHDOG_S="2") as gateway:
         gateway.wait_until(lambda: both(gateway))
@@ -171,8 +171,8 @@ def test_a_source_that_hangs_moves_once_its_worker_is_dead(tmp_path: Path) -> No
         assert gateway.stop() == 0
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-06")
+@pytest.mark.usefixtures("processes")
 def test_a_source_that_shares_runs_in_every_worker(tmp_path: Path) -> None:
     with Subscriber() as s, start(tmp_path, BROKER, s.url, "shares = True") as gateway:
         gateway.wait_until(lambda: len(told(tmp_path)) == 2, 20, "both")
@@ -181,8 +181,8 @@ def test_a_source_that_shares_runs_in_every_worker(tmp_path: Path) -> None:
         assert gateway.stop() == 0
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-06")
+@pytest.mark.usefixtures("processes")
 def test_a_reload_gives_one_worker_a_source_that_is_new(tmp_path: Path) -> None:
     with Subscriber() as s, start(tmp_path, BROKER, s.url) as gateway:
         gateway.wait_until(lambda: both(gateway))
@@ -239,9 +239,9 @@ def accepted(gateway: GatewayProcess, number: int) -> bool:
     return answer.status_code == 202
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-07")
 @pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.usefixtures("processes")
 def test_any_worker_may_be_killed_and_service_goes_on(tmp_path: Path, which: int) -> None:
     """The one that answers for all, too."""
     with Subscriber() as s, start(tmp_path, BROKER, s.url) as gateway:
@@ -266,8 +266,8 @@ def test_any_worker_may_be_killed_and_service_goes_on(tmp_path: Path, which: int
         assert not descendants(gateway.pid)
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-07")
+@pytest.mark.usefixtures("processes")
 def test_a_storm_of_reloads_and_kills_leaves_a_gateway_that_works(tmp_path: Path) -> None:
     with Subscriber() as s, start(tmp_path, BROKER, s.url) as gateway:
         gateway.wait_until(lambda: both(gateway))
@@ -290,8 +290,8 @@ def test_a_storm_of_reloads_and_kills_leaves_a_gateway_that_works(tmp_path: Path
         assert gateway.stop() == 0
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-07")
+@pytest.mark.usefixtures("processes")
 def test_signals_while_it_starts_end_it(tmp_path: Path) -> None:
     with Subscriber() as s:
         gateway = start(tmp_path, BROKER, s.url)
@@ -304,9 +304,9 @@ def test_signals_while_it_starts_end_it(tmp_path: Path) -> None:
             gone(workers)
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-07")
 @pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.usefixtures("processes")
 def test_a_gateway_without_standard_input_starts_and_stops(tmp_path: Path, workers: str) -> None:
     text = BROKER.replace("      - poll: {path: QUEUE}\n", "").replace("PORT", str(free_port()))
     (tmp_path / "tidegate.yaml").write_text(text.replace("URL", "http://127.0.0.1:9/"))
@@ -325,6 +325,7 @@ def test_a_gateway_without_standard_input_starts_and_stops(tmp_path: Path, worke
 @pytest.mark.full
 @pytest.mark.timeout(300)
 @pytest.mark.spec("SAFE-07")
+@pytest.mark.usefixtures("processes")
 def test_workers_that_can_never_start_again_end_the_gateway(tmp_path: Path) -> None:
     gateway = start(tmp_path, BRIDGE, "http://127.0.0.1:1/")
     with gateway:

@@ -7,13 +7,13 @@ from typing import Any
 
 import anyio
 import pytest
+from gateway_inspect.tap.choice import BadFilter, Choice, compile_all
+from gateway_inspect.tap.tap import MOST_HELD, Tap
+from gateway_testing import FakeClock
 
-from gateway_core.event import Event
-from gateway_core.interfaces import Outcome
-from gateway_core.registry import Registry
-from gateway_core.tap.choice import BadFilter, Choice, compile_all
-from gateway_core.tap.tap import MOST_HELD, Tap
-from gateway_core.testing import FakeClock
+from gateway_core.config.registry import Registry
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Outcome
 
 pytestmark = pytest.mark.anyio
 

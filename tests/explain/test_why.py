@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +13,13 @@ from typing import Any
 
 import httpx
 import pytest
+from gateway_testing import Received, Subscriber
+from gateway_testing.process import GatewayProcess
 
-from gateway_core.testing import Received, Subscriber
-from gateway_core.testing.process import GatewayProcess
+from tests.command_line import tidegate
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.usefixtures("processes")
+
 
 CONFIG = """
 brokers: {{default: {{ingress: [http: {{listen: "127.0.0.1:{port}"}}], delivery: {{retry: 1, backoff_delay_s: 0.01}}}}}}
@@ -63,7 +64,7 @@ def why(gateway: GatewayProcess, id: str, **query: str) -> dict[str, Any]:
 
 
 def ways(document: dict[str, Any], entry: int = 0) -> dict[str, Any]:
-    return {way["name"]: way for way in document["events"][entry]["ways"]}
+    return {way["name"]: way for way in document["events"][entry]["deliveries"]}
 
 
 def states(gateway: GatewayProcess, id: str) -> dict[str, str]:
@@ -90,30 +91,29 @@ def test_its_way_to_every_trigger(tmp_path: Path) -> None:
         assert entry["received"].endswith("Z")
         by_name = ways(found)
         assert [(f["attempt"], f["code"]) for f in by_name["never"]["failures"]] == [(1, 503), (2, 503)]
-        assert (by_name["never"]["letter"]["attempts"], by_name["never"]["letter"]["code"]) == (2, "503")
+        assert (by_name["never"]["dead_letter"]["attempts"], by_name["never"]["dead_letter"]["code"]) == (2, "503")
         assert by_name["later"]["next"] > by_name["later"]["failures"][0]["at"]
-        assert "1 attempt failed, the next is at" in by_name["later"]["text"]
+        assert "1 attempt failed, the next one is at" in by_name["later"]["text"]
         assert by_name["other"]["filter"]["found"] == "type is 't'"
-        assert by_name["queue"]["text"] == "it stands behind an earlier event of its order; 1 others are in flight"
+        assert by_name["queue"]["text"] == "it waits behind an earlier event of the same order; 1 others are in flight"
 
-        ran = tidegate(gateway, "second")
+        ran = asked(gateway, "second")
         assert ran.returncode == 1  # not all have it yet
         assert "in the channel of broker default at 0/2, received " in ran.stdout
         assert "trigger never: dead lettered" in ran.stdout
         assert "    attempt 2 at " in ran.stdout
         assert "    fails: exact type: 'other' (type is 't')" in ran.stdout
-        assert json.loads(tidegate(gateway, "second", "--json").stdout)["events"][0]["place"] == "0/2"
+        assert json.loads(asked(gateway, "second", "--json").stdout)["events"][0]["place"] == "0/2"
 
 
-def tidegate(gateway: GatewayProcess, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gateway_core.cli", "why", "--data-dir", str(gateway.data_dir), *args]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+def asked(gateway: GatewayProcess, *args: str) -> subprocess.CompletedProcess[str]:
+    return tidegate("why", "--data-dir", gateway.data_dir, *args)
 
 
 def test_what_it_does_not_know(tmp_path: Path) -> None:
     with running(tmp_path) as gateway:
-        ran = tidegate(gateway, "nobody")
-        assert (ran.returncode, "no event with the id nobody is known" in ran.stdout) == (1, True)
+        ran = asked(gateway, "nobody")
+        assert (ran.returncode, "no event with the id nobody found" in ran.stdout) == (1, True)
         assert "past events of direct can't be searched" in ran.stdout
         url = json.loads((gateway.data_dir / "gateway.json").read_text())["admin"]
         assert httpx.get(f"{url}/api/v1/events").status_code == 422
@@ -125,7 +125,7 @@ def test_of_a_bridge_its_dead_letters_and_attempts_are_known(tmp_path: Path) -> 
     with running(tmp_path) as gateway:
         send(gateway.ingress("direct"), "1")
         (entry,) = why(gateway, "1")["events"]
-        (way,) = entry["ways"]
+        (way,) = entry["deliveries"]
         assert (entry["broker"], entry["position"], way["kind"], way["state"]) == (
             "direct",
             None,

@@ -6,11 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway_core.event import Event
-from gateway_core.eventjson import OWN, dump, load, structured
+from gateway_core.contract.event import Event
+from gateway_core.contract.event_json import OWN, dump, load, structured
+from tests.budget import examples
 
 NAMES = st.one_of(
     st.from_regex(r"[a-z0-9]{1,20}", fullmatch=True), st.sampled_from(sorted(OWN | {"data", "data_base64"}))
@@ -49,7 +50,7 @@ def exactly(event: Event) -> tuple[Any, ...]:
     return repr(event.attributes), event.data, event.json_data, event.key
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     st.dictionaries(NAMES, VALUES, max_size=4), TYPES, DATA, st.booleans(), st.one_of(st.none(), st.binary(max_size=9))
 )
@@ -68,7 +69,7 @@ def test_any_event_is_read_back_from_its_line(
     assert exactly(again)[1:] == exactly(event)[1:]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(TYPES, DATA)
 @example("application/json", b" 1")
 @example("application/json", b"1\n")

@@ -6,10 +6,10 @@ import errno
 
 import anyio
 import pytest
+from gateway_file.line_writer import LineWriter
 
-from gateway_core.clock import SystemClock
-from gateway_core.interfaces import Outcome
-from gateway_core.linewriter import LineWriter
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.interfaces import Outcome
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-34")]
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import anyio
 import pytest
+from gateway_file.line_writer import FileTarget, LineWriter
+from gateway_testing import FakeClock
 
-from gateway_core.clock import SystemClock
-from gateway_core.component import BuildContext, SinkRef
-from gateway_core.errors import StartError
-from gateway_core.event import Event
-from gateway_core.eventjson import load
-from gateway_core.interfaces import Outcome, Sink
-from gateway_core.linewriter import FileTarget, LineWriter
-from gateway_core.registry import Registry
-from gateway_core.testing import FakeClock
+from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext, SinkRef
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.event import Event
+from gateway_core.contract.event_json import load
+from gateway_core.contract.interfaces import Outcome, Sink
 
 pytestmark = pytest.mark.anyio
 
@@ -210,7 +210,7 @@ async def test_standard_output_gets_one_line_an_event(tmp_path: Path, monkeypatc
 
 
 async def test_standard_output_is_for_one_worker(tmp_path: Path) -> None:
-    with pytest.raises(StartError, match=r"triggers\.t\.subscriber: stdout works with one worker only"):
+    with pytest.raises(StartError, match=r"triggers\.t\.subscriber: stdout works with a single worker only"):
         build("stdout", {}, tmp_path, workers=2)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway_testing import GatewayProcess, Received, Subscriber
 
-from gateway_core.testing import GatewayProcess, Received, Subscriber
 from tests.fn.functions import event_in
 
 Answering = Callable[[dict[str, Any]], Any]

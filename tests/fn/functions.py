@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-
-from gateway_core.testing import Received
+from gateway_testing import Received
 
 STRUCTURED = {"content-type": "application/cloudevents+json"}
 Answer = tuple[int, Mapping[str, str], bytes]

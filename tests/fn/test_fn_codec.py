@@ -10,15 +10,15 @@ import gateway_cloudevents.plugin
 import gateway_fn.plugin
 import pytest
 from gateway_fn.convert import converted
+from gateway_testing import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.component import HTTP, KAFKA, Binding, BuildContext, CodecRef
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
-from gateway_core.interfaces import Codec
-from gateway_core.registry import Registry
-from gateway_core.testing import FakeClock
+from gateway_core.config.registry import Registry
+from gateway_core.contract.component import HTTP, KAFKA, Binding, BuildContext, CodecRef
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Codec
 
 KIND = b"application/cloudevents+json"
 EXAMPLE: dict[str, Any] = {

@@ -16,6 +16,8 @@ import pytest
 from tests.fn.conftest import Rig
 from tests.fn.functions import call
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 REQUEST = "ioFnProjectHttpReq"
 
 

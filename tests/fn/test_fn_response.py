@@ -15,7 +15,8 @@ import pytest
 from tests.fn.conftest import Rig
 from tests.fn.functions import STRUCTURED, call, failing, letters, returned, returned_1_0, with_response
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.usefixtures("processes")
+
 PROBLEM = "application/problem+json"
 
 RETURNED = {
@@ -240,7 +241,7 @@ def test_past_the_deadline_the_caller_gets_504_and_the_event_is_a_dead_letter(ri
     letter = letters(rig.folder)[-1]
     assert letter["eventType"] == "io.fnproject.httpRequest"
     assert (letter["source"], letter["data"]) == (rig.hasty + "slow", {"order": 7})
-    assert letter["tidegatereason"] == "past its deadline: no answer within 0.2 s"
+    assert letter["tidegatereason"] == "past its deadline: no response within 0.2 s"
     assert (letter["knativeerrordest"], letter["tidegateattempts"]) == (rig.function.url, 1)
     rig.gateway.wait_until(lambda: rig.counts()["dead_lettered"] == before["dead_lettered"] + 1, what="its count")
     assert rig.counts()["failed"] == before["failed"] + 1
@@ -248,7 +249,6 @@ def test_past_the_deadline_the_caller_gets_504_and_the_event_is_a_dead_letter(ri
     assert rig.counts()["accepted"] == before["accepted"]
 
 
-@pytest.mark.slow
 def test_a_dead_letter_can_be_sent_to_the_function_again(rig: Rig) -> None:
     release = threading.Event()
 

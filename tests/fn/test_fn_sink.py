@@ -9,16 +9,16 @@ from typing import Any
 import gateway_cloudevents.plugin
 import gateway_fn.plugin
 import pytest
+from gateway_testing import FakeClock, MemoryFeed, ScriptedSink
 
-from gateway_core.component import BuildContext, Component, Config, SinkRef, Transport
 from gateway_core.config.model import DeliveryConfig
+from gateway_core.config.registry import Registry
+from gateway_core.contract.component import BuildContext, Component, Config, SinkRef, Transport
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.event import Event
+from gateway_core.contract.hookspecs import hookimpl
+from gateway_core.contract.interfaces import Accepted, Outcome, Sink
 from gateway_core.delivery import Subscription
-from gateway_core.errors import StartError
-from gateway_core.event import Event
-from gateway_core.hookspecs import hookimpl
-from gateway_core.interfaces import Accepted, Outcome, Sink
-from gateway_core.registry import Registry
-from gateway_core.testing import FakeClock, MemoryFeed, ScriptedSink
 
 ERROR = "io.fnproject.fnError"
 BUSY = Outcome(False, retry=True, code=503, reason="503 Service Unavailable")
@@ -139,10 +139,10 @@ def test_an_attempt_that_fails_at_the_deadline_is_the_last() -> None:
     bench = Bench(hold=True)
     bench.send(CE, timeout_s=5)
     bench.clock.advance(5)
-    bench.function.answer(Outcome(False, retry=True, code=504, data=b"x", reason="no answer within 5 s"))
+    bench.function.answer(Outcome(False, retry=True, code=504, data=b"x", reason="no response within 5 s"))
     (outcome,) = bench.outcomes
     assert (outcome.retry, outcome.code, outcome.data) == (False, 504, b"x")
-    assert outcome.reason == "past its deadline: no answer within 5 s"
+    assert outcome.reason == "past its deadline: no response within 5 s"
 
 
 def test_an_attempt_has_the_time_that_is_left() -> None:

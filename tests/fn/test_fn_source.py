@@ -13,15 +13,15 @@ import gateway_cloudevents.plugin
 import gateway_fn.plugin
 import httpx
 import pytest
+from gateway_testing import ScriptedSink
 
-from gateway_core.clock import SystemClock
-from gateway_core.component import BuildContext, Component, Config, SourceRef, Transport
-from gateway_core.errors import Overloaded, Refused, StartError, StorageError
-from gateway_core.event import Event
-from gateway_core.hookspecs import hookimpl
-from gateway_core.interfaces import Accepted, Outcome, Source
-from gateway_core.registry import Registry
-from gateway_core.testing import ScriptedSink
+from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext, Component, Config, SourceRef, Transport
+from gateway_core.contract.errors import Overloaded, Refused, StartError, StorageError
+from gateway_core.contract.event import Event
+from gateway_core.contract.hookspecs import hookimpl
+from gateway_core.contract.interfaces import Accepted, Outcome, Source
 
 pytestmark = pytest.mark.anyio
 RETURNED = Outcome(True, code=200, reply=Event({"specversion": "1.0", "id": "1", "source": "/", "type": "t"}, b"1"))
@@ -211,5 +211,5 @@ async def test_an_address_that_is_taken_is_named() -> None:
     [{"path": "t"}, {"path": "/a?b"}, {"listen": "8080"}, {"public_url": "f.example"}, {"public_url": "http://f/?q"}],
 )
 async def test_options_that_can_not_be_right_are_faults(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"write|begins|is no address"):
+    with pytest.raises(ValueError, match=r"write|begins|is not an address"):
         build(ScriptedSink(), **options)

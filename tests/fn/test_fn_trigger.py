@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
+from gateway_testing import GatewayProcess, Received, Subscriber
 
-from gateway_core.testing import GatewayProcess, Received, Subscriber
 from tests.fn.functions import event_in, failing, letters, returned
 
 CONFIG = """
@@ -37,8 +37,8 @@ def post(gateway: GatewayProcess, id: str, kind: str) -> None:
     assert httpx.post(gateway.ingress(), headers=headers, json={"id": id}).status_code == 202
 
 
-@pytest.mark.slow
 @pytest.mark.spec("FN-10", "FN-11", "FN-12", "FN-13", "FN-14")
+@pytest.mark.usefixtures("processes")
 def test_events_go_one_way_with_replies_errors_and_deadlines(tmp_path: Path) -> None:
     calls: Counter[str] = Counter()
 

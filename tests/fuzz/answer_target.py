@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from gateway_http.connection import ClientConnection, Exchange
-from gateway_http.outcome import Judge
+from gateway_http.outcome import ResponseClassifier
+from gateway_testing import FakeClock
 
-from gateway_core.component import BuildContext, CodecRef
-from gateway_core.interfaces import Outcome
-from gateway_core.registry import Registry
-from gateway_core.testing import FakeClock
+from gateway_core.config.registry import Registry
+from gateway_core.contract.component import BuildContext, CodecRef
+from gateway_core.contract.interfaces import Outcome
 from tests.fuzz.http_target import cut
 
 CLOSES, RESETS = 1, 2
@@ -45,7 +45,7 @@ class Pool:
     """What a connection needs of its pool."""
 
     def __init__(self) -> None:
-        self.judge = Judge(_CONTEXT.build(CodecRef("cloudevents")), True, "http://h/", lambda: 1e9)
+        self.classifier = ResponseClassifier(_CONTEXT.build(CodecRef("cloudevents")), True, "http://h/", lambda: 1e9)
         self.known: dict[bytes, Outcome] = {}
         self.outcomes: list[Outcome] = []
 

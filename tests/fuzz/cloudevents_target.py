@@ -11,15 +11,15 @@ import re
 from pathlib import Path
 
 from gateway_kafka.client import Record
-from gateway_kafka.foreign import wrap
+from gateway_kafka.non_cloudevent import wrap
 from gateway_kafka.records import reader, writer
+from gateway_testing import FakeClock
 
-from gateway_core.component import BuildContext, CodecRef, KeyMapperRef
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
-from gateway_core.interfaces import Codec
-from gateway_core.registry import Registry
-from gateway_core.testing import FakeClock
+from gateway_core.config.registry import Registry
+from gateway_core.contract.component import BuildContext, CodecRef, KeyMapperRef
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Codec
 
 JSON = (b"content-type", b"application/cloudevents+json")
 BATCH = (b"content-type", b"application/cloudevents-batch+json")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 
-from gateway_core.content_coding import Headers, decoded
-from gateway_core.errors import Refused
+from gateway_serving.content_coding import Headers, decoded
+
+from gateway_core.contract.errors import Refused
 
 LIMIT = 65_536
 

@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 
 from gateway_core.config.faults import render
-from gateway_core.config.load import load_with_warnings
-from gateway_core.errors import ConfigError
-from gateway_core.registry import Registry
+from gateway_core.config.load import load_all
+from gateway_core.config.registry import Registry
+from gateway_core.contract.errors import ConfigError
 
 _REGISTRY = Registry.installed()
 _FOLDER = tempfile.TemporaryDirectory()
@@ -22,7 +22,7 @@ def check(data: bytes) -> None:
         return  # other files are not ours to read
     _FILE.write_bytes(data)
     try:
-        load_with_warnings([_FILE], _REGISTRY, {"NAME": "value"})
+        load_all([_FILE], _REGISTRY, {"NAME": "value"})
     except ConfigError as e:
         error = e
     else:

@@ -26,8 +26,8 @@ HANG_S = 3
 _WALL_S = 300  # where nothing of Python's runs any more
 
 INSTRUMENTED = [
-    *("gateway_http", "gateway_cloudevents", "gateway_kafka.records", "gateway_kafka.foreign"),
-    *("gateway_core.content_coding", "gateway_core.config", "gateway_core.serving", "tests.fuzz.planted"),
+    *("gateway_http", "gateway_cloudevents", "gateway_kafka.records", "gateway_kafka.non_cloudevent"),
+    *("gateway_serving.content_coding", "gateway_core.config", "gateway_serving", "tests.fuzz.planted"),
 ]
 
 

@@ -16,13 +16,14 @@ from typing import Any
 import h11
 from gateway_http.config import HttpSourceConfig
 from gateway_http.endpoint import Endpoint
+from gateway_http.listener import ServerConnection
 from gateway_http.protocol import Connection
-from gateway_http.server import NativeListener, ServerConnection
+from gateway_http.server import NativeListener
+from gateway_serving import unexpected
 
-from gateway_core import unexpected
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
-from gateway_core.interfaces import Accepted
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Accepted
 
 HELD, HALF_CLOSED, LEFT, BROKEN = 1, 2, 4, 8
 LIMITS = {"max_header_bytes": 2048, "max_headers": 32, "max_body_bytes": 4096}

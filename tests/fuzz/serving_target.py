@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from gateway_core import unexpected
-from gateway_core.asgi import Receive, Scope, Send, read_body, respond
-from gateway_core.serving.http1 import Exchange, Http1Connection
-from gateway_core.serving.limits import ListenerLimits
-from gateway_core.serving.server import AsgiServer
+from gateway_serving import unexpected
+from gateway_serving.asgi import Receive, Scope, Send, read_body, respond
+from gateway_serving.exchange import Exchange
+from gateway_serving.http1 import Http1Connection
+from gateway_serving.limits import ListenerLimits
+from gateway_serving.server import AsgiServer
+
 from tests.fuzz.http_target import BROKEN, HALF_CLOSED, HELD, LEFT, LIMITS, SEEDS, WORDS, Transport, answers, cut, kind
 
 __all__ = ["SEEDS", "WORDS", "check"]

@@ -55,10 +55,10 @@ def test_all_that_was_ever_found_is_mended(name: str) -> None:
 
 
 @has_fuzzer
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-24")
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("kind", ["hang", "crash"])
+@pytest.mark.parametrize("kind", [pytest.param("hang", marks=pytest.mark.full), "crash"])
+@pytest.mark.usefixtures("processes")
 def test_a_planted_fault_is_found(kind: str, tmp_path: Path) -> None:
     ended = fuzz("http", "--plant", kind, "--corpus", str(tmp_path), "--seed", "1", seconds=250)
     assert ended.returncode != 0, ended.stderr[-3000:]
@@ -71,6 +71,7 @@ def test_a_planted_fault_is_found(kind: str, tmp_path: Path) -> None:
 @pytest.mark.spec("SAFE-24")
 @pytest.mark.timeout(SECONDS + 120)
 @pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.usefixtures("processes")
 def test_a_long_run_finds_nothing(name: str, tmp_path: Path) -> None:
     ended = fuzz(name, "--corpus", str(tmp_path), seconds=SECONDS)
     assert ended.returncode == 0, ended.stderr[-5000:]

@@ -8,20 +8,20 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import anyio
 import gateway_http.plugin
 import pytest
 
-from gateway_core.clock import SystemClock
-from gateway_core.component import BuildContext, Component, Config
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
-from gateway_core.hookspecs import hookimpl
-from gateway_core.interfaces import Accepted, Outcome, Sink, Source
-from gateway_core.registry import Registry
+from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext, Component, Config
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.hookspecs import hookimpl
+from gateway_core.contract.interfaces import Accepted, Intake, Outcome, Sink, Source
 
 STRUCTURED = b"application/cloudevents+json"
 BATCH = b"application/cloudevents-batch+json"
@@ -150,7 +150,7 @@ class Kit:
     async def source(self, intake: MemoryIntake, owner: str = "here", **options: Any) -> AsyncIterator[Source]:
         source: Source = self.build("source", {"listen": "127.0.0.1:0", **options}, owner=owner)
         async with anyio.create_task_group() as tasks:
-            await source.start(intake, tasks)
+            await source.start(cast(Intake, intake), tasks)
             try:
                 yield source
             finally:

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.testing import GatewayProcess, Subscriber
-
-pytestmark = [pytest.mark.slow, pytest.mark.spec("SAFE-26")]
+pytestmark = [pytest.mark.spec("SAFE-26")]
 
 MODULE = """
-from gateway_core.component import Component, Config
-from gateway_core.event import Event
-from gateway_core.hookspecs import hookimpl
+from gateway_core.contract.component import Component, Config
+from gateway_core.contract.event import Event
+from gateway_core.contract.hookspecs import hookimpl
 
 
 class Panic(Exception):
@@ -70,6 +69,7 @@ def gateway(tmp_path: Path) -> Iterator[tuple[GatewayProcess, Subscriber]]:
             yield gateway, subscriber
 
 
+@pytest.mark.usefixtures("processes")
 def test_each_fault_is_its_senders_alone(gateway: tuple[GatewayProcess, Subscriber]) -> None:
     process, subscriber = gateway
     with httpx.Client() as client:
@@ -79,7 +79,9 @@ def test_each_fault_is_its_senders_alone(gateway: tuple[GatewayProcess, Subscrib
             assert "a secret of the body" not in answer.text
             assert client.post(process.ingress(), content=f"after-{what}").status_code == 202
     process.wait_until(lambda: len(subscriber.requests) == 5, 20, "the good events")
-    process.wait_until(lambda: process.trigger("bad")["letters"]["encode"] == 5, 20, "the letters of the other trigger")
+    process.wait_until(
+        lambda: process.trigger("bad")["dead_lettered_by_stage"]["encode"] == 5, 20, "the letters of the other trigger"
+    )
     told = [line for line in process.log().splitlines() if "unexpected error while taking an event" in line]
     assert any("KeyError at tidegate_bad.py" in line for line in told), "whose fault it is"
     assert "a secret of the body" not in process.log()

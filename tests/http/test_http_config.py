@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gateway_core.registry import Registry
+from gateway_core.config.registry import Registry
 
 SOURCE_FAULTS: list[dict[str, Any]] = [
     {"listen": "8080"},

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from gateway_core.errors import Overloaded
+from gateway_core.contract.errors import Overloaded
 
 pytestmark = pytest.mark.anyio
 

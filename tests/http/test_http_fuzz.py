@@ -7,8 +7,10 @@ import re
 from typing import Any
 
 import anyio
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+
+from tests.budget import examples
 
 TOKENS = [
     b"POST / HTTP/1.1\r\n",
@@ -62,7 +64,7 @@ requests = st.lists(
 ).map(lambda rs: [piece for r in rs for piece in r])
 
 
-@settings(max_examples=100, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@examples(100, database=None, suppress_health_check=list(HealthCheck))
 @given(parts=pieces | requests, whole=st.booleans(), hold=st.booleans())
 def test_any_bytes(kit: Any, intake: Any, request_bytes: Any, parts: list[bytes], whole: bool, hold: bool) -> None:
     anyio.run(_attack, kit, type(intake)(), request_bytes, parts, whole, hold, backend_options={"use_uvloop": True})

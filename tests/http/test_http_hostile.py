@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 
 import anyio
 import pytest
-
-from gateway_core import unexpected
+from gateway_serving import unexpected
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
 

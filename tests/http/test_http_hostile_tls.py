@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _garble_tls(port: int, ca: str) -> None:
     chance = random.Random(1)
-    trust = ssl.create_default_context(cafile=ca)
+    trust, distrust = ssl.create_default_context(cafile=ca), ssl.create_default_context()
     for i in range(150):
         with socket.create_connection(("127.0.0.1", port), 10) as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
@@ -65,7 +65,7 @@ def _garble_tls(port: int, ca: str) -> None:
                     sock.shutdown(socket.SHUT_WR)
             else:  # a certificate that this client does not trust
                 with pytest.raises(ssl.SSLError), sock.dup() as twin:
-                    ssl.create_default_context().wrap_socket(twin, server_hostname="localhost")
+                    distrust.wrap_socket(twin, server_hostname="localhost")
             if i % 2:
                 threading.Event().wait(0.001)
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import anyio
 import pytest
+from gateway_testing import MemoryFeed, ScriptedSink, Subscriber
 
-from gateway_core.clock import SystemClock
 from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.event import Event
 from gateway_core.delivery import Subscription
-from gateway_core.event import Event
-from gateway_core.testing import MemoryFeed, ScriptedSink, Subscriber
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-37")]
 

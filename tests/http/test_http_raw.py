@@ -62,6 +62,9 @@ REFUSED = {
     "HTTP/1.2": b"POST / HTTP/1.2\r\nHost: x\r\n\r\n",
     "HTTP/2.0": b"POST / HTTP/2.0\r\nHost: x\r\nce-id: 1\r\nContent-Length: 0\r\n\r\n",
     "HTTP/0.9": b"POST / HTTP/0.9\r\nHost: x\r\nce-id: 1\r\n\r\n",
+    "RTSP/1.0": b"POST / RTSP/1.0\r\nHost: x\r\nce-id: 1\r\nContent-Length: 0\r\n\r\n",
+    "RTSP/1.1": b"POST / RTSP/1.1\r\nHost: x\r\nce-id: 1\r\nContent-Length: 0\r\n\r\n",
+    "RTSP with an upgrade": b"POST / RTSP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: a\r\nce-id: 1\r\n\r\n",
     "no version": b"POST /\r\n\r\n",
     "HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "method without a target": b"BREW\r\nHost: x\r\n\r\n",
@@ -95,7 +98,14 @@ async def test_malformed_requests_end_the_connection_and_what_follows(kit: Any, 
         assert intake.events == []
 
 
-SPLIT = ("length and chunked", "bare LF after a value", "folded header", "chunk longer than its size", "two Hosts")
+SPLIT = (
+    "length and chunked",
+    "bare LF after a value",
+    "folded header",
+    "chunk longer than its size",
+    "two Hosts",
+    "RTSP/1.0",
+)
 
 
 @pytest.mark.parametrize("name", SPLIT)
@@ -138,6 +148,15 @@ TAKEN = {
         HOST
         + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\nContent-Length: 2\r\n\r\nab",
         b"ab",
+    ),
+    "RTSP in a header and in the body": (
+        HOST + b"x: POST / RTSP/\r\nContent-Length: 19\r\n\r\n\r\nPOST / RTSP/1.0\r\n",
+        b"\r\nPOST / RTSP/1.0\r\n",
+    ),
+    "upgrade after RTSP in a header": (
+        b"POST / HTTP/1.1\r\nx: a RTSP/\r\nHost: x\r\nce-id: 1\r\nConnection: Upgrade\r\nUpgrade: RTSP/1.0\r\n"
+        b"Content-Length: 9\r\n\r\na RTSP/1.",
+        b"a RTSP/1.",
     ),
     "upgrade, chunked": (
         HOST + b"Connection: Upgrade\r\nUpgrade: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",

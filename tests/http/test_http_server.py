@@ -11,7 +11,7 @@ import anyio
 import httpx
 import pytest
 
-from gateway_core.errors import NotDelivered, Overloaded, StartError, StorageError
+from gateway_core.contract.errors import NotDelivered, Overloaded, StartError, StorageError
 
 pytestmark = pytest.mark.anyio
 
@@ -234,7 +234,7 @@ async def test_sources_share_an_address_by_path(kit: Any, intake: Any, server: s
             assert (await client.post(b.address, headers=EVENT)).status_code == 202
             assert (len(intake.events), len(other.events)) == (1, 1)
             third = kit.build("source", {**options, "path": "/b"}, owner="third")
-            with pytest.raises(StartError, match=r"third: .*'/b' already, for second"):
+            with pytest.raises(StartError, match=r"third: .* already serves the path '/b' for second"):
                 await third.start(intake, None)
             fourth = kit.build("source", {**options, "path": "/c", "limits": {"max_headers": 9}}, owner="fourth")
             with pytest.raises(StartError, match="shared with first"):
@@ -253,6 +253,7 @@ async def test_port_taken(kit: Any, intake: Any, server: str) -> None:
             await source.start(intake, None)
 
 
+@pytest.mark.usefixtures("processes")
 async def test_workers_share_a_port(kit: Any, intake: Any, server: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -3,45 +3,24 @@
 from __future__ import annotations
 
 import errno
-import os
-import resource
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from typing import Any
 
 import anyio
 import pytest
+from gateway_testing import MemoryFeed, ScriptedSink, Subscriber
 
-from gateway_core.clock import SystemClock
 from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Outcome
+from gateway_core.contract.shortage import is_shortage, no_port_left
 from gateway_core.delivery import Subscription
-from gateway_core.event import Event
-from gateway_core.interfaces import Outcome
-from gateway_core.shortage import is_shortage, no_port_left
-from gateway_core.testing import MemoryFeed, ScriptedSink, Subscriber
+from tests.descriptors import without_descriptors
 
 pytestmark = pytest.mark.anyio
 
 EVENT = Event({"specversion": "1.0", "id": "1", "type": "t", "source": "/s"}, b"{}", position=1)
-
-
-@contextmanager
-def without_descriptors() -> Iterator[None]:
-    """This process can open nothing more, until the end of the block."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    taken: list[int] = []
-    used = max(int(name) for name in os.listdir("/proc/self/fd"))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(used + 8, soft), hard))
-    try:
-        with suppress(OSError):
-            while True:
-                taken.append(os.open(os.devnull, os.O_RDONLY))
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for descriptor in taken:
-            os.close(descriptor)
 
 
 @pytest.mark.spec("SAFE-34")

@@ -10,12 +10,12 @@ from email.utils import formatdate
 from typing import Any
 
 import pytest
+from gateway_testing import FakeClock, Subscriber
 
 from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Outcome
 from gateway_core.delivery.limits import Limits
-from gateway_core.event import Event
-from gateway_core.interfaces import Outcome
-from gateway_core.testing import FakeClock, Subscriber
 
 pytestmark = pytest.mark.anyio
 
@@ -131,7 +131,7 @@ async def test_timeout(kit: Any, client: str) -> None:
         async with kit.sink(f"http://127.0.0.1:{silent.getsockname()[1]}/", client=client) as sink:
             outcome = await kit.send(sink, timeout_s=0.2)
     assert (outcome.delivered, outcome.retry, outcome.code) == (False, True, None)
-    assert outcome.reason == "no answer within 0.2 s"
+    assert outcome.reason == "no response within 0.2 s"
 
 
 @pytest.mark.spec("DP-17")
@@ -221,7 +221,7 @@ MALFORMED = {
 async def test_malformed_replies_fail_the_delivery(kit: Any, client: str, headers: Any, body: bytes) -> None:
     outcome = await answer(kit, client, (200, headers, body), wants_reply=True)
     assert (outcome.delivered, outcome.retry, outcome.code) == (False, True, 200)
-    assert outcome.reason.startswith("the reply can't be taken: ")
+    assert outcome.reason.startswith("the reply is not usable: ")
 
 
 @pytest.mark.spec("DP-06")

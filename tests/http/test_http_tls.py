@@ -10,7 +10,7 @@ import httpx
 import pytest
 import trustme
 
-from gateway_core.errors import StartError
+from gateway_core.contract.errors import StartError
 
 pytestmark = pytest.mark.anyio
 

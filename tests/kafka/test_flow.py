@@ -15,9 +15,9 @@ from gateway_kafka import flow as flows
 from gateway_kafka.client import KafkaFault, Partition, Record
 from gateway_kafka.flow import Flow
 
-from gateway_core.clock import SystemClock
-from gateway_core.errors import Refused
-from gateway_core.event import PARTITION_BITS, Event
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import PARTITION_BITS, Event
 
 pytestmark = pytest.mark.anyio
 
@@ -114,7 +114,7 @@ class Rig:
             *(self.taker, decode, SystemClock()),
             commit_interval_s=0.001,
             drain_s=drain_s,
-            lane_of=lambda partition: partition[1],
+            partition_id_of=lambda partition: partition[1],
             chunk=chunk,
         )
         self.flow.consumer = self.consumer
@@ -199,7 +199,7 @@ async def test_what_is_settled_while_it_is_taken_needs_no_stack() -> None:
 
 
 async def test_no_more_than_a_bound_are_begun_after_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows, "MOST_AHEAD", 20)
+    monkeypatch.setattr(flows, "MAX_AHEAD", 20)
     async with running(Rig()) as rig:
         rig.fetch(0, 50)
         assert rig.taken() == list(range(20))
@@ -215,7 +215,7 @@ async def test_no_more_than_a_bound_are_begun_after_one_that_hangs(monkeypatch: 
 
 
 async def test_other_partitions_go_on_while_one_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows, "MOST_AHEAD", 5)
+    monkeypatch.setattr(flows, "MAX_AHEAD", 5)
     async with running(Rig()) as rig:
         rig.fetch(0, 9)
         rig.fetch(0, 5, TWO)
@@ -275,7 +275,7 @@ async def test_a_commit_that_fails_is_made_later(caplog: pytest.LogCaptureFixtur
         await until(lambda: rig.consumer.commits > 3)
         assert rig.consumer.committed == {}
         assert [r.getMessage() for r in caplog.records].count(
-            "offsets can't be committed (they will be, later): the coordinator is away"
+            "can't commit offsets, will retry: the coordinator is away"
         ) == 1, "said once"
         rig.fetch(4, 2)
         rig.taker.settle(*rig.taker.held)
@@ -449,6 +449,15 @@ async def test_after_close_nothing_is_handed_out_and_all_can_be_settled() -> Non
         assert rig.taken() == [0, 1]
         assert rig.taken(TWO) == []
         assert await rig.flow.revoked([ONE, TWO]) in ({}, {ONE: 2})  # it may be committed by now
+
+
+async def test_records_that_come_after_close_are_not_committed_as_passed() -> None:
+    """A fetch that ends as the gateway stops: the consumer is past its records, and nobody has them."""
+    async with running(Rig()) as rig:
+        await rig.flow.stop()
+        rig.fetch(0, 5)
+        rig.flow.passed(ONE, 5)
+        assert await rig.flow.revoked([ONE]) == {}
 
 
 async def test_it_tells_of_its_partitions() -> None:

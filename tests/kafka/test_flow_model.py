@@ -13,12 +13,13 @@ from anyio.abc import TaskGroup
 from gateway_kafka import flow as flows
 from gateway_kafka.client import KafkaFault, Partition, Record
 from gateway_kafka.flow import Flow
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
-from gateway_core.clock import SystemClock
-from gateway_core.errors import Refused
-from gateway_core.event import PARTITION_BITS, Event
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import PARTITION_BITS, Event
+from tests.budget import examples
 
 PARTITIONS: list[Partition] = [("t", 0), ("t", 1)]
 COUNT = 12
@@ -62,7 +63,7 @@ class World:
             *(self, self._decode, SystemClock()),
             commit_interval_s=0,
             drain_s=0,
-            lane_of=lambda partition: partition[1],
+            partition_id_of=lambda partition: partition[1],
             chunk=3,
         )
         self.flow.consumer = self
@@ -261,10 +262,10 @@ class World:
     ahead=2,
     steps=[("fetch", 1), ("begin", 1), ("settle", 0), ("revoke", 1)],
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(topic=TOPICS, ahead=st.integers(2, 20), steps=st.lists(STEPS, max_size=60))
 def test_nothing_is_skipped_handed_out_twice_or_committed_early(
     monkeypatch: pytest.MonkeyPatch, topic: list[list[tuple[int, str]]], ahead: int, steps: list[tuple[str, int]]
 ) -> None:
-    monkeypatch.setattr(flows, "MOST_AHEAD", ahead)
+    monkeypatch.setattr(flows, "MAX_AHEAD", ahead)
     anyio.run(World(topic).run, steps)

@@ -12,7 +12,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from gateway_java.kafka import KafkaBroker
 from gateway_kafka.admin import Admin, GroupActive
 from gateway_kafka.client import KafkaFault, Partition
-from gateway_kafka.config import KafkaConfig, OffsetStart, Start, TimestampStart
+from gateway_kafka.client_config import KafkaConfig
+from gateway_kafka.config import OffsetStart, Start, TimestampStart
 
 pytestmark = pytest.mark.anyio
 

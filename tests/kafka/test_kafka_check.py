@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +10,9 @@ from gateway_java.kafka import KafkaBroker
 from gateway_kafka.config import KafkaSourceConfig
 from gateway_kafka.source import KafkaSource
 
-from gateway_core.config.load import load_with_warnings
-from gateway_core.registry import Registry
+from gateway_core.config.load import load_all
+from gateway_core.config.registry import Registry
+from tests.command_line import tidegate
 
 BRIDGES = """\
 bridges:
@@ -26,7 +24,7 @@ bridges:
 def test_a_bridge_from_kafka_without_dead_letter_is_warned_of(tmp_path: Path) -> None:
     file = tmp_path / "tidegate.yaml"
     file.write_text(BRIDGES)
-    (warning,) = load_with_warnings([file], Registry.installed(), {})[1]
+    (warning,) = load_all([file], Registry.installed(), {}).warnings
     assert (warning.path, warning.line) == ("bridges.out", 2)
     assert warning.message.startswith("the bridge has no `dead_letter`")
     assert KafkaSourceConfig.pulls is KafkaSource.pulls is True
@@ -58,17 +56,8 @@ def test_connect_tries_the_cluster_and_shows_no_secret(
 ) -> None:
     file = tmp_path / "tidegate.yaml"
     file.write_text(CLUSTER.format(at=kafka.bootstrap if there else "127.0.0.1:9", client=client, more=more))
-    run = subprocess.run(
-        [sys.executable, "-m", "gateway_core.cli", "check", "--connect", "--json", str(file)],
-        capture_output=True,
-        text=True,
-        env={
-            **os.environ,
-            "PW": "hunter2secret",
-            "TIDEGATE_DATA_DIR": str(tmp_path / "data"),
-            "TIDEGATE_ADMIN": "127.0.0.1:0",
-        },
-    )
+    env = {"PW": "hunter2secret", "TIDEGATE_DATA_DIR": str(tmp_path / "data"), "TIDEGATE_ADMIN": "127.0.0.1:0"}
+    run = tidegate("check", "--connect", "--json", file, env=env)
     (probe,) = [p for p in json.loads(run.stdout)["probes"] if p["path"] == "brokers.default.channel"]
     assert (probe["ok"], run.returncode) == (ok, 0 if ok else 1)
     assert says in probe["reason"]

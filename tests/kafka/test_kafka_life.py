@@ -11,12 +11,12 @@ from typing import Any
 import anyio
 import pytest
 from gateway_java.kafka import KafkaBroker
+from gateway_testing.suites import Kit, MemoryIntake
+from gateway_testing.suites.kit import until
 
-from gateway_core.errors import Overloaded
-from gateway_core.event import Event
-from gateway_core.interfaces import Channel, Feed, Filter, Outcome
-from gateway_core.testing.suites import Kit, MemoryIntake
-from gateway_core.testing.suites.kit import until
+from gateway_core.contract.errors import Overloaded
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Channel, Feed, Filter, Outcome
 from tests.kafka_broker import producer
 
 pytestmark = pytest.mark.anyio
@@ -109,7 +109,6 @@ async def test_a_source_that_is_stopped_while_it_waits_for_kafka_does_not_join_l
         tasks.cancel_scope.cancel()
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-61")
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_what_waits_for_a_cluster_that_is_away_is_bounded(

@@ -21,13 +21,13 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from gateway_java.kafka import KafkaBroker
 from gateway_kafka.admin import Admin
-from gateway_kafka.config import KafkaConfig
+from gateway_kafka.client_config import KafkaConfig
 from gateway_kafka.groups import groups_of
+from gateway_testing import GatewayProcess
 
 from gateway_core.cli import main
 from gateway_core.config.load import load
-from gateway_core.registry import Registry
-from gateway_core.testing import GatewayProcess
+from gateway_core.config.registry import Registry
 
 pytestmark = pytest.mark.anyio
 
@@ -157,7 +157,7 @@ async def test_show_knows_all_groups_of_a_config(topic: Topic, offsets: Run, tmp
     narrowed = await run(offsets, "show", "--topic", topic.name, "--group", "tidegate.own")
     assert [line.split()[0] for line in narrowed.out.splitlines()] == ["group=tidegate.own"] * 2
     assert "did you mean `tidegate.own`?" in (await run(offsets, "show", "--group", "tidegate.on")).err
-    assert f"there is no topic other-{topic.name} yet" in (await run(offsets, "show")).err
+    assert f"topic other-{topic.name} does not exist yet" in (await run(offsets, "show")).err
 
 
 CONFIG = """\
@@ -201,7 +201,7 @@ async def test_reset_moves_a_group(topic: Topic, offsets: Run, to: str, expected
     assert ([p["to"] for p in moved["partitions"]], moved["applied"]) == (expected, True)
     assert await topic.places() == expected
     again = await run(offsets, "reset", *topic.where, "--to", to, "--yes")
-    assert (again.code, again.out.splitlines()[-1]) == (0, "it is there already")
+    assert (again.code, again.out.splitlines()[-1]) == (0, "the group is already there")
 
 
 async def test_reset_of_one_partition_leaves_the_others(topic: Topic, offsets: Run) -> None:
@@ -242,7 +242,7 @@ async def test_reset_asks_on_a_terminal(topic: Topic, answer: str, code: int, ex
     ("args", "code", "words"),
     [
         (["reset", "--to", "tomorrow"], 2, "not 'tomorrow'"),
-        (["reset", "--to", "2026-01-31T08:00:00"], 2, "write earliest, latest, an offset, or a time"),
+        (["reset", "--to", "2026-01-31T08:00:00"], 2, "must be earliest, latest, an offset, or a time"),
         (["reset", "--to", "latest"], 2, "add --yes"),
         (["show", "tidegate.yaml"], 2, "not both"),
     ],
@@ -262,7 +262,6 @@ def test_a_cluster_that_is_away_is_told(offsets: Run) -> None:
 # -- with a gateway -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 async def test_a_gateway_delivers_again_from_where_it_was_put(kafka: KafkaBroker, offsets: Run, tmp_path: Path) -> None:
     name = f"again{uuid.uuid4().hex}"
     config = GATEWAY.format(bootstrap=kafka.bootstrap, name=name)

@@ -30,7 +30,7 @@ from gateway_java.kafka_config import Listener
 from gateway_kafka import connect
 from gateway_kafka.admin import Admin
 from gateway_kafka.client import Headers, KafkaFault, Producer
-from gateway_kafka.config import KafkaConfig, KafkaProducerConfig
+from gateway_kafka.client_config import KafkaConfig, KafkaProducerConfig
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 60.0
@@ -267,7 +267,6 @@ async def test_a_record_larger_than_the_topic_takes_is_refused_and_its_neighbour
     assert [len(r.value) for r in await read(kafka.bootstrap, topic)] == [3000] * 20 + [2000] * 20 + [5]
 
 
-@pytest.mark.slow
 @clients
 async def test_a_topic_that_does_not_exist_is_named(own_kafka: Callable[..., KafkaBroker], client: str) -> None:
     broker = own_kafka(properties={"auto.create.topics.enable": "false"})
@@ -286,7 +285,6 @@ async def test_a_topic_that_does_not_exist_is_named(own_kafka: Callable[..., Kaf
     assert [r.value for r in await read(broker.bootstrap, topic)] == [b"now"]
 
 
-@pytest.mark.slow
 @clients
 async def test_a_topic_without_permission_is_refused_clearly(
     own_kafka: Callable[..., KafkaBroker], client: str
@@ -326,8 +324,8 @@ async def test_a_topic_without_permission_is_refused_clearly(
         assert "authori" in str(faults[0]).lower()
 
 
-@pytest.mark.slow
 @clients
+@pytest.mark.usefixtures("real_time")
 async def test_a_cluster_that_is_away_is_no_error_at_start_and_records_end_in_time(client: str) -> None:
     async with producing(bootstrap="127.0.0.1:1", client=client, delivery_timeout_s=1) as producer:
         answers = Answers(producer, "t")
@@ -380,7 +378,6 @@ async def test_a_callback_that_fails_does_not_stop_the_others(
     assert "a fault of the caller" in caplog.text
 
 
-@pytest.mark.slow
 @clients
 async def test_a_broker_that_is_killed_under_load_loses_and_reorders_nothing(
     own_kafka: Callable[..., KafkaBroker], client: str
@@ -413,7 +410,6 @@ async def test_a_broker_that_is_killed_under_load_loses_and_reorders_nothing(
     assert seen == {b"%d" % k: list(range(k, total, keys)) for k in range(keys)}
 
 
-@pytest.mark.slow
 @clients
 async def test_the_fault_comes_and_goes_with_the_cluster(
     own_kafka: Callable[..., KafkaBroker], client: str, caplog: pytest.LogCaptureFixture
@@ -447,7 +443,6 @@ async def test_the_fault_comes_and_goes_with_the_cluster(
     assert lines == ["WARNING", "INFO"]
 
 
-@pytest.mark.slow
 @clients
 async def test_records_end_in_time_whenever_the_cluster_falls_silent(
     own_kafka: Callable[..., KafkaBroker], client: str

@@ -12,14 +12,15 @@ import anyio
 import pytest
 from gateway_java.kafka import KafkaBroker
 from gateway_kafka.admin import Admin
-from gateway_kafka.config import KafkaChannelConfig, KafkaConfig
+from gateway_kafka.client_config import KafkaConfig
+from gateway_kafka.config import KafkaChannelConfig
 from gateway_kafka.java_options import properties
+from gateway_testing.suites import Kit
+from gateway_testing.suites.kit import until
 
-from gateway_core.errors import StartError
-from gateway_core.event import Event
-from gateway_core.interfaces import Channel, Filter
-from gateway_core.testing.suites import Kit
-from gateway_core.testing.suites.kit import until
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Channel, Filter
 
 pytestmark = pytest.mark.anyio
 ALL = Filter(lambda event: True)
@@ -96,7 +97,6 @@ async def test_a_reader_begins_where_its_group_is_and_takes_the_group_along(plac
         assert dict(again.start) == dict(feed.start)
 
 
-@pytest.mark.slow
 async def test_a_reader_is_not_stopped_by_a_cluster_that_is_away(
     own_kafka: Callable[..., KafkaBroker], tmp_path: Path
 ) -> None:

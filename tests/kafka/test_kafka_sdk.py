@@ -13,7 +13,7 @@ import pytest
 from tests.kafka_lab import ALL_BYTES, ONE, Lab
 from tests.sdk.environments import HERE, python_sdk
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kafka-binding"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("kafka-binding"), pytest.mark.timeout(900)]
 
 CASES: list[dict[str, Any]] = [
     {

@@ -17,9 +17,9 @@ import anyio
 import pytest
 from gateway_kafka import connect
 from gateway_kafka.client import KafkaFault, Partition, Record
-from gateway_kafka.config import KafkaProducerConfig
+from gateway_kafka.client_config import KafkaProducerConfig
 
-from gateway_core.clock import SystemClock
+from gateway_core.contract.clock import SystemClock
 from tests.kafka_secure import SecureKafka
 
 # twice, on busy machines, aiokafka has left a TLS connection that came to nothing to the garbage collector
@@ -142,7 +142,6 @@ async def there_and_back(made: KafkaProducerConfig) -> None:
     assert member.found == [b"value"]
 
 
-@pytest.mark.slow
 @clients
 @pytest.mark.parametrize("way", WAYS)
 async def test_writes_and_reads_through_each_listener(secure_kafka: SecureKafka, client: str, way: str) -> None:
@@ -209,7 +208,6 @@ async def refused(one: Any, caplog: pytest.LogCaptureFixture) -> str:
     return str(fault)
 
 
-@pytest.mark.slow
 @clients
 @pytest.mark.parametrize("what", REFUSALS)
 async def test_says_once_what_the_cluster_does_not_accept(
@@ -275,7 +273,6 @@ def oauth(secure: SecureKafka, client: str, **where: Any) -> KafkaProducerConfig
     return config(client, secure.oauth, tls={"ca_file": secure.ca_file}, sasl=sasl)
 
 
-@pytest.mark.slow
 @clients
 async def test_a_token_endpoint_is_asked_for_the_token(secure_kafka: SecureKafka, client: str) -> None:
     with serving(secure_kafka) as endpoint:
@@ -288,7 +285,6 @@ async def test_a_token_endpoint_is_asked_for_the_token(secure_kafka: SecureKafka
         assert asked["authorization"] == "Basic bWU6czNjcmV0"
 
 
-@pytest.mark.slow
 @clients
 async def test_a_token_comes_from_a_file(secure_kafka: SecureKafka, client: str, tmp_path: Path) -> None:
     file = tmp_path / "token"
@@ -296,7 +292,6 @@ async def test_a_token_comes_from_a_file(secure_kafka: SecureKafka, client: str,
     await there_and_back(oauth(secure_kafka, client, token_file=file))
 
 
-@pytest.mark.slow
 @clients
 async def test_says_once_that_the_token_endpoint_refuses_us(
     secure_kafka: SecureKafka, client: str, caplog: pytest.LogCaptureFixture
@@ -312,7 +307,6 @@ async def test_says_once_that_the_token_endpoint_refuses_us(
             assert "unlucky" not in caplog.text
 
 
-@pytest.mark.slow
 @clients
 async def test_says_once_that_a_token_has_ended(
     secure_kafka: SecureKafka, client: str, caplog: pytest.LogCaptureFixture

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import resource
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -14,38 +10,18 @@ import gateway_cloudevents.plugin
 import gateway_kafka.plugin
 import pytest
 
-from gateway_core.clock import SystemClock
-from gateway_core.component import BuildContext, SinkRef
-from gateway_core.event import Event
-from gateway_core.interfaces import Outcome, Sink
-from gateway_core.registry import Registry
+from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext, SinkRef
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Outcome, Sink
+from tests.descriptors import without_descriptors
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.spec("SAFE-34")]
-
-
-@contextmanager
-def without_descriptors() -> Iterator[Callable[[], None]]:
-    """This process can open nothing more; what it gives takes those that were closed since."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    taken: list[int] = []
-
-    def take() -> None:
-        with suppress(OSError):
-            while True:
-                taken.append(os.open(os.devnull, os.O_RDONLY))
-
-    used = max(int(name) for name in os.listdir("/proc/self/fd"))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(used + 8, soft), hard))
-    try:
-        take()
-        yield take
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for descriptor in taken:
-            os.close(descriptor)
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-34")]
 
 
 @pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+@pytest.mark.usefixtures("real_time")
 async def test_a_record_that_no_descriptor_was_left_for_is_no_attempt(tmp_path: Path, client: str) -> None:
     registry = Registry()
     registry.add("basics", gateway_basics.plugin)
@@ -58,11 +34,10 @@ async def test_a_record_that_no_descriptor_was_left_for_is_no_attempt(tmp_path: 
     outcomes: list[Outcome] = []
     async with anyio.create_task_group() as tasks:
         await sink.start(tasks)
-        with without_descriptors() as take:
+        with without_descriptors():
             sink.send(event, 1.0, outcomes.append)
             with anyio.fail_after(20):
-                while not outcomes:
-                    take()
+                while not outcomes:  # noqa: ASYNC110
                     await anyio.sleep(0.001)
         sink.send(event, 1.0, outcomes.append)
         with anyio.fail_after(20):

@@ -13,16 +13,16 @@ from typing import Any
 import anyio
 import pytest
 from gateway_java.kafka import KafkaBroker
-from gateway_kafka.config import KafkaConfig
+from gateway_kafka.client_config import KafkaConfig
 from gateway_kafka.groups import Group
 from gateway_kafka.offsets import look
+from gateway_testing.suites import Kit, MemoryIntake
+from gateway_testing.suites.kit import until
 
-from gateway_core.abilities import Watched
-from gateway_core.errors import Overloaded, Refused, StorageError
-from gateway_core.event import Event
-from gateway_core.interfaces import Accepted, Outcome
-from gateway_core.testing.suites import Kit, MemoryIntake
-from gateway_core.testing.suites.kit import until
+from gateway_core.contract.capabilities import Watched
+from gateway_core.contract.errors import Overloaded, Refused, StorageError
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Accepted, Outcome
 from tests.kafka_broker import producer
 
 pytestmark = pytest.mark.anyio
@@ -161,7 +161,7 @@ async def test_where_there_is_no_dead_letter_it_waits_and_the_others_go_on(
         await until(lambda: intake.taken == ["a", "b"], "the others")
         await until(lambda: topic.lag == 2, "its place to be kept")
     assert [r.getMessage() for r in caplog.records if "dead letter" in r.getMessage()] == [
-        "test.source: a record can't be put into the dead letter, and waits: there is no dead letter"
+        "test.source: can't write a record to the dead letter, will retry: there is no dead letter"
     ]
 
 
@@ -198,7 +198,6 @@ async def test_what_is_refused_for_now_is_not_overtaken(kafka: KafkaBroker, tmp_
         assert len(intake.letters) == bad
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-60")
 async def test_who_has_stopped_tries_nothing_again(kafka: KafkaBroker, tmp_path: Path) -> None:
     topic = Topic(kafka, tmp_path, 2)

@@ -1,4 +1,4 @@
-"""The suites of `gateway_core.testing.suites`, on Kafka's channel, sink and source, with both clients.
+"""The suites of `gateway_testing.suites`, on Kafka's channel, sink and source, with both clients.
 
 What is in a topic and in a group is looked up with librdkafka alone.
 """
@@ -16,14 +16,14 @@ import anyio.to_thread
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from gateway_java.kafka import KafkaBroker
+from gateway_testing.suites import ChannelSuite, Kit, MemoryIntake, Remote, SinkSuite, SourceSuite
+from gateway_testing.suites.kit import PATIENCE_S, until
+from gateway_testing.vectors import Vector
 
-from gateway_core.abilities import Watched
-from gateway_core.component import KAFKA
-from gateway_core.event import Event, Message
-from gateway_core.interfaces import Channel, Sink, Source
-from gateway_core.testing.suites import ChannelSuite, FarSide, Kit, MemoryIntake, SinkSuite, SourceSuite
-from gateway_core.testing.suites.kit import PATIENCE_S, until
-from gateway_core.testing.vectors import Vector
+from gateway_core.contract.capabilities import Watched
+from gateway_core.contract.component import KAFKA
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Channel, Sink, Source
 from tests.kafka_broker import producer
 
 SETTLED_S = 0.4  # eight times the interval of commits
@@ -115,11 +115,11 @@ def _event(record: Any) -> Event:
 
 
 class TestKafkaSink(Clients, SinkSuite):
-    def far_side(self, kit: Kit) -> Topic:
+    def remote(self, kit: Kit) -> Topic:
         assert isinstance(kit, KafkaKit)
         return Topic(kit)
 
-    def build(self, kit: Kit, far: FarSide) -> Sink:
+    def build(self, kit: Kit, remote: Remote) -> Sink:
         return kit.sink("kafka", self.options(kit))
 
 

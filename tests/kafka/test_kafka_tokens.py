@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from gateway_kafka.client import KafkaFault
-from gateway_kafka.config import OAuthConfig
+from gateway_kafka.client_config import OAuthConfig
 from gateway_kafka.oauth import Tokens
 
 pytestmark = pytest.mark.anyio
@@ -82,6 +82,16 @@ async def test_a_token_that_is_about_to_end_is_replaced(endpoint: Endpoint) -> N
     endpoint.body = {"access_token": "next"}
     assert ours.token_now().value == "next"
     assert len(endpoint.asked) == 2
+
+
+@pytest.mark.parametrize("status", [200, 503])
+async def test_a_response_that_is_too_large_is_refused(endpoint: Endpoint, status: int) -> None:
+    endpoint.status, endpoint.body = status, {"access_token": "t" * (2 << 20)}
+    with pytest.raises(KafkaFault, match="is larger than 1048576 bytes") as e:
+        await tokens(endpoint.url).token()
+    with pytest.raises(KafkaFault, match="is larger than 1048576 bytes") as now:
+        tokens(endpoint.url).token_now()
+    assert all(fault.retry and not fault.credentials for fault in (e.value, now.value))
 
 
 @pytest.mark.parametrize(("status", "credentials"), [(401, True), (400, True), (503, False)])

@@ -12,12 +12,12 @@ import pytest
 from gateway_log.channel import LogChannel
 from gateway_log.config import LogConfig
 
-from gateway_core.clock import Clock, SystemClock
-from gateway_core.component import BuildContext
-from gateway_core.event import Event
-from gateway_core.filters import match_all
-from gateway_core.interfaces import Filter
-from gateway_core.registry import Registry
+from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import Clock, SystemClock
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Filter
+from gateway_core.pipeline.filters import match_all
 
 
 class Subscriber:

@@ -11,12 +11,12 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from gateway_log.places import Place, load
-from gateway_log.reader import LogReader, open_read_only, place_of, position_of, shard_file
+from gateway_log.cursor_store import CursorState, load
+from gateway_log.reader import LogReader, open_read_only, position_of, shard_file, split_position
 
-from gateway_core.errors import Overloaded, Refused, StartError
-from gateway_core.event import Event
-from gateway_core.filters import attributes_filter, match_all
+from gateway_core.contract.errors import Overloaded, Refused, StartError
+from gateway_core.contract.event import Event
+from gateway_core.pipeline.filters import attributes_filter, match_all
 
 pytestmark = pytest.mark.anyio
 
@@ -239,12 +239,12 @@ async def test_positions_name_shard_and_sequence(log: Any) -> None:
     s = log.Subscriber()
     channel = await log.open({"s": s}, worker=1, workers=2)
     await log.append(channel, log.events(2))
-    assert [place_of(p) for p in s.got] == [(1, 1), (1, 2)]
+    assert [split_position(p) for p in s.got] == [(1, 1), (1, 2)]
     info = channel.info()
     assert (info["writable"], info["first"], info["next"]) == (True, s.got[0], s.got[-1] + 1)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("real_time")
 async def test_idle_subscriptions_cost_no_writes(log: Any) -> None:
     idle = {f"t{n}": log.Subscriber(attributes_filter({"type": f"t{n}"}), acks=True) for n in range(10_000)}
     channel = await log.open(idle)
@@ -280,10 +280,10 @@ async def test_what_is_acknowledged_while_the_log_opens_is_durable_soon(log: Any
         tasks.start_soon(acknowledge)
         await log.open({"s": s})
     with closing(open_read_only(shard_file(log.folder, 0))) as connection:
-        await log.wait(lambda: load(connection) == (1001, {"s": Place(None)}))
+        await log.wait(lambda: load(connection) == (1001, {"s": CursorState(None)}))
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("real_time")
 async def test_a_fault_of_an_old_shard_fails_no_event_of_the_new_one(log: Any, caplog: Any) -> None:
     channel = await log.open({"s": log.Subscriber()}, worker=1, workers=2)
     await log.append(channel, log.events(100))
@@ -305,7 +305,7 @@ async def test_a_fault_of_an_old_shard_fails_no_event_of_the_new_one(log: Any, c
         assert [p for p in s.got if p < 1 << 48] == list(range(1, len(answers) + 1))
         s.ack(*old)
         connection.execute("DROP TRIGGER t")
-        await log.wait(lambda: load(connection)[1]["s"] == Place(None))
+        await log.wait(lambda: load(connection)[1]["s"] == CursorState(None))
 
 
 async def test_a_subscription_that_raises_is_offered_the_event_again(log: Any) -> None:

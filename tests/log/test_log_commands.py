@@ -12,8 +12,8 @@ import pytest
 from gateway_log.commands import app
 from typer.testing import CliRunner
 
-from gateway_core.event import Event
-from gateway_core.registry import Registry
+from gateway_core.config.registry import Registry
+from gateway_core.contract.event import Event
 
 pytestmark = pytest.mark.anyio
 
@@ -67,15 +67,18 @@ async def test_verify_finds_nothing_in_a_good_log(data_dir: Path) -> None:
             "UPDATE events SET attributes = '[1]' WHERE sequence = 2",
             "event 2 can't be read: its checksum is another one",
         ),
-        ("INSERT OR REPLACE INTO feeds VALUES ('s', 99, NULL)", "the place of 's' is not between 1 and 5"),
+        ("INSERT OR REPLACE INTO feeds VALUES ('s', 99, NULL)", "the cursor of 's' is not between 1 and 5"),
         ("INSERT OR REPLACE INTO meta VALUES ('routed', 77)", "the routed end 77"),
         ("INSERT OR REPLACE INTO feeds VALUES ('s', 1, 'no json')", "shard-000.db: "),
     ],
 )
 async def test_verify_names_the_fault(data_dir: Path, damage: str, words: str) -> None:
-    with closing(sqlite3.connect(data_dir / "log" / "default" / "shard-000.db")) as connection, connection:
-        connection.execute(damage)
-    result = run("verify", "--data-dir", data_dir)
+    for _ in range(5):  # the gateway that runs may write its cursors once more, over the damage
+        with closing(sqlite3.connect(data_dir / "log" / "default" / "shard-000.db")) as connection, connection:
+            connection.execute(damage)
+        result = run("verify", "--data-dir", data_dir)
+        if result.exit_code:
+            break
     assert result.exit_code == 1
     assert words in result.stdout
     assert json.loads(run("verify", "--data-dir", data_dir, "--json").stdout)["ok"] is False

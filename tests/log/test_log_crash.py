@@ -14,14 +14,16 @@ import pytest
 from gateway_log.reader import LogReader, to_event
 from gateway_log.verify import faults
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 HEAD = """
 import asyncio, json, resource, signal, sys
 from pathlib import Path
-from gateway_core.clock import SystemClock
-from gateway_core.component import BuildContext
-from gateway_core.errors import StorageError
-from gateway_core.event import Event
-from gateway_core.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import StorageError
+from gateway_core.contract.event import Event
+from gateway_core.config.registry import Registry
 from gateway_log.channel import LogChannel
 from gateway_log.config import LogConfig
 
@@ -87,7 +89,6 @@ def stored_ids(folder: Path) -> list[str]:
     return [e.attributes["id"] for e in events]
 
 
-@pytest.mark.slow
 @pytest.mark.spec("DP-07", "BR-18")
 def test_what_was_acknowledged_survives_kill(tmp_path: Path) -> None:
     acknowledged: list[str] = []

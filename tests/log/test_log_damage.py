@@ -15,8 +15,8 @@ from gateway_log.reader import LogReader, to_event
 from gateway_log.rows import Unreadable
 from gateway_log.verify import faults
 
-from gateway_core.errors import StartError
-from gateway_core.event import Event
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.event import Event
 
 pytestmark = pytest.mark.anyio
 

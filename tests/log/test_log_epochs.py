@@ -12,7 +12,7 @@ from gateway_log.epochs import Epoch
 from gateway_log.reader import LogReader
 from gateway_log.verify import faults
 
-from gateway_core.filters import match_all
+from gateway_core.pipeline.filters import match_all
 
 pytestmark = pytest.mark.anyio
 
@@ -79,7 +79,7 @@ A, B, C = Epoch(1, "a"), Epoch(5, "b"), Epoch(9, "c")
 
 
 @pytest.mark.parametrize(
-    ("there", "following", "place", "id", "parted"),
+    ("there", "following", "place", "id", "diverged_at"),
     [
         pytest.param([A, B], 9, 7, "1:a,5:b", None, id="in the last epoch"),
         pytest.param([A, B], 9, 5, "1:a", None, id="at the end of an epoch"),
@@ -95,20 +95,19 @@ A, B, C = Epoch(1, "a"), Epoch(5, "b"), Epoch(9, "c")
     ],
 )
 async def test_where_a_place_and_a_log_part(
-    there: list[Epoch], following: int, place: int, id: str, parted: int | None
+    there: list[Epoch], following: int, place: int, id: str, diverged_at: int | None
 ) -> None:
-    assert epochs.parted(there, following, place, id) == parted
+    assert epochs.diverged_at(there, following, place, id) == diverged_at
 
 
 async def test_epochs_of_deleted_events_are_forgotten(log: Any) -> None:
-    from gateway_core.testing import FakeClock
+    from gateway_testing import FakeClock
 
-    day = 86_400.0
-    clock = FakeClock()
+    age, clock = 600.0, FakeClock()
     for _ in range(20):
-        channel = await log.open(clock=clock, retention={"max_age_s": day})
+        channel = await log.open(clock=clock, retention={"max_age_s": age})
         await log.append(channel, log.events(2))
-        clock.advance(day + 20)
+        clock.advance(age + 20)
         await log.wait(lambda channel=channel: channel.info()["events"] == 0)
         await log.stop(channel)
     with LogReader(log.folder) as reader:

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.testing import GatewayProcess, Subscriber
 from tests.ledger import free_port
 from tests.small_disk import INSIDE, fill, mounts, run_where_it_may_mount, small_disk
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.timeout(180)]
 
 CONFIG = """
 brokers:
@@ -116,7 +116,7 @@ def is_full(flow: Flow) -> bool:
 
 
 @pytest.mark.spec("SAFE-51")
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_a_disk_that_the_log_filled_recovers_by_itself(disk: Path, tmp_path: Path, workers: int) -> None:
     flow = Flow()
     with (
@@ -202,7 +202,7 @@ def test_a_reader_that_never_ends_is_told_of_and_left_behind(disk: Path, tmp_pat
             with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)) as reader:
                 reader.execute("BEGIN")
                 reader.execute("SELECT count(*) FROM events").fetchone()
-                gateway.wait_until(lambda: "has kept a read of this file open" in gateway.log(), 30, "a warning")
+                gateway.wait_until(lambda: "keeps a read of this file open" in gateway.log(), 30, "a warning")
                 gateway.wait_until(lambda: is_full(flow), 60, "a full disk")
             flow.problem = None
             before = len(flow.accepted)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from gateway_log.verify import faults
 
-from gateway_core.errors import StartError
+from gateway_core.contract.errors import StartError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-43")]
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from gateway_core.filters import attributes_filter
+from gateway_core.pipeline.filters import attributes_filter
+from tests.budget import examples
 
 STEPS = st.lists(
     st.one_of(
@@ -130,15 +131,7 @@ def check(log_at: Any, steps: list[tuple[str, int]]) -> None:
 
 
 @pytest.mark.spec("BR-17", "BR-18")
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_at_least_once_in_order_through_crashes(log_at: Any, steps: list[tuple[str, int]]) -> None:
-    check(log_at, steps)
-
-
-@pytest.mark.slow
-@pytest.mark.spec("BR-17", "BR-18")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=STEPS)
-def test_at_least_once_in_order_through_many_crashes(log_at: Any, steps: list[tuple[str, int]]) -> None:
     check(log_at, steps)

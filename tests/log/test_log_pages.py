@@ -10,10 +10,10 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_log.reader import place_of
+from gateway_log.reader import split_position
+from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.event import Event
-from gateway_core.testing import GatewayProcess, Subscriber
+from gateway_core.contract.event import Event
 from tests.ledger import free_port
 
 PAGE = 4096
@@ -34,7 +34,7 @@ triggers:
     subscriber: URL
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.spec("SAFE-48")]
+pytestmark = [pytest.mark.spec("SAFE-48")]
 
 
 def send(url: str, first: int, count: int) -> list[int]:
@@ -100,12 +100,14 @@ def delivered(gateway: GatewayProcess, *, lost: range, starts: int = 2) -> set[i
     return missing
 
 
+@pytest.mark.usefixtures("processes")
 def test_events_behind_a_damaged_page_are_delivered(stopped: GatewayProcess) -> None:
     file = stopped.data_dir / "log" / "default" / "shard-000.db"
     spoil(file, page_of(file, 100))
     assert 1 <= len(delivered(stopped, lost=range(80, 120))) <= 15
 
 
+@pytest.mark.usefixtures("processes")
 def test_several_pages_and_the_last(stopped: GatewayProcess) -> None:
     file = stopped.data_dir / "log" / "default" / "shard-000.db"
     spoil(file, page_of(file, 1), page_of(file, 50), page_of(file, 200))
@@ -115,6 +117,7 @@ def test_several_pages_and_the_last(stopped: GatewayProcess) -> None:
 
 
 @pytest.mark.parametrize("table", ["feeds", "meta"])
+@pytest.mark.usefixtures("processes")
 def test_the_places_of_triggers_are_damaged(stopped: GatewayProcess, table: str) -> None:
     """They get all events again: better twice than never."""
     file = stopped.data_dir / "log" / "default" / "shard-000.db"
@@ -122,18 +125,21 @@ def test_the_places_of_triggers_are_damaged(stopped: GatewayProcess, table: str)
     assert delivered(stopped, lost=range(0)) == set()
 
 
+@pytest.mark.usefixtures("processes")
 def test_nothing_of_the_file_can_be_read(stopped: GatewayProcess) -> None:
     file = stopped.data_dir / "log" / "default" / "shard-000.db"
     spoil(file, 1)
     assert delivered(stopped, lost=range(1, 201)) == set(range(1, 201))
 
 
+@pytest.mark.usefixtures("processes")
 def test_the_tree_above_the_events_is_damaged(stopped: GatewayProcess) -> None:
     file = stopped.data_dir / "log" / "default" / "shard-000.db"
     spoil(file, root_page(file, "events"))
     assert len(delivered(stopped, lost=range(1, 201))) == 200
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_file_that_was_cut(stopped: GatewayProcess) -> None:
     file = stopped.data_dir / "log" / "default" / "shard-000.db"
     file.write_bytes(file.read_bytes()[: page_of(file, 150) * PAGE - 1])
@@ -142,6 +148,7 @@ def test_a_file_that_was_cut(stopped: GatewayProcess) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.usefixtures("real_time")
 async def test_damage_while_it_runs_is_survived(log: Any) -> None:
     """A new file takes over; what was acknowledged and can be read is delivered."""
     channel = await log.open()
@@ -174,6 +181,7 @@ async def test_damage_while_it_runs_is_survived(log: Any) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.usefixtures("real_time")
 async def test_a_damaged_file_is_not_written_to(log: Any) -> None:
     channel = await log.open({"s": log.Subscriber(room=5)})
     await log.append(channel, [log.event(n, b"<%05d>" % n + bytes(300)) for n in range(1, 101)])
@@ -190,4 +198,4 @@ async def test_a_damaged_file_is_not_written_to(log: Any) -> None:
     await log.append(channel, [Event({"id": "x"}, b"")])
     await log.stop(channel)
     assert file.read_bytes() == before
-    assert place_of(subscriber.got[-1]) == (0, 100)
+    assert split_position(subscriber.got[-1]) == (0, 100)

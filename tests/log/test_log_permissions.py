@@ -8,8 +8,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from gateway_testing import GatewayProcess
 
-from gateway_core.testing import GatewayProcess
 from tests.ledger import free_port
 
 CONFIG = """
@@ -23,7 +23,7 @@ triggers:
     delivery: {retry: 0}
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.spec("SAFE-44")]
+pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.spec("SAFE-44")]
 
 
 def run(tmp_path: Path) -> GatewayProcess:

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 from gateway_log.commands import app
+from gateway_testing import GatewayProcess, Subscriber
 from typer.testing import CliRunner
 
-from gateway_core.testing import GatewayProcess, Subscriber
 from tests.ledger import free_port
 
 CONFIG = """
@@ -25,7 +25,7 @@ triggers:
     delivery: {retry: 1000, backoff_delay_s: 0.05, backoff_max_s: 0.1}
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.spec("SAFE-47")]
+pytestmark = [pytest.mark.spec("SAFE-47")]
 
 
 def run(*arguments: str | Path) -> Any:
@@ -40,6 +40,7 @@ def send(gateway: GatewayProcess, first: int, count: int) -> None:
             assert answer.status_code == 202
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_damaged_row_is_put_aside_and_the_others_are_delivered(tmp_path: Path) -> None:
     port = free_port()
     gateway = GatewayProcess(CONFIG.replace("URL", f"http://127.0.0.1:{port}"), tmp_path)
@@ -69,7 +70,7 @@ def test_a_damaged_row_is_put_aside_and_the_others_are_delivered(tmp_path: Path)
     assert [(e["first"], e["last"], e["page"]) for e in listed] == [(12, 12, False), (20, 20, False)]
     assert "position=12 shard=0 events=1 row=yes" in run("list", "--data-dir", gateway.data_dir).stdout
     assert "row.data: <00412>" in run("show", "12", "--data-dir", gateway.data_dir).stdout
-    assert "nothing at position 13" in run("show", "13", "--data-dir", gateway.data_dir).stderr
+    assert "there is no quarantined event at position 13" in run("show", "13", "--data-dir", gateway.data_dir).stderr
     exported = [json.loads(line) for line in run("export", "--data-dir", gateway.data_dir).stdout.splitlines()]
     assert [e["row"]["sequence"] for e in exported] == [12, 20]
     out = tmp_path / "events"

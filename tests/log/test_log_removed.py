@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway_core.errors import StartError, StorageError
+from gateway_core.contract.errors import StartError, StorageError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-50")]
 
@@ -42,17 +42,17 @@ async def test_a_reader_whose_place_is_damaged_is_told_the_way_out(log: Any) -> 
     channel = await log.open()
     channel.attach_reader("spark", log.Subscriber().filter)
     (log.folder / "readers" / "spark.json").write_text('{"0": ')
-    with pytest.raises(StartError, match=r"readers/spark.json can't be used.* run `tidegate log repair"):
+    with pytest.raises(StartError, match=r"the reader's offsets in .*/readers/spark.json: .* run `tidegate log repair"):
         channel.attach_reader("spark", log.Subscriber().filter)
 
 
 CHILD = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from gateway_core.clock import SystemClock
-from gateway_core.component import BuildContext
-from gateway_core.event import Event
-from gateway_core.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.event import Event
+from gateway_core.config.registry import Registry
 from gateway_log.channel import LogChannel
 from gateway_log.config import LogConfig
 
@@ -70,6 +70,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("removed", [True, False])
+@pytest.mark.usefixtures("processes")
 async def test_a_write_ahead_log_that_is_missing_after_a_crash_is_told(
     log: Any, removed: bool, caplog: pytest.LogCaptureFixture
 ) -> None:

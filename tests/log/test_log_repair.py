@@ -15,7 +15,7 @@ from gateway_log.commands import app
 from gateway_log.meta import read
 from typer.testing import CliRunner
 
-from gateway_core.errors import StartError
+from gateway_core.contract.errors import StartError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-49")]
 
@@ -82,14 +82,14 @@ def damage(file: Path, what: str) -> None:
         ("bit", "shard-000.db: event 100 can't be read: its checksum is another one", 1),
         ("page", "events 9", 15),
         ("first page", "shard-000.db: file is not a database", 200),
-        ("cut by one byte", "shard-000.db: is cut: 4095 bytes at its end are no whole page", 12),
+        ("cut by one byte", "shard-000.db: is truncated: the 4095 bytes at its end are not a whole page", 12),
         ("cut", "shard-000.db: database disk image is malformed", 200),
         ("empty", "shard-000.db: is empty, although it had all events before 201", 200),
         ("missing", "shard-000.db: is missing, although it had all events before 201", 200),
         ("row", "shard-000.db: event 100 can't be read: there is no such row", 1),
         ("older", "shard-000.db: ends before event 181, although it had all events before 201", 20),
         ("places", "shard-000.db: ", 0),
-        ("place", "shard-000.db: the place of 'slow' is not between 1 and 201", 0),
+        ("place", "shard-000.db: the cursor of 'slow' is not between 1 and 201", 0),
         ("meta", "meta.json is damaged", 0),
         ("reader", "readers/spark.json: ", 0),
         ("permissions", "shard-000.db: other users may read or change it: `chmod go= ", 0),
@@ -123,7 +123,7 @@ async def test_damage_is_found_and_repaired(log: Any, what: str, fault: str, los
 async def test_a_reader_that_is_behind_the_end_is_found(log: Any) -> None:
     file = await make(log)
     damage(file, "reader's place")
-    assert "readers/spark.json: the place 500 in shard 0 is behind its end 201" in run("verify", log).stdout
+    assert "readers/spark.json: the offset 500 in shard 0 is after its end 201" in run("verify", log).stdout
 
 
 async def test_a_running_gateway_is_left_alone(log: Any) -> None:

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from gateway_testing import GatewayProcess, Received, Subscriber
 
-from gateway_core.testing import GatewayProcess, Received, Subscriber
-
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is Linux's")]
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is Linux's")]
 
 SHIM = """
 #define _GNU_SOURCE
@@ -54,6 +53,7 @@ def send(gateway: GatewayProcess, id: int) -> httpx.Response:
 
 
 @pytest.mark.spec("SAFE-55")
+@pytest.mark.usefixtures("processes")
 def test_after_a_failed_sync_nothing_is_taken_until_a_restart(tmp_path: Path, failing: dict[str, str]) -> None:
     up, got = [False], set()
 
@@ -75,7 +75,7 @@ def test_after_a_failed_sync_nothing_is_taken_until_a_restart(tmp_path: Path, fa
             answer = send(gateway, id)
             assert (answer.status_code, "restart" in answer.json()["detail"]) == (503, True)
             assert "retry-after" in answer.headers
-        assert "failed to take what was written" in gateway.status()["brokers"][0]["reason"]
+        assert "failed to store written data" in gateway.status()["brokers"][0]["reason"]
         assert gateway.admin("/health/ready").status_code == 503
         up[0] = True
         gateway.wait_until(lambda: accepted <= got, 30, "the deliveries")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from gateway_log.verify import faults
+from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.testing import GatewayProcess, Subscriber
+pytestmark = pytest.mark.usefixtures("processes")
 
-pytestmark = [pytest.mark.slow]
 
 FORMAT_1 = """
 PRAGMA auto_vacuum = INCREMENTAL;

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gateway_testing import GatewayProcess
 from prometheus_client.parser import text_string_to_metric_families
-
-from gateway_core.testing import GatewayProcess
 
 
 @dataclass(frozen=True)

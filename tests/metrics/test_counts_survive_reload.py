@@ -8,14 +8,14 @@ from typing import Any
 
 import anyio
 import pytest
+from gateway_admin.metrics import render
 
-from gateway_core.component import Component, Config
 from gateway_core.config.model import GatewayConfig
-from gateway_core.event import Event
-from gateway_core.hookspecs import hookimpl
-from gateway_core.interfaces import Outcome
-from gateway_core.metrics import render
-from gateway_core.runtime import Gateway
+from gateway_core.contract.component import Component, Config
+from gateway_core.contract.event import Event
+from gateway_core.contract.hookspecs import hookimpl
+from gateway_core.contract.interfaces import Outcome
+from gateway_core.runtime.gateway import Gateway
 from tests.delivery.gateway_rig import Parts, running, until
 
 pytestmark = pytest.mark.anyio

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway_admin.metric_table import METRICS, Metric
 from ruamel.yaml import YAML
-
-from gateway_core.metric_table import METRICS, Metric
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "contrib/grafana/tidegate.json").read_text())

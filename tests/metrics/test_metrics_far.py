@@ -12,17 +12,18 @@ import anyio
 import httpx
 import pytest
 from anyio.abc import TaskGroup
+from gateway_admin import plugin as admin_plugin
+from gateway_admin.metric_table import GROUP, METRICS, READER
 from gateway_java.kafka import KafkaBroker
 from gateway_log import plugin as log_plugin
+from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.clock import SystemClock
 from gateway_core.config.model import GatewayConfig
-from gateway_core.interfaces import Intake
-from gateway_core.metric_table import GROUP, METRICS, READER
-from gateway_core.registry import Registry
-from gateway_core.runtime import Gateway
-from gateway_core.settings import Settings
-from gateway_core.testing import GatewayProcess, Subscriber
+from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.interfaces import Intake
+from gateway_core.runtime.gateway import Gateway
+from gateway_core.runtime.settings import Settings
 from tests.delivery.gateway_rig import Parts, Tap
 from tests.metrics.scrape import faults, scrape
 
@@ -41,8 +42,8 @@ def post(gateway: GatewayProcess, count: int = 1) -> None:
         assert httpx.post(gateway.ingress(), headers=OK).status_code == 202
 
 
-@pytest.mark.slow
 @pytest.mark.spec("BR-24", "DP-20")
+@pytest.mark.usefixtures("processes")
 def test_numbers_are_those_of_all_workers_and_of_those_that_died(tmp_path: Path) -> None:
     with Subscriber() as s:
         config = BROKER.replace("PORT", str(free_port())) + f"triggers: {{all: {{subscriber: '{s.url}'}}}}\n"
@@ -67,6 +68,7 @@ def test_numbers_are_those_of_all_workers_and_of_those_that_died(tmp_path: Path)
 
 
 @pytest.mark.spec("BR-24")
+@pytest.mark.usefixtures("processes")
 def test_one_setting_turns_them_off(tmp_path: Path) -> None:
     with GatewayProcess(BROKER.replace("PORT", "0"), tmp_path, {"TIDEGATE_METRICS": "off"}) as g:
         post(g)
@@ -77,6 +79,7 @@ def test_one_setting_turns_them_off(tmp_path: Path) -> None:
         assert "accept" not in status["brokers"][0]
 
 
+@pytest.mark.usefixtures("processes")
 def test_they_are_on_by_default_and_say_their_format(tmp_path: Path) -> None:
     with GatewayProcess(BROKER.replace("PORT", "0"), tmp_path) as g:
         answer = g.admin("/metrics")
@@ -101,19 +104,20 @@ async def test_health_while_a_gateway_starts_and_stops(tmp_path: Path) -> None:
     parts.tap = slow = Slow()
     registry.add("parts", parts)
     registry.add("log", log_plugin)
+    registry.add("admin", admin_plugin)
     config = GatewayConfig.model_validate({"brokers": {"b": {"ingress": ["tap"], "dead_letter": "letters"}}})
     gateway = Gateway(config, Settings(data_dir=tmp_path, admin="127.0.0.1:0"), registry, SystemClock())
     stop, started = anyio.Event(), anyio.Event()
 
     async def probe() -> list[int]:
         paths = ("/health/live", "/health/startup", "/health/ready", "/status", "/metrics")
-        async with httpx.AsyncClient(base_url=gateway.admin_url or "") as client:
+        async with httpx.AsyncClient(base_url=gateway.addresses["admin"]) as client:
             return [(await client.get(path)).status_code for path in paths]
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(gateway.run, stop, started)
         with anyio.fail_after(20):
-            while gateway.admin_url is None:  # noqa: ASYNC110
+            while "admin" not in gateway.addresses:  # noqa: ASYNC110
                 await anyio.sleep(0.001)
             assert await probe() == [200, 503, 503, 200, 200]
             slow.may_start.set()
@@ -140,7 +144,6 @@ bridges:
 OF_GROUPS = {metric.name for metric in METRICS if metric.part is GROUP}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_lag_and_errors_of_kafka(tmp_path: Path, own_kafka: object) -> None:
     kafka: KafkaBroker = own_kafka()  # type: ignore[operator]
@@ -175,8 +178,9 @@ SPARK = BROKER.replace("PORT", "0") + (
 OF_READERS = {metric.name for metric in METRICS if metric.part is READER}
 
 
-@pytest.mark.spark
+@pytest.mark.full
 @pytest.mark.timeout(240)
+@pytest.mark.usefixtures("own_spark")
 def test_what_spark_does(tmp_path: Path) -> None:
     with GatewayProcess(SPARK, tmp_path) as g:
         labels = {"trigger": "t", "broker": "default"}

@@ -10,19 +10,18 @@ from typing import Any
 
 import httpx
 import pytest
+from gateway_admin.metric_table import BUILD, GROUP, METRICS, PROCESS, READER, SOURCE
+from gateway_admin.metrics import render
+from gateway_testing import GatewayProcess, Received, Subscriber
 
 from gateway_core import __version__
-from gateway_core.component import Component, Config
-from gateway_core.event import Event
-from gateway_core.hookspecs import hookimpl
-from gateway_core.interfaces import Filter, Observer
-from gateway_core.metric_table import BUILD, GROUP, METRICS, PROCESS, READER, SOURCE
-from gateway_core.metrics import render
-from gateway_core.testing import GatewayProcess, Received, Subscriber
+from gateway_core.contract.component import Component, Config
+from gateway_core.contract.event import Event
+from gateway_core.contract.hookspecs import hookimpl
+from gateway_core.contract.interfaces import Filter, Observer
 from tests.delivery.gateway_rig import Parts, running, until
 from tests.metrics.scrape import Scrape, parsed, scrape
 
-pytestmark = pytest.mark.slow
 OK = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s"}
 
 CONFIG = """
@@ -103,6 +102,7 @@ OF_INGRESS = (
 
 
 @pytest.mark.spec("BR-24", "BR-20")
+@pytest.mark.usefixtures("processes")
 def test_what_comes_in(rig: Rig) -> None:
     before = rig.scrape()
     assert [rig.post("good"), rig.post("nobody's"), rig.post("good", **{"ce-specversion": "7"})] == [202, 202, 400]
@@ -132,6 +132,7 @@ def counts(found: Scrape, trigger: str) -> list[float]:
 
 
 @pytest.mark.spec("BR-24", "DP-20")
+@pytest.mark.usefixtures("processes")
 def test_an_event_that_is_delivered_after_a_retry(rig: Rig) -> None:
     rig.answers["/shaky"] = [503]
     assert rig.post("shaky") == 202
@@ -148,6 +149,7 @@ def test_an_event_that_is_delivered_after_a_retry(rig: Rig) -> None:
 
 
 @pytest.mark.spec("BR-19", "BR-24", "DP-20")
+@pytest.mark.usefixtures("processes")
 def test_the_operator_is_told_of_a_dead_letter(rig: Rig) -> None:
     rig.answers["/bad"] = 400
     assert rig.post("bad") == 202
@@ -167,6 +169,7 @@ GAUGES_OF_TRIGGERS = (
 
 
 @pytest.mark.spec("DP-20")
+@pytest.mark.usefixtures("processes")
 def test_what_is_under_way(rig: Rig) -> None:
     rig.answers["/held"] = "hold"
     for _ in range(3):
@@ -179,6 +182,7 @@ def test_what_is_under_way(rig: Rig) -> None:
     assert [after(name, trigger="held") for name in GAUGES_OF_TRIGGERS[:2]] == [0, 0]
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_trigger_whose_subscriber_fails_is_not_ready(rig: Rig) -> None:
     rig.answers["/failing"] = [503] * 5
     assert rig.scrape()("tidegate_trigger_ready", trigger="failing") == 1
@@ -191,6 +195,7 @@ def test_a_trigger_whose_subscriber_fails_is_not_ready(rig: Rig) -> None:
 
 
 @pytest.mark.spec("BR-19")
+@pytest.mark.usefixtures("processes")
 def test_a_trigger_that_can_not_write_its_dead_letter_is_paused(rig: Rig) -> None:
     rig.answers.update({"/bad": 400, "/letters": 503})
     assert rig.post("stuck") == 202
@@ -222,6 +227,7 @@ def of_bridge(found: Scrape, bridge: str) -> list[float]:
     return [found(name, bridge=bridge) for name in OF_BRIDGES[:7]]
 
 
+@pytest.mark.usefixtures("processes")
 def test_what_goes_over_bridges(rig: Rig) -> None:
     bad = rig.post("good", "over", **{"ce-specversion": "7"})
     assert [rig.post("good", "over"), rig.post("other", "over"), bad] == [202, 202, 400]
@@ -232,6 +238,7 @@ def test_what_goes_over_bridges(rig: Rig) -> None:
     assert 0 < after("tidegate_bridge_delivery_duration_seconds_sum", bridge="over") < 20
 
 
+@pytest.mark.usefixtures("processes")
 def test_what_a_bridge_gives_back(rig: Rig) -> None:
     rig.answers["/failing"] = 503
     assert rig.post("good", "back") == 503
@@ -244,6 +251,7 @@ def test_what_a_bridge_gives_back(rig: Rig) -> None:
     rig.until("tidegate_bridge_ready", 1, bridge="back")
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_bridge_with_a_dead_letter(rig: Rig) -> None:
     rig.answers.update({"/bridge": 400, "/letters": 503})
     posting = threading.Thread(target=rig.post, args=("good", "lettered"))
@@ -267,6 +275,7 @@ def test_a_bridge_with_a_dead_letter(rig: Rig) -> None:
 OF_FN = ("tidegate_broker_attempts_failed_total", "tidegate_broker_events_dead_lettered_total")
 
 
+@pytest.mark.usefixtures("processes")
 def test_attempts_that_a_source_makes_by_itself(rig: Rig) -> None:
     rig.answers["/function"] = "hold"
     rig.release.clear()
@@ -286,7 +295,7 @@ OF_CONDITIONS = (
 
 
 @pytest.mark.spec("BR-24")
-@pytest.mark.slow
+@pytest.mark.usefixtures("processes")
 def test_a_disk_that_is_full(rig: Rig) -> None:
     before = rig.scrape()
     assert [before(name) for name in OF_CONDITIONS[:3]] == [1, 1, 1]
@@ -309,7 +318,7 @@ def test_a_disk_that_is_full(rig: Rig) -> None:
 OF_CONFIG = ("tidegate_config_generation", "tidegate_config_last_reload_successful")
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("processes")
 def test_reloads(rig: Rig) -> None:
     before = rig.scrape()
     text = rig.gateway.config.read_text()
@@ -324,6 +333,7 @@ def test_reloads(rig: Rig) -> None:
     assert after("tidegate_bridge_ready", bridge="one_more") == 1
 
 
+@pytest.mark.usefixtures("processes")
 def test_the_process(rig: Rig) -> None:
     """Last, so that there was something to do."""
     found = rig.scrape()
@@ -339,6 +349,7 @@ def test_the_process(rig: Rig) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.usefixtures("real_time")
 async def test_bytes_that_wait_to_be_written(tmp_path: Path) -> None:
     config = {"brokers": {"b": {"ingress": ["tap"], "dead_letter": "letters"}}}
     parts = Parts()
@@ -352,6 +363,7 @@ OF_PULLING = ("tidegate_source_lag_events", "tidegate_source_failing")
 
 
 @pytest.mark.anyio
+@pytest.mark.usefixtures("real_time")
 async def test_a_source_that_fetches_its_events(tmp_path: Path) -> None:
     config = {"brokers": {"b": {"ingress": ["pull"], "dead_letter": "letters"}}}
     parts = Parts()
@@ -389,6 +401,7 @@ class Raising(Parts):
 
 
 @pytest.mark.anyio
+@pytest.mark.usefixtures("real_time")
 async def test_plugins_that_raise(tmp_path: Path) -> None:
     raising: dict[str, Any] = {"filters": [{"raising": {}}], "dead_letter": "letters"}
     config = {
@@ -414,6 +427,7 @@ OF_WORKERS = ("tidegate_workers",)
 OF_GROUPS = ("tidegate_group_lag_events", "tidegate_group_failing")
 
 
+@pytest.mark.usefixtures("real_time")
 def test_every_metric_is_seen_to_move() -> None:
     """Those of Kafka, of Spark and of several workers are in `test_metrics_far.py`."""
     moved = {

@@ -7,13 +7,13 @@ import platform
 from typing import Any
 
 import pytest
+from gateway_admin.metric_table import METRICS, PARTS
+from gateway_admin.metrics import render
 
 from gateway_core import __version__
-from gateway_core.histogram import BOUNDS_S, Histogram
-from gateway_core.meter import ONE_OF, Pace
-from gateway_core.metric_table import METRICS, PARTS
-from gateway_core.metrics import render
-from gateway_core.status import merge
+from gateway_core.pipeline.histogram import BOUNDS_S, Histogram
+from gateway_core.pipeline.metering import ONE_OF, Pace
+from gateway_core.runtime.status import merge
 from tests.metrics.scrape import faults, parsed
 
 NASTY = 'a "b" \\c\nd'
@@ -31,7 +31,12 @@ def document(name: str = "x") -> dict[str, Any]:
     counts = dict.fromkeys(("delivered", "attempts", "retried", "in_flight", "waiting", "lag", "refused", "failed"), 3)
     counts["filter_errors"] = 2
     letters = {"delivery": 1, "decode": 2, "encode": 0}
-    ways = {"letters": letters, "attempt": histogram(0.002), "delivery": histogram(0.5, 1.0), "paused": False}
+    ways = {
+        "dead_lettered_by_stage": letters,
+        "attempt": histogram(0.002),
+        "delivery": histogram(0.5, 1.0),
+        "paused": False,
+    }
     source = {"address": "kafka://h/t", "error": None, "lag": 4}
     groups = {"g": {"lag": 1, "error": "away"}}
     channel = {"writable": True, "groups": groups, "events": 1, "bytes": 2, "waiting_bytes": 0, "failed": 0}
@@ -42,12 +47,20 @@ def document(name: str = "x") -> dict[str, Any]:
         "ready": True,
         "channel": channel,
         "sources": [source, source],
-        "letters": letters,
+        "dead_lettered_by_stage": letters,
         **accepts,
     }
     trigger = {"name": "t", "broker": name, "ready": False, "reader": None, **counts, **ways}
-    state = {"state": "running", "error": None, "rows": 7, "quarantined": 1, "restarts": 0, "batch_s": 0.25, "lag": 9}
-    state |= {"lags": {"0": 9}, "stalled_s": 2.5, "parts": {"addBatch": 0.2}, "rows_per_s": 28.0, "state_rows": 0}
+    state: dict[str, Any] = {"state": "running", "error": None, "rows": 7, "quarantined": 1, "restarts": 0}
+    state |= {
+        "batch_s": 0.25,
+        "lag": 9,
+        "lags": {"0": 9},
+        "stalled_s": 2.5,
+        "parts": {"addBatch": 0.2},
+        "rows_per_s": 28.0,
+        "state_rows": 0,
+    }
     reading = {"name": "r", "broker": name, "ready": True, "reader": state, "paused": False, **counts}
     bridge = {"name": "b", "ready": True, "sources": [source], "accepted": 1, "unwanted": 0, **counts, **ways}
     names = ("cpu_s", "resident_bytes", "virtual_bytes", "open_fds", "max_fds", "started_s")

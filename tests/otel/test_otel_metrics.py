@@ -13,12 +13,12 @@ from gateway_otel.observer import OtelObserver
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from gateway_core.clock import SystemClock
-from gateway_core.component import BuildContext, ObserverRef
-from gateway_core.errors import Refused
-from gateway_core.event import Event
-from gateway_core.interfaces import DELIVERED, Observer, Outcome
-from gateway_core.registry import Registry
+from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext, ObserverRef
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import DELIVERED, Observer, Outcome
 
 EVENT = Event({"specversion": "1.0", "id": "1"})
 RECEIVE = {"messaging.system": "tidegate", "messaging.operation.name": "receive", "messaging.operation.type": "receive"}
@@ -41,7 +41,7 @@ def recorded(*calls: Any) -> dict[str, list[tuple[dict[str, Any], Any]]]:
     for metric in data.resource_metrics[0].scope_metrics[0].metrics:
         for point in metric.data.data_points:
             value = point.value if hasattr(point, "value") else (point.count, point.sum)
-            found.setdefault(metric.name, []).append((dict(point.attributes), value))
+            found.setdefault(metric.name, []).append((dict(point.attributes or {}), value))
     return found
 
 
@@ -100,7 +100,7 @@ def test_it_comes_in_by_the_hook_and_says_what_is_missing_without_an_sdk(
     assert observer.tracer is None
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert "observers[0]: nothing is traced" in record.getMessage()
+    assert "observers[0]: no traces" in record.getMessage()
     assert "opentelemetry-instrument" in record.getMessage()
 
 
@@ -111,6 +111,7 @@ def test_traces_and_metrics_can_be_switched_off(tmp_path: Path, caplog: pytest.L
     assert caplog.records == []
 
 
+@pytest.mark.usefixtures("processes")
 def test_it_traces_with_the_processs_sdk(tmp_path: Path) -> None:
     """In a process of its own, as an SDK can be set up only once in each."""
     config = tmp_path / "tidegate.yaml"
@@ -125,11 +126,11 @@ import sys
 from pathlib import Path
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import set_tracer_provider
-from gateway_core.build import Builder
-from gateway_core.clock import SystemClock
+from gateway_core.runtime.build import Builder
+from gateway_core.contract.clock import SystemClock
 from gateway_core.config.load import load
-from gateway_core.registry import Registry
-from gateway_core.settings import Settings
+from gateway_core.config.registry import Registry
+from gateway_core.runtime.settings import Settings
 
 set_tracer_provider(TracerProvider(shutdown_on_exit=False))
 folder, registry = Path(sys.argv[1]), Registry.installed()

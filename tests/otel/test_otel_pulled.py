@@ -5,9 +5,10 @@ from __future__ import annotations
 from gateway_otel.tracer import OtelTracer
 from opentelemetry.trace import SpanKind
 
-from gateway_core.errors import Overloaded
-from gateway_core.event import Event
-from gateway_core.tracing import Origin, traced_intake
+from gateway_core.contract.errors import Overloaded
+from gateway_core.contract.event import Event
+from gateway_core.contract.tracing import Origin
+from gateway_core.pipeline.tracing import traced_intake
 from tests.traced import CLIENT, OTHER, Spans, context_of, header_of, of_span, parent_of
 
 PULLED = Origin("b", "pull", lambda: "pull:", pulls=True)

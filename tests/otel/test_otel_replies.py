@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway_testing import Subscriber
 from opentelemetry.trace import SpanKind
 
-from gateway_core.testing import Subscriber
 from tests.traced import (
     CLIENT,
     OTHER,

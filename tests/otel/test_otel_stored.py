@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from gateway_log.reader import LogReader, to_event
 from gateway_log.verify import faults
+from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.testing import GatewayProcess, Subscriber
 from tests.traced import (
     CLIENT,
     OBSERVED,
@@ -30,10 +30,9 @@ from tests.traced import (
     wait_until,
 )
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.spec("CARD-02")
+@pytest.mark.usefixtures("real_time")
 def test_the_trace_goes_on_after_the_gateway_ended_and_came_back(tmp_path: Path) -> None:
     spans = Spans()
     with Subscriber(default=503) as s:
@@ -59,6 +58,7 @@ def test_the_trace_goes_on_after_the_gateway_ended_and_came_back(tmp_path: Path)
     assert event.attributes == {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 
 
+@pytest.mark.usefixtures("real_time")
 def test_an_event_that_was_stored_with_its_trace_carries_it_also_when_nothing_is_traced_any_more(
     tmp_path: Path,
 ) -> None:
@@ -78,6 +78,7 @@ def test_an_event_that_was_stored_with_its_trace_carries_it_also_when_nothing_is
 
 
 @pytest.mark.spec("BR-25")
+@pytest.mark.usefixtures("processes")
 def test_without_tracing_nothing_is_added_anywhere(tmp_path: Path) -> None:
     """The request, the stored row and the status are those of a gateway that knows of no traces."""
     with (
@@ -101,6 +102,7 @@ def test_without_tracing_nothing_is_added_anywhere(tmp_path: Path) -> None:
     assert rows == [(1, 0, None, json.dumps(attributes, separators=(",", ":")), b"x")]
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_dead_letter_file_keeps_the_trace_and_a_replay_continues_it(tmp_path: Path) -> None:
     spans = Spans()
     with Subscriber([400]) as s, traced(text := config(f"all: {{subscriber: '{s.url}'}}"), tmp_path, spans) as g:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from gateway_testing import Subscriber
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 
-from gateway_core.testing import Subscriber
 from tests.traced import (
     CLIENT,
     OBSERVED,

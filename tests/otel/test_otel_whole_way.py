@@ -14,14 +14,15 @@ import pytest
 import requests
 from gateway_java import java
 from gateway_java.kafka import KafkaBroker
+from gateway_testing import Subscriber
+from gateway_testing.subscriber import Received
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind
 
-from gateway_core.testing import Subscriber
-from gateway_core.testing.subscriber import Received
+from tests.kafka_broker import CLIENTS
 from tests.kafka_console import consume
 from tests.traced import OBSERVED, Spans, context_of, header_of, of_span, parent_of, traced, wait_until
 
@@ -107,7 +108,6 @@ def check(way: Way) -> None:
     assert {r.headers["ce-traceparent"] for r in way.arrived.values()} == {header_of(way.client)}
 
 
-@pytest.mark.slow
 @pytest.mark.spec("BR-25", "DP-19", "DP-20", "CARD-02", "CARD-08")
 def test_one_trace_to_kafka_and_back_in_memory_and_by_otlp(kafka: KafkaBroker, tmp_path: Path) -> None:
     with Subscriber(default=(200, {}, b"")) as collector:
@@ -133,9 +133,10 @@ def test_one_trace_to_kafka_and_back_in_memory_and_by_otlp(kafka: KafkaBroker, t
     assert {name: values[name] for name in wanted} == wanted
 
 
-@pytest.mark.spark
+@pytest.mark.full
 @pytest.mark.spec("CARD-02", "CARD-03", "CARD-08")
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("own_spark")
 def test_the_table_has_the_trace_of_each_of_its_events(kafka: KafkaBroker, tmp_path: Path) -> None:
     from pyarrow.dataset import dataset
 
@@ -174,9 +175,8 @@ triggers:
 )
 
 
-@pytest.mark.slow
 @pytest.mark.spec("BR-25", "CARD-02")
-@pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+@pytest.mark.parametrize("client", CLIENTS)
 def test_the_channel_kafka_keeps_the_trace_in_the_records_headers(
     kafka: KafkaBroker, tmp_path: Path, client: str
 ) -> None:

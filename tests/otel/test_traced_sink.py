@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from gateway_testing import ScriptedSink
 
-from gateway_core.abilities import Judging, Previewing
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
-from gateway_core.interfaces import DeadLetterStore
-from gateway_core.outcome import Outcome
-from gateway_core.testing import ScriptedSink
-from gateway_core.tracing import Errand, Origin, TracedSink
+from gateway_core.contract.capabilities import ClassifiesResponses, DeadLetterStore, Previewing
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.outcome import Outcome
+from gateway_core.contract.tracing import Origin, SendContext
+from gateway_core.pipeline.tracing import TracedSink
 
 
 class Silent:
@@ -24,7 +24,7 @@ class Silent:
 
     def refused(self, origin: Origin, error: Refused) -> None: ...
 
-    def sending(self, errand: Errand, event: Event, attempt: int) -> tuple[str | None, Callable[[Outcome], None]]:
+    def sending(self, context: SendContext, event: Event, attempt: int) -> tuple[str | None, Callable[[Outcome], None]]:
         return None, lambda outcome: None
 
 
@@ -32,7 +32,7 @@ class Able(ScriptedSink):
     def preview(self, event: Event) -> Message:
         return Message([], event.data)
 
-    def judge(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> Outcome:
+    def classify(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> Outcome:
         return Outcome(status < 300)
 
     def entries(self) -> Any:
@@ -42,14 +42,14 @@ class Able(ScriptedSink):
         return len(ids)
 
 
-@pytest.mark.parametrize("protocol", [Previewing, Judging, DeadLetterStore])
+@pytest.mark.parametrize("protocol", [Previewing, ClassifiesResponses, DeadLetterStore])
 def test_it_can_what_the_sink_can_and_no_more(protocol: Any) -> None:
-    errand = Errand("deliver", "t", "b", str)
-    assert isinstance(TracedSink(Able(), Silent(), errand), protocol)
-    assert not isinstance(TracedSink(ScriptedSink(), Silent(), errand), protocol)
+    context = SendContext("deliver", "t", "b", str)
+    assert isinstance(TracedSink(Able(), Silent(), context), protocol)
+    assert not isinstance(TracedSink(ScriptedSink(), Silent(), context), protocol)
 
 
 def test_it_asks_the_sink() -> None:
-    traced: Any = TracedSink(Able(), Silent(), Errand("deliver", "t", "b", str))
+    traced: Any = TracedSink(Able(), Silent(), SendContext("deliver", "t", "b", str))
     assert traced.preview(Event({}, b"x")).body == b"x"
-    assert (traced.judge(503, [], b"").delivered, traced.remove(["1"]), next(traced.entries())[0]) == (False, 1, "1")
+    assert (traced.classify(503, [], b"").delivered, traced.remove(["1"]), next(traced.entries())[0]) == (False, 1, "1")

@@ -7,20 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from gateway_testing import FakeClock
+from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.component import BuildContext, KeyMapperRef
 from gateway_core.config.interpolate import Interpolator
-from gateway_core.config.yaml import Node
-from gateway_core.event import Event, text_of
-from gateway_core.filters import all_of, any_of, attributes_filter
-from gateway_core.registry import Registry
-from gateway_core.settings import Settings
-from gateway_core.status import merge
-from gateway_core.testing import FakeClock
+from gateway_core.config.registry import Registry
+from gateway_core.contract.component import BuildContext, KeyMapperRef
+from gateway_core.contract.config_node import Node
+from gateway_core.contract.event import Event, text_of
+from gateway_core.pipeline.filters import all_of, any_of, attributes_filter
+from gateway_core.runtime.settings import Settings
+from gateway_core.runtime.status import merge
+from tests.budget import examples
 
-QUICK = settings(max_examples=60, deadline=None)
+QUICK = examples(60)
 NAMES = st.sampled_from(["type", "source", "partitionkey", "flag"])
 TEXTS = st.sampled_from(["", "a", "ab", "true", "1", "é ☃"])
 VALUES = st.one_of(TEXTS, st.booleans(), st.integers(0, 2))

@@ -6,19 +6,20 @@ import sys
 from base64 import b64decode
 
 import pytest
-from hypothesis import example, given, settings
+from gateway_testing import FakeClock
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Outcome
 from gateway_core.delivery import backoff
-from gateway_core.delivery.deadletter import FACTS, with_facts, without_facts
+from gateway_core.delivery.dead_letter import FACTS, with_facts, without_facts
 from gateway_core.delivery.limits import Limits, Rate, Window
 from gateway_core.delivery.reply import TTL, as_published
-from gateway_core.event import Event
-from gateway_core.interfaces import Outcome
-from gateway_core.testing import FakeClock
+from tests.budget import examples
 
-QUICK = settings(max_examples=60, deadline=None)
+QUICK = examples(60)
 SECONDS = st.floats(0, 3600)
 TEXT = st.text(max_size=12)
 EVENTS = st.builds(

@@ -9,23 +9,24 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from gateway_deadletter import letter
+from gateway_deadletter import line as line_format
 from gateway_deadletter.store import Store
+from gateway_file.line_writer import FileTarget, LineWriter
 from gateway_log.checksum import checksum
-from gateway_log.places import Changes, Place
-from gateway_log.reader import LogReader, place_of, position_of
+from gateway_log.cursor_store import CursorChanges, CursorState
+from gateway_log.reader import LogReader, position_of, split_position
 from gateway_log.ring import Ring
 from gateway_log.shard import Shard
-from hypothesis import given, settings
+from gateway_testing import FakeClock
+from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.event import Event
-from gateway_core.interfaces import Outcome
-from gateway_core.linewriter import FileTarget, LineWriter
-from gateway_core.testing import FakeClock
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Outcome
+from tests.budget import examples
 
-QUICK = settings(max_examples=60, deadline=None)
-FILES = settings(max_examples=25, deadline=None)
+QUICK = examples(60)
+FILES = examples(25)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 DATA = st.none() | st.binary(max_size=30)
 EVENTS = st.builds(
@@ -66,7 +67,7 @@ def exactly(event: Event) -> tuple[object, ...]:
 @QUICK
 @given(st.integers(0, 999), st.integers(1, 2**20) | st.integers(2**46, 2**48 - 1))
 def test_a_position_is_a_shard_and_a_sequence(shard: int, sequence: int) -> None:
-    assert place_of(position_of(shard, sequence)) == (shard, sequence)
+    assert split_position(position_of(shard, sequence)) == (shard, sequence)
     assert position_of(shard, sequence) < 2**63, "positions are whole numbers of SQLite and Spark"
 
 
@@ -102,26 +103,27 @@ def rows(first: int, data: list[bytes | None], received_ns: int = 1) -> list[obj
 @given(
     st.lists(st.lists(DATA, min_size=1, max_size=5), max_size=4),
     st.dictionaries(
-        TEXT.filter(bool), st.builds(Place, st.none() | st.integers(1, 99), st.lists(st.integers(1, 99)).map(tuple))
+        TEXT.filter(bool),
+        st.builds(CursorState, st.none() | st.integers(1, 99), st.lists(st.integers(1, 99)).map(tuple)),
     ),
 )
-def test_a_shard_opened_again_has_its_events_and_places(
-    batches: list[list[bytes | None]], places: dict[str, Place]
+def test_a_shard_opened_again_has_its_events_and_cursors(
+    batches: list[list[bytes | None]], cursors: dict[str, CursorState]
 ) -> None:
     with folder() as at:
         shard = Shard(at, 0, "normal")
         for batch in batches:
             shard.write(rows(shard.next, batch), None)
         end = shard.next
-        shard.write([], Changes(0, end, list(places.items())))
+        shard.write([], CursorChanges(0, end, list(cursors.items())))
         shard.close()
         again = Shard(at, 0, "normal")
-        # a place beyond what there is can't be right: its subscription gets all events again
+        # a cursor beyond the end can't be right: its subscription gets all events again
         possible = {
-            name: place if all(n <= end for n in (*place.pending, place.next or 1)) else Place(1)
-            for name, place in places.items()
+            name: cursor if all(n <= end for n in (*cursor.pending, cursor.next or 1)) else CursorState(1)
+            for name, cursor in cursors.items()
         }
-        assert (again.first, again.next, again.routed, again.places) == (1, end, end, possible)
+        assert (again.first, again.next, again.routed, again.cursors) == (1, end, end, possible)
         again.close()
         reader = LogReader(at)
         found = list(reader.read(0, 1, end))
@@ -201,24 +203,24 @@ def test_every_line_handed_to_a_writer_is_in_the_file_once_and_in_order(lines: l
 @QUICK
 @given(EVENTS, st.integers(1, 2**62))
 def test_a_letter_is_read_as_the_event_it_was(event: Event, now_ns: int) -> None:
-    line = letter.write(event, now_ns)
+    line = line_format.write(event, now_ns)
     assert b"\n" not in line
-    id, read = letter.read(line)
+    id, read = line_format.read(line)
     assert exactly(read) == exactly(event)
-    assert letter.id_of(line) == id
+    assert line_format.id_of(line) == id
     assert id.startswith(f"{now_ns:016x}")
 
 
 @QUICK
-@given(st.binary(max_size=40) | EVENTS.map(lambda e: letter.write(e, 1)) | st.just(b'{"event":{}}'), st.data())
+@given(st.binary(max_size=40) | EVENTS.map(lambda e: line_format.write(e, 1)) | st.just(b'{"event":{}}'), st.data())
 def test_a_damaged_letter_is_a_letter_or_a_fault(line: bytes, draw: st.DataObject) -> None:
     at = draw.draw(st.integers(0, len(line)))
     damaged = line[:at] + draw.draw(st.binary(max_size=3)) + line[at + draw.draw(st.integers(0, 3)) :]
     try:
-        id, _ = letter.read(damaged)
+        id, _ = line_format.read(damaged)
     except ValueError:
         return
-    assert letter.id_of(damaged) == id
+    assert line_format.id_of(damaged) == id
 
 
 @FILES
@@ -231,7 +233,7 @@ def test_a_store_has_all_letters_in_order_and_removes_those_named(
         store = Store(at / "dead.jsonl")
         for n, (worker, what) in enumerate(written):
             with store.file_of(worker, 3).open("ab") as file:
-                file.write((what if isinstance(what, bytes) else letter.write(what, n + 1)) + b"\n")
+                file.write((what if isinstance(what, bytes) else line_format.write(what, n + 1)) + b"\n")
         kept = list(store.entries())
         assert [exactly(e) for _, e in kept] == [exactly(e) for _, e in written if isinstance(e, Event)]
         removed = {id for n, (id, _) in enumerate(kept) if n in chosen}

@@ -9,19 +9,20 @@ from pathlib import Path
 import httptools
 import pytest
 from gateway_http.config import HttpSinkConfig
-from gateway_http.outcome import Judge, is_retried, retry_after_s
+from gateway_http.outcome import ResponseClassifier, is_retried, retry_after_s
 from gateway_http.request import RequestWriter, Target
-from hypothesis import given, settings
+from gateway_testing import FakeClock
+from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.component import BuildContext, CodecRef
-from gateway_core.errors import Refused
-from gateway_core.event import Message
-from gateway_core.interfaces import Codec
-from gateway_core.registry import Registry
-from gateway_core.testing import FakeClock
+from gateway_core.config.registry import Registry
+from gateway_core.contract.component import BuildContext, CodecRef
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Message
+from gateway_core.contract.interfaces import Codec
+from tests.budget import examples
 
-QUICK = settings(max_examples=120, deadline=None)
+QUICK = examples(120)
 
 
 class Parsed:
@@ -98,7 +99,9 @@ CODEC: Codec = BuildContext("test", Path(), FakeClock(), Registry.installed()).b
 @QUICK
 @given(st.integers(200, 999) | st.integers(400, 430), st.binary(max_size=30), st.booleans())
 def test_every_status_is_a_delivery_or_tried_again_or_final(status: int, body: bytes, wants_reply: bool) -> None:
-    outcome = Judge(CODEC, wants_reply, "http://s/", time.time).settle(status, [(b"content-type", b"text/plain")], body)
+    outcome = ResponseClassifier(CODEC, wants_reply, "http://s/", time.time).classify(
+        status, [(b"content-type", b"text/plain")], body
+    )
     assert outcome.delivered is (200 <= status < 300)
     assert outcome.reply is None
     if not outcome.delivered:

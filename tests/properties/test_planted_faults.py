@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import tomllib
 from pathlib import Path
 
@@ -10,6 +11,7 @@ TESTS = Path(__file__).parents[1]
 LISTED: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("planted_faults.toml").read_text())
 
 
+@functools.cache
 def property_tests() -> dict[str, set[str]]:
     """The names of all tests with `@given`, by file."""
     found: dict[str, set[str]] = {}

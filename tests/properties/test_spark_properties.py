@@ -10,13 +10,14 @@ import pytest
 from gateway_spark.source import offsets
 from gateway_spark.source.filters import compiled
 from gateway_spark.source.schema import NAMED, Batches, decode, is_json, micros
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.event import Event, text_of
-from gateway_core.filters import attributes_filter
+from gateway_core.contract.event import Event, text_of
+from gateway_core.pipeline.filters import attributes_filter
+from tests.budget import examples
 
-QUICK = settings(max_examples=60, deadline=None)
+QUICK = examples(60)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ZONES = st.integers(-23 * 60, 23 * 60).map(lambda m: timezone(timedelta(minutes=m)))
 TIMES = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=ZONES)
@@ -102,7 +103,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(ROWS, st.integers(0, 5))
 def test_a_batch_has_each_rows_values_in_its_columns(drawn: list[Any], shard: int) -> None:
     import pyarrow as pa
@@ -167,6 +168,6 @@ def _is_utf8(data: bytes | None) -> bool:
 )
 def test_sparks_workers_filter_as_the_gateway_does(wanted: dict[str, str], attributes: dict[str, Any]) -> None:
     matches = compiled("", json.dumps(wanted) if wanted else "")
-    row = (1, 0, 0, None, "", None)
+    row = (1, 0, 0, None, b"", None)
     expected = attributes_filter(wanted).matches(Event(attributes))
     assert (matches is None or matches(row, attributes)) is expected

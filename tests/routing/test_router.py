@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
+from gateway_log.routing import Router
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway_core.event import Event, text_of
-from gateway_core.filters import all_of, any_of, attributes_filter, match_all
-from gateway_core.interfaces import Filter
-from gateway_core.routing import Router
+from gateway_core.contract.event import Event, text_of
+from gateway_core.contract.interfaces import Filter
+from gateway_core.pipeline.filters import all_of, any_of, attributes_filter, match_all
+from tests.budget import examples
 
 NAMES = st.sampled_from(["type", "source", "flag"])
 TEXTS = st.sampled_from(["", "a", "ab", "abc", "b", "true", "1"])
@@ -43,7 +44,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 5), st.none() | FILTERS), max_size=12)
 
 
 @pytest.mark.spec("BR-17")
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(STEPS, st.lists(EVENTS, min_size=3, max_size=8))
 @example(
     [(0, starts("type", "ab")), (1, starts("type", "a")), (0, None)], [Event({"type": t}) for t in ("a", "ab", "")]

@@ -7,10 +7,10 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from gateway_scenario.files import find_cases
+from gateway_scenario.result import Result, run_cases
 
-from gateway_core.registry import Registry
-from gateway_core.scenario.files import find_cases
-from gateway_core.scenario.result import Result, run_cases
+from gateway_core.config.registry import Registry
 
 Play = Callable[..., Result]
 

@@ -10,27 +10,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from gateway_inspect import explain as explaining
+from gateway_scenario.play import staged
+from gateway_scenario.stage import Stage
+from gateway_testing import FakeClock, MemoryFeed, ScriptedSink
+from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core import explain as explaining
-from gateway_core.build import Builder
 from gateway_core.cli import main
-from gateway_core.component import BuildContext, FilterRef
 from gateway_core.config.load import load
 from gateway_core.config.model import DeliveryConfig, GatewayConfig
+from gateway_core.config.registry import Registry
+from gateway_core.contract.component import BuildContext, FilterRef
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Clause, Filter, Outcome
 from gateway_core.delivery import Subscription
-from gateway_core.delivery.plan import retry_plan
-from gateway_core.event import Event
-from gateway_core.filters import all_of, clause_of
-from gateway_core.interfaces import Clause, Filter, Outcome
-from gateway_core.registry import Registry
-from gateway_core.scenario.play import staged
-from gateway_core.scenario.stage import Stage
-from gateway_core.settings import Settings
-from gateway_core.testing import FakeClock, MemoryFeed, ScriptedSink
+from gateway_core.delivery.backoff import retry_plan
+from gateway_core.pipeline.filters import all_of, clause_of
+from gateway_core.runtime.build import Builder
+from gateway_core.runtime.settings import Settings
+from tests.budget import examples
 
-QUICK = settings(max_examples=80, deadline=None)
+QUICK = examples(80)
 CONFIG = """\
 brokers: {default: {ingress: [http: {listen: "127.0.0.1:8080"}], delivery: {retry: 2, backoff_delay_s: 1}}, other: {}}
 triggers:
@@ -71,7 +72,7 @@ def test_a_trigger_that_does_not_want_it_is_not_nobody(tmp_path: Path, capsys: p
 
 def test_the_place_of_the_type_in_a_table_is_shown_as_it_was_written(tmp_path: Path) -> None:
     config = "brokers: {default: {}}\ntriggers: {t: {subscriber: {spark: {path: 'tables/{type}'}}}}\n"
-    (way,) = explain(config, tmp_path, event())["ways"]
+    (way,) = explain(config, tmp_path, event())["deliveries"]
     assert way["sink"].endswith("/tables/{type}")
 
 
@@ -81,7 +82,7 @@ def event(**attributes: str) -> Event:
 
 def test_a_match_says_what_would_be_sent_when_and_in_which_order(tmp_path: Path) -> None:
     found = explain(CONFIG, tmp_path, event(subject="eu/1"), trigger="eu")
-    (way,) = found["ways"]
+    (way,) = found["deliveries"]
     assert (found["wanted"], way["matched"], way["fault"]) == (1, True, None)
     message = way["message"]
     assert (message["method"], message["url"], message["body"]) == ("POST", "http://127.0.0.1:1/a?x=1", "{}")
@@ -93,7 +94,7 @@ def test_a_match_says_what_would_be_sent_when_and_in_which_order(tmp_path: Path)
 
 def test_no_secret_is_shown(tmp_path: Path) -> None:
     found = explain(CONFIG, tmp_path, event(subject="eu/1"))
-    headers = dict(found["ways"][0]["message"]["headers"])
+    headers = dict(found["deliveries"][0]["message"]["headers"])
     assert (headers["authorization"], headers["x-a"]) == ("****", "****")
     assert "s3cret" not in json.dumps(found)
     assert "pw" not in json.dumps(found)
@@ -101,7 +102,7 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
 
 def test_the_clause_that_failed_is_named(tmp_path: Path) -> None:
     found = explain(CONFIG, tmp_path, event(subject="us/1"), broker="default")
-    (way,) = found["ways"]
+    (way,) = found["deliveries"]
     assert (found["wanted"], way["matched"]) == (0, False)
     cesql, negated = way["filter"]["parts"]
     assert [(p["text"], p["matched"], p["found"]) for p in cesql["parts"]] == [
@@ -113,7 +114,7 @@ def test_the_clause_that_failed_is_named(tmp_path: Path) -> None:
 
 def test_a_trigger_without_broker_wants_nothing(tmp_path: Path) -> None:
     found = explain(CONFIG, tmp_path, event())
-    ways = {way["name"]: way for way in found["ways"]}
+    ways = {way["name"]: way for way in found["deliveries"]}
     assert [name for name, way in ways.items() if way["matched"]] == ["all"]
     assert ways["lost"]["filter"]["text"] == "there is no broker 'nowhere'"
 
@@ -123,14 +124,14 @@ def test_a_record_has_its_topic_and_the_key_that_the_channel_gave_it(tmp_path: P
         brokers: {default: {ingress: [http], channel: {kafka: {key: {attribute: subject}}}}}
         triggers: {a: {subscriber: {kafka: {topic: "t-{type}"}}, delivery: {order: key}}}
     """
-    (way,) = explain(config, tmp_path, event(subject="s1"))["ways"]
+    (way,) = explain(config, tmp_path, event(subject="s1"))["deliveries"]
     assert (way["message"]["topic"], way["message"]["key"], way["lane"]) == ("t-order", "s1", "key s1")
     assert ["ce_type", "order"] in way["message"]["headers"]
 
 
 def test_a_bridge_that_waits_for_its_sink_says_so(tmp_path: Path) -> None:
     config = "bridges: {in: {source: {kafka: {topic: t}}, sink: 'http://127.0.0.1:1/'}}"
-    (way,) = explain(config, tmp_path, event())["ways"]
+    (way,) = explain(config, tmp_path, event())["deliveries"]
     assert (way["endless"], way["dead_letter"], len(way["retries"])) == (True, None, 10)
 
 
@@ -146,7 +147,7 @@ def test_the_parts_of_a_real_gateway_say_the_same(tmp_path: Path) -> None:
 
 def test_what_a_sink_can_not_write_is_a_fault(tmp_path: Path) -> None:
     config = "brokers: {default: {}}\ntriggers: {a: {subscriber: {kafka: {topic: 't-{region}'}}}}"
-    (way,) = explain(config, tmp_path, event())["ways"]
+    (way,) = explain(config, tmp_path, event())["deliveries"]
     assert (way["matched"], way["message"]) == (True, None)
     assert "region" in way["fault"]
 
@@ -206,8 +207,8 @@ def test_an_explanation_says_what_the_filter_does(configs: list[dict[str, Any]],
 
 
 def test_a_filter_that_says_nothing_is_known_by_its_name() -> None:
-    from gateway_core.component import Component, Config
-    from gateway_core.hookspecs import hookimpl
+    from gateway_core.contract.component import Component, Config
+    from gateway_core.contract.hookspecs import hookimpl
 
     class Plugin:
         @hookimpl
@@ -289,7 +290,7 @@ def test_the_command_explains_in_words(config: str, tmp_path: Path, capsys: pyte
     assert "trigger eu of broker default: matched" in out
     assert "sent: POST http://127.0.0.1:1/a?x=1\n" in out
     assert "authorization: ****" in out
-    assert "2 retries, 1.5 to 3 s of waits in all, then into the dead letter file:///" in out
+    assert "2 retries, 1.5 to 3 s of delay in total, then into the dead letter file:///" in out
 
 
 def test_nobody_wants_it(config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -297,7 +298,7 @@ def test_nobody_wants_it(config: str, tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(file, config, "--broker", "default", "--json") == 1
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert (first["wanted"], second["wanted"]) == (0, 1)
-    assert first["ways"][0]["filter"]["parts"][0]["parts"][1]["found"] == "subject is absent"
+    assert first["deliveries"][0]["filter"]["parts"][0]["parts"][1]["found"] == "subject is absent"
 
 
 def test_what_the_ingress_refuses(config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

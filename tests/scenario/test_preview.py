@@ -8,14 +8,14 @@ from typing import Any
 
 import anyio
 import pytest
+from gateway_testing import Subscriber
 
-from gateway_core.abilities import Judging, Previewing
-from gateway_core.clock import SystemClock
-from gateway_core.component import BuildContext, SinkRef
-from gateway_core.event import Event
-from gateway_core.interfaces import Outcome
-from gateway_core.registry import Registry
-from gateway_core.testing import Subscriber
+from gateway_core.config.registry import Registry
+from gateway_core.contract.capabilities import ClassifiesResponses, Previewing
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext, SinkRef
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Outcome
 
 pytestmark = pytest.mark.anyio
 
@@ -32,8 +32,9 @@ async def sent(options: dict[str, Any], folder: Path, event: Event, name: str = 
     registry = Registry.installed()
     context = BuildContext("test", folder, SystemClock(), registry, wants_reply=True)
     sink = context.build(SinkRef(name, options))
-    assert isinstance(sink, Previewing)
-    shown = sink.preview(event)
+    previewing = sink
+    assert isinstance(previewing, Previewing)
+    shown = previewing.preview(event)
     done, outcomes = anyio.Event(), list[Outcome]()
 
     def take(outcome: Outcome) -> None:
@@ -96,7 +97,7 @@ async def test_an_answer_means_what_the_sink_says_it_would(
 async def _judged(options: dict[str, Any], folder: Path, answer: tuple[int, dict[str, str], bytes]) -> Any:
     context = BuildContext("test", folder, SystemClock(), Registry.installed(), wants_reply=True)
     sink = context.build(SinkRef("http", options))
-    assert isinstance(sink, Judging)
+    assert isinstance(sink, ClassifiesResponses)
     done, outcomes = anyio.Event(), list[Outcome]()
     async with anyio.create_task_group() as tasks:
         await sink.start(tasks)  # type: ignore[attr-defined]
@@ -106,4 +107,4 @@ async def _judged(options: dict[str, Any], folder: Path, answer: tuple[int, dict
         await sink.stop()  # type: ignore[attr-defined]
         tasks.cancel_scope.cancel()
     status, headers, body = answer
-    return outcomes[0], sink.judge(status, [(k.encode(), v.encode()) for k, v in headers.items()], body)
+    return outcomes[0], sink.classify(status, [(k.encode(), v.encode()) for k, v in headers.items()], body)

@@ -9,12 +9,12 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from gateway_scenario.files import find_cases
 
 from gateway_core.cli import main
 from gateway_core.config.load import load
-from gateway_core.errors import ConfigError
-from gateway_core.registry import Registry
-from gateway_core.scenario.files import find_cases
+from gateway_core.config.registry import Registry
+from gateway_core.contract.errors import ConfigError
 
 GATEWAY = """\
 brokers: {default: {ingress: [http]}}
@@ -57,7 +57,9 @@ def test_a_directory_that_is_one_config(registry: Registry, tmp_path: Path) -> N
     brokers, triggers = GATEWAY.splitlines()
     write(tmp_path, brokers=brokers, triggers=f"{triggers}\n{TESTS}", whole_scenario=FAILING)
     assert [name for _, name, _ in found(registry, tmp_path)] == ["it is delivered", "it fails"]
-    assert set(load([tmp_path], registry, {}).tests) == {"it is delivered"}, "a scenario file is no part of the config"
+    assert set(load([tmp_path], registry, {}).section("tests")) == {"it is delivered"}, (
+        "a scenario file is no part of the config"
+    )
 
 
 def test_an_include_leaves_scenario_files_out(registry: Registry, tmp_path: Path) -> None:

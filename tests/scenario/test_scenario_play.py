@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from gateway_core.scenario.result import Result, failure_text
+from gateway_scenario.result import Result, failure_text
 
 Play = Callable[..., Result]
 
@@ -277,7 +276,7 @@ def test_what_the_sink_can_not_write_goes_to_the_dead_letter(play: Play) -> None
         config,
     )
     assert result.passed, failure_text(result)
-    assert "region" in "".join(result.ways[0])
+    assert "region" in "".join(result.histories[0])
 
 
 def test_a_sink_without_a_status_can_not_answer_one(play: Play) -> None:

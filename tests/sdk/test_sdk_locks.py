@@ -28,6 +28,7 @@ def test_the_javascript_lock_has_hashes_and_no_registry() -> None:
     assert [n for n, p in installed.items() if not p["integrity"].startswith("sha512-") or "resolved" in p] == []
 
 
+@pytest.mark.usefixtures("processes")
 def test_an_environment_that_can_not_be_made_says_why(tmp_path: Path) -> None:
     for tool, does in (("node", "echo v22.1.0"), ("npm", "echo 'no way to the registry' >&2; exit 7")):
         (tmp_path / tool).write_text(f"#!/bin/sh\n{does}\n")

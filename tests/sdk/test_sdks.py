@@ -15,12 +15,12 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from gateway_testing import GatewayProcess, Subscriber
+from gateway_testing.subscriber import Received
 
-from gateway_core.testing import GatewayProcess, Subscriber
-from gateway_core.testing.subscriber import Received
 from tests.sdk.environments import HERE, node_sdk, python_sdk
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sdk"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.xdist_group("sdk"), pytest.mark.timeout(900)]
 
 Case = dict[str, Any]
 JSON_TYPE = "application/json"

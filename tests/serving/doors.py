@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from gateway_core.testing import GatewayProcess, Subscriber
+from gateway_testing import GatewayProcess, Subscriber
 
 
 class Doors:

@@ -13,9 +13,8 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-
-from gateway_core.serving.budget import Budget
-from gateway_core.testing import GatewayProcess, Subscriber
+from gateway_serving.budget import Budget
+from gateway_testing import GatewayProcess, Subscriber
 
 MIB = 1024 * 1024
 HEAD = (
@@ -78,9 +77,9 @@ def gateway(folder: Path, kind: str) -> Iterator[GatewayProcess]:
             yield running
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-12")
 @pytest.mark.parametrize("kind", ["native", "fn"])
+@pytest.mark.usefixtures("processes")
 def test_unfinished_bodies_are_bounded_and_starve_nobody(tmp_path: Path, kind: str) -> None:
     with gateway(tmp_path, kind) as running:
         parts = urlsplit(running.ingress())

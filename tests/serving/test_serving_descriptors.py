@@ -12,11 +12,12 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.testing import GatewayProcess, Subscriber
 from tests.serving.doors import Doors
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.usefixtures("processes")
+
 
 HEADERS = {"ce-specversion": "1.0", "ce-type": "t", "ce-source": "/s"}
 CONFIG = """

@@ -12,6 +12,8 @@ import pytest
 
 from tests.serving.doors import Doors
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 DOORS = ["admin", "fn", "native", "hypercorn"]
 LIMITS = "limits: {header_timeout_s: 0.6, idle_timeout_s: 30, max_connections: 20}"
 SMUGGLED = (
@@ -49,7 +51,6 @@ def test_two_lengths_are_refused_and_the_connection_closed(doors: Doors, door: s
     assert b"connection: close" in answer.lower()
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-11")
 @pytest.mark.parametrize("door", ["fn", "native", "hypercorn"])
 def test_half_sent_heads_are_cut_off(doors: Doors, door: str) -> None:
@@ -62,7 +63,6 @@ def test_half_sent_heads_are_cut_off(doors: Doors, door: str) -> None:
         assert time.monotonic() - began < 5
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-11")
 @pytest.mark.parametrize("door", ["fn", "native", "hypercorn"])
 def test_connections_are_limited(doors: Doors, door: str) -> None:
@@ -74,7 +74,6 @@ def test_connections_are_limited(doors: Doors, door: str) -> None:
             assert read_all(sock).startswith(b"HTTP/1.1 503 ")
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-11")
 @pytest.mark.parametrize("door", ["native with TLS", "hypercorn with TLS"])
 def test_tls_handshakes_are_counted_and_timed(doors: Doors, door: str) -> None:

@@ -13,9 +13,8 @@ from typing import Any
 
 import anyio
 import pytest
-
-from gateway_core.asgi import App, AsgiServer, Receive, Scope, Send, listening, read_body, respond
-from gateway_core.serving.limits import ListenerLimits
+from gateway_serving.asgi import App, AsgiServer, Receive, Scope, Send, listening, read_body, respond
+from gateway_serving.limits import ListenerLimits
 
 pytestmark = pytest.mark.anyio
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -241,10 +240,10 @@ LATE = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-11")
 @pytest.mark.parametrize(("raw", "status"), LATE.values(), ids=LATE.keys())
 @pytest.mark.parametrize("first", [True, False], ids=["first", "later"])
+@pytest.mark.usefixtures("real_time")
 async def test_time_limits(raw: bytes, status: int | None, first: bool) -> None:
     limits = {"header_timeout_s": 0.2, "body_timeout_s": 0.2, "idle_timeout_s": 0.2 if status is None else 60}
     async with serving(Echo(), **limits) as (_, port), connected(port) as client:
@@ -257,7 +256,7 @@ async def test_time_limits(raw: bytes, status: int | None, first: bool) -> None:
     assert bool(got) is (status is not None)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("real_time")
 async def test_a_slow_application_is_no_timeout() -> None:
     app = Echo()
     app.wait = anyio.Event()
@@ -271,7 +270,7 @@ async def test_a_slow_application_is_no_timeout() -> None:
         assert (await answer(client)).startswith(b"HTTP/1.1 200 ")
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("real_time")
 async def test_a_client_that_reads_no_answers_is_cut_off() -> None:
     async def much(scope: Scope, receive: Receive, send: Send) -> None:
         await respond(send, 200, [], b"x" * 50_000_000, head=False)

@@ -15,7 +15,8 @@ import pytest
 
 from tests.serving.doors import Doors
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.usefixtures("processes")
+
 
 HEAD = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
 BODY = HEAD + b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\nabc"

@@ -19,7 +19,7 @@ from gateway_log.checksum import checksum
 from gateway_log.reader import position_of, shard_file
 from gateway_log.schema import open_shard
 
-from gateway_core.event import Event
+from gateway_core.contract.event import Event
 
 RUNNER = Path(__file__).with_name("run_sink.py")
 LIMIT_S = 180.0

@@ -13,7 +13,7 @@ from typing import Any
 
 from gateway_spark.errors import SparkFault
 from gateway_spark.job import Job
-from gateway_spark.maintenance import Place, Wish, care
+from gateway_spark.maintenance import MaintenanceRequest, TableRef, maintenance_of
 from gateway_spark.query import session
 from gateway_spark.tables import read, table
 from pyspark.sql import functions as f
@@ -40,7 +40,7 @@ class Parts:
         found["only bad"] = self._append(again, self._rows(4, 0), 4)
         found["empty"] = self._append(again, self._spark.createDataFrame([], self._columns()), 5)
         found["after empty"] = self._append(table(plan, self._spark, plan.table), self._rows(5), 5)
-        self._query("q2")  # another checkpoint, whose numbers begin anew
+        self._query("q2")  # another checkpoint, whose numbers start over
         found["other query"] = self._append(table(plan, self._spark, plan.table), self._rows(1), 1)
         found["batches"] = self._batches(plan.table)
         return found
@@ -101,27 +101,27 @@ class Parts:
         again = self._append(table(plan, self._spark, place), self._rows(1), 1)
         wide = self._rows(2, columns="id bigint, batch int, more string", extra=("x",))
         self._append(table(plan, self._spark, place), wide, 2)
-        cared = care(self._spark, Place(place, "iceberg"))
+        maintenance = maintenance_of(self._spark, TableRef(place, "iceberg"))
         return {
             "again": again,
             "columns": read(self._spark, "iceberg", "lake.db.flights").columns,
             "batches": self._batches(place),
-            "compacted": cared.compact(Wish(1 << 20)).files_removed,
+            "compacted": maintenance.compact(MaintenanceRequest(1 << 20)).files_removed,
         }
 
-    def care(self) -> Found:
+    def maintenance(self) -> Found:
         plan = self._job("care", cluster_by=["id"])
         start = datetime(2026, 1, 1, tzinfo=UTC)
         for n in range(4):
             rows = self._rows(n).withColumn("received", f.lit(start + n * timedelta(days=1)))
             self._append(table(plan, self._spark, plan.table), rows.select("id", "batch", "received", "fault"), n)
-        cared = care(self._spark, Place(plan.table, "iceberg"))
-        wish = Wish(1 << 20)
-        dry = cared.compact(Wish(1 << 20, dry_run=True))
-        done = cared.compact(wish)
-        old = Wish(column="received", before=start + timedelta(days=1, hours=1))
-        deleted = cared.retain(old)
-        state = cared.found()
+        maintenance = maintenance_of(self._spark, TableRef(plan.table, "iceberg"))
+        request = MaintenanceRequest(1 << 20)
+        dry = maintenance.compact(MaintenanceRequest(1 << 20, dry_run=True))
+        done = maintenance.compact(request)
+        old = MaintenanceRequest(column="received", before=start + timedelta(days=1, hours=1))
+        deleted = maintenance.retain(old)
+        state = maintenance.found()
         assert state is not None
         return {
             "dry": dry.files_removed,
@@ -131,8 +131,8 @@ class Parts:
             "files": state.files,
             "goes on": self._append(table(plan, self._spark, plan.table), self._rows(4), 4),
             "knows": self._append(table(plan, self._spark, plan.table), self._rows(4), 4),
-            "no column": self._said(lambda: cared.retain(Wish(column="none", before=start))),
-            "nowhere": care(self._spark, Place(f"{plan.table}_none", "iceberg")).found(),
+            "no column": self._said(lambda: maintenance.retain(MaintenanceRequest(column="none", before=start))),
+            "nowhere": maintenance_of(self._spark, TableRef(f"{plan.table}_none", "iceberg")).found(),
         }
 
     # -- what they share ---------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def main() -> None:
     spark = session(conf=conf, iceberg=True)
     parts = Parts(spark, folder)
     found: Found = {"streamed": {place: streamed(spark, place) for place in streams if place}}
-    for part in (parts.once, parts.evolution, parts.expired, parts.catalog, parts.care):
+    for part in (parts.once, parts.evolution, parts.expired, parts.catalog, parts.maintenance):
         found[part.__name__] = part()
     spark.stop()
     os.write(out, json.dumps(found).encode())

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from gateway_spark.query_run import offsets
+from gateway_testing.process import GatewayProcess
 
-from gateway_core.testing.process import GatewayProcess
 from tests.processes import descendants
 from tests.spark.channels import Channel
 

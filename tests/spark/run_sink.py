@@ -12,9 +12,9 @@ import anyio
 import anyio.to_thread
 from gateway_log.reader import LogReader
 
-from gateway_core.clock import SystemClock
-from gateway_core.component import BuildContext, SinkRef
-from gateway_core.registry import Registry
+from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext, SinkRef
 
 
 class Feed:

@@ -16,7 +16,7 @@ from gateway_spark.submit.standalone import StandaloneCluster
 
 from tests.processes import alive
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("own_spark"), pytest.mark.timeout(300)]
 
 QUICK = " ".join(java.QUICK)
 EXECUTORS = {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": QUICK}

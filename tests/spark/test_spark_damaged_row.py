@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.spec("SAFE-45")]
+pytestmark = [pytest.mark.spec("SAFE-45")]
 
 
+@pytest.mark.full
+@pytest.mark.usefixtures("own_spark")
 def test_an_altered_row_is_left_out_and_said(log: Any, event: Any, caplog: pytest.LogCaptureFixture) -> None:
     from gateway_spark.source.reading import Range, Reading
     from pyspark.sql.types import StringType, StructField, StructType

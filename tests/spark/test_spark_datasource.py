@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.spark
-
 
 def read(spark: Any, log: Any, **options: str) -> Any:
     return spark.read.format("tidegate").option("location", str(log.folder)).options(**options).load()

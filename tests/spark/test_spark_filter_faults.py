@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 MODULE = """
-from gateway_core.component import Component, Config
-from gateway_core.hookspecs import hookimpl
-from gateway_core.interfaces import Filter
+from gateway_core.contract.component import Component, Config
+from gateway_core.contract.hookspecs import hookimpl
+from gateway_core.contract.interfaces import Filter
 
 
 def matches(event):
@@ -34,8 +34,8 @@ print([matches((0, 0, 0, None, "", b""), {**base, "id": id}) for id in ("wanted"
 """
 
 
-@pytest.mark.slow
 @pytest.mark.spec("SAFE-25")
+@pytest.mark.usefixtures("processes")
 def test_a_row_on_which_a_filter_raises_is_kept_and_named_in_the_log(tmp_path: Path) -> None:
     info = tmp_path / "tidegate_moody-0.1.dist-info"
     info.mkdir()

@@ -13,21 +13,20 @@ from typing import Any
 import httpx
 import pytest
 from gateway_java.kafka import KafkaBroker
+from gateway_testing import GatewayProcess
 from tidegate import spark as tide
-
-from gateway_core.testing import GatewayProcess
 
 GATEWAY = 'brokers: {{default: {{ingress: [{{http: {{listen: "127.0.0.1:0"}}}}]{}}}}}\ntriggers: {{}}\n'
 FLIGHT = "carrier STRING, delay INT"
 
 
+@pytest.mark.usefixtures("processes")
 def test_the_command_needs_no_pyspark_and_no_other_module_hides_the_package() -> None:
     code = "import sys, tidegate, gateway_core.cli; print(tidegate.__file__, 'pyspark' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert [str(Path(found[0]).parent), *found[1:]] == [str(Path(tide.__file__).parent), "False"]
 
 
-@pytest.mark.spark
 def test_events_of_a_log_typed_and_filtered(spark: Any, log: Any, event: Callable[..., Any]) -> None:
     kind = {"datacontenttype": "application/json"}
     log.append(
@@ -52,7 +51,6 @@ def test_events_of_a_log_typed_and_filtered(spark: Any, log: Any, event: Callabl
         tide.typed(plain, "delay NUMBER")
 
 
-@pytest.mark.spark
 def test_a_stream_has_the_same_rows(spark: Any, log: Any, event: Callable[..., Any]) -> None:
     log.append(*(event(str(n), b'{"delay": %d}' % n, datacontenttype="application/json") for n in range(5)))
     stream = tide.stream(spark, str(log.folder), data_schema=FLIGHT, filters=[{"not": {"exact": {"id": "3"}}}])
@@ -62,7 +60,6 @@ def test_a_stream_has_the_same_rows(spark: Any, log: Any, event: Callable[..., A
     assert sorted(r.data.delay for r in spark.table("helpers").collect()) == [0, 1, 2, 4]
 
 
-@pytest.mark.spark
 def test_a_table_is_read_as_its_sink_wrote_it(spark: Any, tmp_path: Path) -> None:
     from gateway_spark.errors import SparkFault
 
@@ -72,7 +69,6 @@ def test_a_table_is_read_as_its_sink_wrote_it(spark: Any, tmp_path: Path) -> Non
         tide.table(spark, str(tmp_path / "none"))
 
 
-@pytest.mark.spark
 def test_any_rows_become_events_and_come_back(spark: Any, tmp_path: Path) -> None:
     from pyspark.sql import functions as f
 
@@ -103,7 +99,6 @@ def test_any_rows_become_events_and_come_back(spark: Any, tmp_path: Path) -> Non
     assert json.loads(rows[1].data_raw) == {"carrier": "UA"}
 
 
-@pytest.mark.spark
 def test_ids_are_random_for_a_batch_and_must_be_given_for_a_stream(spark: Any, log: Any) -> None:
     ids = [r.id for r in tide.to_events(spark.range(100), "/s", "t").collect()]
     assert len(set(ids)) == 100
@@ -114,7 +109,6 @@ def test_ids_are_random_for_a_batch_and_must_be_given_for_a_stream(spark: Any, l
     assert tide.to_events(stream, "/s", "t", id="id", data=["subject"]).isStreaming
 
 
-@pytest.mark.spark
 def test_events_of_a_kafka_channel(spark: Any, kafka: KafkaBroker, tmp_path: Path) -> None:
     channel = f"{{kafka: {{bootstrap: '{kafka.bootstrap}', topic: helpers}}}}"
     with GatewayProcess(GATEWAY.format(f", channel: {channel}"), tmp_path) as g:

@@ -21,7 +21,7 @@ from gateway_spark.submit.wheel import write_wheel
 from tests.sdk.environments import pyspark
 from tests.spark.conftest import LIMIT_S, QUICK, Log
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.spec("CARD-03"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spec("CARD-03"), pytest.mark.timeout(900)]
 JSON = "application/json"
 
 
@@ -125,6 +125,8 @@ def driver(tmp_path: Path, log: Log, environment: dict[str, str]) -> Iterator[Ca
         each.end(signal.SIGKILL)
 
 
+@pytest.mark.full
+@pytest.mark.usefixtures("own_spark")
 def test_iceberg_tables(
     tmp_path: Path,
     log: Log,

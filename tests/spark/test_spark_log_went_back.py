@@ -11,9 +11,7 @@ from gateway_log.shard import Shard, sequence_rows
 from gateway_log.writer import Unit
 from typer.testing import CliRunner
 
-from gateway_core.event import Event
-
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+from gateway_core.contract.event import Event
 
 
 def append(folder: Path, *ids: str) -> None:
@@ -57,13 +55,13 @@ def test_a_query_goes_on_with_a_restored_log_only_knowingly(spark: Any, tmp_path
 
     command = ["rejoin", str(tmp_path / "c"), "--location", str(log)]
     tried = CliRunner().invoke(app, [*command, "--dry-run"])
-    assert (tried.exit_code, tried.output) == (0, "shard 0: goes on at 4; it was read up to 6\n")
+    assert (tried.exit_code, tried.output) == (0, "shard 0: continues at 4; it was read up to 6\n")
     with pytest.raises(StreamingQueryException):
         table(spark, tmp_path, log)
     assert CliRunner().invoke(app, command).exit_code == 0
     assert table(spark, tmp_path, log) == ["a1", "a2", "a3", "b1", "b2", "c1", "c2", "c3", "c4", "c5"]
     again = CliRunner().invoke(app, command)
-    assert (again.exit_code, again.output) == (0, "nothing to do: the query stands in this log\n")
+    assert (again.exit_code, again.output) == (0, "nothing to do: the query matches this log\n")
 
 
 @pytest.mark.spec("SAFE-52")

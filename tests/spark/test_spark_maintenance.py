@@ -1,4 +1,4 @@
-"""Tables are cared for without a row lost or doubled, whenever that is cut short; and their writers go on."""
+"""Maintenance loses and duplicates no row, even if it is interrupted, and writers continue afterwards."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from gateway_spark.errors import SparkFault
 from gateway_spark.job import Job
-from gateway_spark.maintenance import Place, Wish, care
+from gateway_spark.maintenance import MaintenanceRequest, TableRef, maintenance_of
 from gateway_spark.processes import Lock
 from gateway_spark.tables import Table, read, table
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(300)]
 
 DAY = timedelta(days=1)
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -58,15 +58,15 @@ def expected(batches: Any) -> Counter[tuple[int, str]]:
     return Counter((n, kind) for n in batches for kind in ("a b", "b"))
 
 
-@pytest.mark.parametrize("last", [3, 14])
+@pytest.mark.parametrize("last", [3, pytest.param(14, marks=pytest.mark.full)])
 def test_a_parquet_table_survives_each_cut_and_goes_on(spark: Any, tmp_path: Path, last: int) -> None:
     plan = job(tmp_path, "parquet", partition_by=["kind"] if last == 14 else [])
     target = table(plan, spark, plan.table)
     for batch in range(last + 1):
         append(spark, target, batch)
-    here = Place(plan.table, "parquet", plan.checkpoint, ["received"])
+    here = TableRef(plan.table, "parquet", plan.checkpoint, ["received"])
     files = sum(1 for _ in Path(plan.table).rglob("part-*.parquet"))
-    assert care(spark, here).compact(Wish(dry_run=True)).files_removed == files
+    assert maintenance_of(spark, here).compact(MaintenanceRequest(dry_run=True)).files_removed == files
     for step in ("rewritten", "prepared", "replaced") if last == 14 else ("prepared",):
 
         def cut(now: str, step: str = step) -> None:
@@ -74,13 +74,13 @@ def test_a_parquet_table_survives_each_cut_and_goes_on(spark: Any, tmp_path: Pat
                 raise Cut
 
         with pytest.raises(Cut):
-            care(spark, here).compact(Wish(say=cut))
+            maintenance_of(spark, here).compact(MaintenanceRequest(report=cut))
         assert rows(spark, "parquet", plan.table) == expected(range(last + 1)), step
         for batch in (last, last + 1, last + 2):  # the last one comes again
             assert append(spark, table(plan, spark, plan.table), batch) == (batch > last)
         last += 2
-    care(spark, here).compact(Wish())
-    found = care(spark, here).found()
+    maintenance_of(spark, here).compact(MaintenanceRequest())
+    found = maintenance_of(spark, here).found()
     assert found is not None
     assert (found.rows, found.files) == (2 * (last + 1), 2 if plan.partition_by else 1)
     assert sorted(p.name[:5] for p in Path(plan.table).rglob("*.parquet")) == ["part-"] * found.files
@@ -91,24 +91,29 @@ def test_a_parquet_table_survives_each_cut_and_goes_on(spark: Any, tmp_path: Pat
     assert rows(spark, "parquet", plan.table) == expected(range(last + 12))
 
 
-@pytest.mark.parametrize("format", ["parquet", "delta"])
+@pytest.mark.parametrize("format", ["parquet", pytest.param("delta", marks=pytest.mark.full)])
 def test_old_rows_are_deleted(spark: Any, tmp_path: Path, format: str) -> None:
     plan = job(tmp_path, format)
     place = f"{plan.table}_quarantine"
-    here = Place(place, format)
+    here = TableRef(place, format)
     for batch in range(4):
         append(spark, table(plan, spark, place), batch)
-    done = care(spark, here).compact(Wish())
+    done = maintenance_of(spark, here).compact(MaintenanceRequest())
     assert (done.files_removed, done.files_added) == (4, 1)
     append(spark, table(plan, spark, place), 4)
     old = START + 2 * DAY
-    assert care(spark, here).retain(Wish(column="received", before=old, dry_run=True)).rows_deleted == 4
+    assert (
+        maintenance_of(spark, here).retain(MaintenanceRequest(column="received", before=old, dry_run=True)).rows_deleted
+        == 4
+    )
     assert rows(spark, format, place) == expected(range(5))
-    assert care(spark, here).retain(Wish(column="received", before=old)).rows_deleted == 4
+    assert maintenance_of(spark, here).retain(MaintenanceRequest(column="received", before=old)).rows_deleted == 4
     assert rows(spark, format, place) == expected(range(2, 5))
     with pytest.raises(SparkFault, match="no column 'tme'"):
-        care(spark, here).retain(Wish(column="tme", before=old))
-    assert care(spark, here).retain(Wish(column="time", before=START + 9 * DAY)).rows_deleted == 3
+        maintenance_of(spark, here).retain(MaintenanceRequest(column="tme", before=old))
+    assert (
+        maintenance_of(spark, here).retain(MaintenanceRequest(column="time", before=START + 9 * DAY)).rows_deleted == 3
+    )
     assert rows(spark, format, place) == Counter((n, "b") for n in range(2, 5))  # these have no time
     assert not append(spark, table(plan, spark, place), 4)
     assert append(spark, table(plan, spark, place), 5)
@@ -122,15 +127,16 @@ def test_a_parquet_table_that_is_written_is_left_alone(spark: Any, tmp_path: Pat
     writer = Lock(tmp_path / "checkpoint.lock")  # as the gateway that writes this trigger's tables has
     writer.acquire()
     with pytest.raises(SparkFault, match=rf"is being written \(process {os.getpid()} .* stop the gateway"):
-        care(spark, Place(place, "parquet")).compact(Wish())
+        maintenance_of(spark, TableRef(place, "parquet")).compact(MaintenanceRequest())
     writer.release()
-    assert care(spark, Place(place, "parquet")).compact(Wish()).files_removed == 2
+    assert maintenance_of(spark, TableRef(place, "parquet")).compact(MaintenanceRequest()).files_removed == 2
     with pytest.raises(SparkFault, match="not on this machine"):
-        care(spark, Place("s3a://bucket/table", "parquet")).compact(Wish())
+        maintenance_of(spark, TableRef("s3a://bucket/table", "parquet")).compact(MaintenanceRequest())
     with pytest.raises(SparkFault, match="Iceberg has no connector"):
-        care(spark, Place(place, "iceberg"))
+        maintenance_of(spark, TableRef(place, "iceberg"))
 
 
+@pytest.mark.full
 def test_the_commands(spark: Any, tmp_path: Path) -> None:
     plan = job(tmp_path, "parquet")
     for place in (plan.table, f"{plan.table}_quarantine"):
@@ -162,6 +168,7 @@ def lines(*args: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
+@pytest.mark.full
 def test_a_real_kill_amid_compaction(spark: Any, tmp_path: Path) -> None:
     plan = job(tmp_path, "parquet")
     target = table(plan, spark, plan.table)
@@ -174,7 +181,7 @@ def test_a_real_kill_amid_compaction(spark: Any, tmp_path: Path) -> None:
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert rows(spark, "parquet", plan.table) == expected(range(12))
-    care(spark, Place(plan.table, "parquet")).compact(Wish())
+    maintenance_of(spark, TableRef(plan.table, "parquet")).compact(MaintenanceRequest())
     assert not append(spark, table(plan, spark, plan.table), 11)
     assert append(spark, table(plan, spark, plan.table), 12)
     assert rows(spark, "parquet", plan.table) == expected(range(13))

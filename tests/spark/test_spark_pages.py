@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway_testing import GatewayProcess
 
-from gateway_core.testing import GatewayProcess
 from tests.docs.blocks import of_page
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(300)]
 
 GATEWAY = """
 brokers: {default: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}
@@ -60,6 +60,7 @@ def run(page: str, names: dict[str, Any], home: Path, ingress: str = "") -> dict
     return names
 
 
+@pytest.mark.full
 def test_the_page_on_pyspark(at_home: Path, gateway: GatewayProcess) -> None:
     names: dict[str, Any] = {}
     try:

@@ -23,10 +23,10 @@ from gateway_spark.query import artifacts_of
 from gateway_spark.source import offsets
 from gateway_spark.source.schema import is_json, micros
 from gateway_spark.supervisor import Supervisor
-from gateway_spark.tables.owner import place_of
+from gateway_spark.tables.owner import location_of
 from pydantic import ValidationError
 
-from gateway_core.errors import StartError
+from gateway_core.contract.errors import StartError
 
 
 @pytest.mark.parametrize(
@@ -131,13 +131,14 @@ def holder(tmp_path: Path) -> Any:
         return
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_lock_of_a_living_process_is_respected(tmp_path: Path, holder: Any) -> None:
-    with pytest.raises(StartError, match=f"process {holder[0].pid} writes there: it has the lock .*made.lock"):
+    with pytest.raises(StartError, match=f"process {holder[0].pid} is writing there: it holds the lock .*made.lock"):
         Lock(tmp_path / "made.lock").acquire(0.1)
     os.kill(holder[1], 0)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("processes")
 def test_a_jvm_that_outlives_its_driver_is_ended_before_the_lock_is_taken(
     tmp_path: Path, holder: Any, wait: Callable[..., Any]
 ) -> None:
@@ -152,6 +153,7 @@ def test_a_jvm_that_outlives_its_driver_is_ended_before_the_lock_is_taken(
     lock.release()
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_stale_record_kills_nobody(tmp_path: Path, holder: Any) -> None:
     run, child = holder
     run.kill()
@@ -159,7 +161,7 @@ def test_a_stale_record_kills_nobody(tmp_path: Path, holder: Any) -> None:
     record = json.loads((tmp_path / "made.lock").read_text())
     record["jvm"][1] = "1"  # the number was given to another process since
     (tmp_path / "made.lock").write_text(json.dumps(record))
-    with pytest.raises(StartError, match="writes there"):
+    with pytest.raises(StartError, match="is writing there"):
         Lock(tmp_path / "made.lock").acquire(0.1)
     os.kill(child, 0)
 
@@ -208,6 +210,7 @@ class Seen:
 
 
 @pytest.mark.anyio
+@pytest.mark.usefixtures("processes")
 async def test_a_child_that_dies_is_started_again_with_growing_pauses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +229,7 @@ async def test_a_child_that_dies_is_started_again_with_growing_pauses(
 
 
 @pytest.mark.anyio
+@pytest.mark.usefixtures("processes")
 async def test_a_child_is_asked_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "polite_child.py").write_text(CHILD.format(polite=True))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -241,6 +245,7 @@ async def test_a_child_is_asked_to_stop(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.anyio
+@pytest.mark.usefixtures("processes")
 async def test_output_that_never_ends_its_line_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "loud_child.py").write_text(
         "import sys\nsys.stderr.write('x' * 3_000_000)\n" + CHILD.format(polite=False)
@@ -270,6 +275,7 @@ def test_the_lock_of_a_table_hinders_nobody(table: str, format: str, lock: str) 
 
 
 def test_iceberg_is_refused_where_spark_has_no_connector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connectors, "line", lambda: "4.2")
     remedy = r"Iceberg has no connector for Spark 4\.2 yet; use PySpark 4\.1 \(pip install 'pyspark==4\.1\.\*'\) or"
     with pytest.raises(ValidationError, match=remedy):
         SparkSinkConfig(path="t", format="iceberg")
@@ -280,21 +286,21 @@ def test_iceberg_is_refused_where_spark_has_no_connector(monkeypatch: pytest.Mon
     monkeypatch.setattr(connectors, "line", lambda: "4.1")
     lake = {"spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog"}
     assert SparkSinkConfig(path="lake.db.flights", format="iceberg", conf=lake).format == "iceberg"
-    with pytest.raises(ValidationError, match="name a folder"):
+    with pytest.raises(ValidationError, match="use a folder"):
         SparkSinkConfig(path="lake.db.{type}", format="iceberg", conf=lake)
     found = artifacts_of(Job({}, "t", "c", "h", format="iceberg"))
     assert list(found) == ["iceberg"]
     assert {a.name for a in found["iceberg"]} == {"iceberg-spark-runtime-4.1_2.13"}
     remedy = r"use PySpark 4\.2 .* the channel log"
     with pytest.raises(SparkFault, match=rf"Kafka has no connector for Spark 4\.1 yet; {remedy}"):
-        artifacts_of(Job({}, "t", "c", "h", road="kafka"))
+        artifacts_of(Job({}, "t", "c", "h", channel="kafka"))
 
 
 def test_places_of_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     lake = {"spark.sql.catalog.lake": "x"}
-    assert place_of("lake.db.t", "iceberg", lake) == "catalog://lake.db.t"
-    assert place_of("lake.db.t", "iceberg", {}) == str(tmp_path / "lake.db.t")
-    assert place_of("lake.db.t", "delta", lake) == str(tmp_path / "lake.db.t")
-    assert place_of("lake.db/t", "iceberg", lake) == str(tmp_path / "lake.db/t")
-    assert place_of("s3a://lake.db.t", "iceberg", lake) == "s3a://lake.db.t"
+    assert location_of("lake.db.t", "iceberg", lake) == "catalog://lake.db.t"
+    assert location_of("lake.db.t", "iceberg", {}) == str(tmp_path / "lake.db.t")
+    assert location_of("lake.db.t", "delta", lake) == str(tmp_path / "lake.db.t")
+    assert location_of("lake.db/t", "iceberg", lake) == str(tmp_path / "lake.db/t")
+    assert location_of("s3a://lake.db.t", "iceberg", lake) == "s3a://lake.db.t"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+from gateway_testing import GatewayProcess
 
-from gateway_core.testing import GatewayProcess
 from tests.spark.table_files import rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(300)]
 
 CONFIG = """
 brokers: {default: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}
@@ -28,6 +28,7 @@ def tidegate(*arguments: object) -> None:
 
 
 @pytest.mark.spec("SAFE-53")
+@pytest.mark.usefixtures("own_spark")
 def test_a_table_that_is_ahead_of_a_restored_log_gets_all_new_events(tmp_path: Path) -> None:
     table = tmp_path / "table"
 

@@ -25,9 +25,9 @@ from gateway_spark.source.schema import Batches as schema_batches
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.types import _parse_datatype_string
 
-from gateway_core.event import Event
+from gateway_core.contract.event import Event
 
-pytestmark = [pytest.mark.spark, pytest.mark.spec("CARD-03"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spec("CARD-03"), pytest.mark.timeout(600)]
 
 Rows = Callable[..., Any]
 
@@ -269,7 +269,7 @@ def test_a_schema_that_the_user_changes_may_grow_only(queries: Queries, said: An
     assert [tuple(r.data) for r in queries.rows()] == [(1, None), (1, "x")]
     with pytest.raises(SparkFault, match=r"data\.n was INT and now is DOUBLE: .* choose another path and checkpoint"):
         queries.run(data_schema="n DOUBLE")
-    with pytest.raises(SparkFault, match="deduplicate_s was set after"):
+    with pytest.raises(SparkFault, match="deduplicate_s was added after"):
         queries.run(data_schema="n INT", deduplicate_s=5.0)
     queries.append(said("c", b'{"s": "y"}'))
     queries.run(data_schema="s STRING")

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.spec("CARD-03"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spec("CARD-03"), pytest.mark.timeout(600)]
 
 
 def test_a_table_with_typed_data_and_partitions_follows_the_log(
@@ -66,7 +66,7 @@ def test_a_fault_is_told_and_tried_again(
     (tmp_path / "table" / "_spark_metadata" / "7").write_text("v1\n")
     runner = sink({"restart_delay_s": 0.2})
     state = runner.wait_for("two restarts", lambda s: s["restarts"] >= 2)
-    assert "was written with another checkpoint" in state["error"]
+    assert "was not written with the checkpoint" in state["error"]
     assert state["lag"] == 1
 
 
@@ -80,7 +80,7 @@ def test_a_table_that_another_process_writes_is_left_alone(
     other.acquire()
     runner = sink()
     state = runner.wait_for("a fault", lambda s: s["error"])
-    assert state["error"] == f"process {os.getpid()} writes there: it has the lock {other.path}"
+    assert state["error"] == f"process {os.getpid()} is writing there: it holds the lock {other.path}"
     assert sorted(p.name for p in runner.table.iterdir()) == ["_tidegate.lock"]
     other.release()
 

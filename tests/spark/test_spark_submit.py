@@ -71,16 +71,16 @@ def submit(*arguments: str | Path, cwd: Path, **options: Any) -> subprocess.Pope
     return subprocess.Popen(command, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trigger", "words"),
     [
-        ("ours", "write `runs: submitted` there"),
+        ("ours", "set `runs: submitted` there"),
         ("logged", "use the channel kafka"),
         ("plain", "its subscriber is http, not spark"),
         ("tabel", "there is no trigger 'tabel'; there are: table, ours, logged, plain"),
     ],
 )
+@pytest.mark.usefixtures("processes")
 def test_what_can_not_be_submitted_is_refused_with_the_remedy(
     trigger: str, words: str, config: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -111,6 +111,7 @@ def test_the_wheel_is_sound_and_the_same_each_time(tmp_path: Path) -> None:
     assert write_wheel(tmp_path / "again").read_bytes() == path.read_bytes()
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_cluster_needs_nothing_but_the_wheel_for_filters(tmp_path: Path) -> None:
     code = (
         "import gateway_core, gateway_spark.source.filters as f;"
@@ -138,8 +139,7 @@ def cluster(tmp_path: Path) -> Iterator[StandaloneCluster]:
         yield cluster
 
 
-@pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.timeout(300)
 def test_a_submitted_job_fills_the_table_from_kafka_with_nothing_but_pyspark(
     kafka: KafkaBroker,

@@ -11,9 +11,9 @@ import pytest
 from gateway_spark import session_conf
 from gateway_spark.job import Job
 
-from gateway_core.clock import SystemClock
-from gateway_core.component import BuildContext, SinkRef
-from gateway_core.registry import Registry
+from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext, SinkRef
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +43,7 @@ def commit(checkpoint: Path, number: int, offsets: str) -> None:
     (checkpoint / "commits" / str(number)).write_text("v1\n{}")
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("real_time")
 async def test_it_follows_the_checkpoint_and_starts_nothing(tmp_path: Path) -> None:
     context = BuildContext("triggers.table", tmp_path, SystemClock(), Registry.installed(), trigger="table")
     config = {"path": "/tables/t", "runs": "submitted", "checkpoint": str(tmp_path / "checkpoint")}

@@ -11,8 +11,6 @@ from gateway_spark.errors import SparkFault
 from gateway_spark.job import Job
 from gateway_spark.tables import Table, Tables, read, table
 
-pytestmark = pytest.mark.spark
-
 Append = Callable[..., dict[str, int] | None]
 
 
@@ -87,7 +85,7 @@ def test_a_table_that_gets_few_batches_takes_each_once(spark: Any, query: Any, t
             target = table(plan, spark, place)
             assert append(target, rows(spark, number), number) is None
     assert found(spark, format, place) == dict.fromkeys(numbers, 3)
-    query("q2")  # another checkpoint, whose numbers begin anew: other batches
+    query("q2")  # another checkpoint, whose numbers start over: other batches
     assert append(table(plan, spark, place), rows(spark, 1), 1) is not None
     assert found(spark, format, place) == dict.fromkeys([1, *numbers], 3)
 

@@ -1,4 +1,4 @@
-"""Commits of an aiokafka consumer."""
+"""Offset commits of an aiokafka consumer."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import anyio
 from aiokafka import errors
 from aiokafka.structs import TopicPartition
 
-from ..client import Partition, tag
+from ..client import Partition, offset_metadata
 from .faults import fault_of
 
-_NOT_OURS = (  # the partitions have gone to someone else, who reads from what was committed before
+_NOT_OURS = (  # another member has the partitions now, and reads from the last committed offset
     errors.CommitFailedError,
     errors.IllegalStateError,
     errors.RebalanceInProgressError,
@@ -24,14 +24,14 @@ _NOT_OURS = (  # the partitions have gone to someone else, who reads from what w
 async def commit(
     consumer: Any, offsets: Mapping[Partition, int], ids: Mapping[str, str], group: str, limit_s: float
 ) -> None:
-    """Raises `KafkaFault`, within `limit_s`; that the partitions are no longer ours is none. `ids` are those of the
-    topics that the offsets belong to."""
+    """Raises `KafkaFault`, within `limit_s`. It is not an error if the partitions now belong to another member. `ids`
+    are the ids of the topics that the offsets belong to."""
     if not offsets:
         return
     try:
         with anyio.fail_after(limit_s):
             await consumer.commit(
-                {TopicPartition(*n): (offset, tag(ids.get(n[0], ""))) for n, offset in offsets.items()}
+                {TopicPartition(*n): (offset, offset_metadata(ids.get(n[0], ""))) for n, offset in offsets.items()}
             )
     except _NOT_OURS:
         pass

@@ -1,8 +1,8 @@
 """The consumer on aiokafka.
 
-aiokafka rebalances eagerly: with every change in the group, all partitions of all members are revoked and assigned
-anew (its sticky assignor gives most of them back to who had them). It has no cooperative protocol, so members on
-aiokafka and members on confluent-kafka can't be in one group.
+aiokafka rebalances eagerly: every change in the group revokes all partitions of all members and assigns them again (its
+sticky assignor gives most of them back to the same members). It has no cooperative protocol, so members on aiokafka and
+on confluent-kafka can't share a group.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.structs import TopicPartition
 from anyio.abc import TaskGroup
 
-from gateway_core.clock import Clock
+from gateway_core.contract.clock import Clock
 
 from ..client import KafkaFault, Member, Partition, Record
-from ..config import KafkaConfig
+from ..client_config import KafkaConfig
 from ..health import Health
 from .commits import commit
 from .faults import fault_of, quieten
 from .metadata import TopicIds, look_up
-from .places import Starts, first_offsets, moved
 from .session import close, connected
+from .start_offsets import StartOffsets, first_offsets, reset_to_beginning
 from .watch import CHECK_S, LOOK_S, Watch
 
 _log = logging.getLogger("tidegate.kafka")
 _START_S = 5.0  # how long a start waits for the cluster
 _FIRST_WAIT_S = 0.25
-_MOST_WAIT_S = 5.0
+_MAX_WAIT_S = 5.0
 _POLL_MS = 1000
 _PASSED_S = 0.25
 _NOTHING = TopicPartition("", -1)
@@ -42,7 +42,7 @@ _NOT_ALLOWED = (errors.TopicAuthorizationFailedError, errors.GroupAuthorizationF
 
 
 class AioConsumer:
-    """`client.Consumer` on aiokafka. A partition that is revoked is no longer paused when it is assigned again."""
+    """`client.Consumer` on aiokafka. A partition that was revoked and is assigned again is no longer paused."""
 
     def __init__(
         self,
@@ -64,12 +64,12 @@ class AioConsumer:
         self._clock = clock
         self._health = Health(f"consumer group {group}")
         self._consumer: Any = None
-        self._fresh: set[TopicPartition] | None = None  # assigned by the cluster, not yet told to the member
+        self._fresh: set[TopicPartition] | None = None  # assigned by the cluster, not yet passed to the member
         self._ours: set[Partition] = set()
-        self._ids: dict[str, str] = {}  # of the topics of those
+        self._ids: dict[str, str] = {}  # of the topics of these partitions
         self._known = TopicIds()
         self._paused: set[Partition] = set()
-        self._held: dict[Partition, tuple[list[Record], int]] = {}  # fetched while their partition was being paused
+        self._held: dict[Partition, tuple[list[Record], int]] = {}  # fetched while the partition was being paused
         self._letting_go = anyio.Lock()
         self._poll: asyncio.Task[Any] | None = None
         self._interrupted = False
@@ -125,8 +125,8 @@ class AioConsumer:
                     except (KafkaFault, errors.KafkaError, OSError) as error:
                         self._health.bad(fault_of(error))
                         self._tried.set()
-                    except Exception as error:  # of aiokafka: a gateway must not end by it
-                        _log.exception("consumer group %s: begins anew", self._group)
+                    except Exception as error:  # from aiokafka: it must not end the gateway
+                        _log.exception("consumer group %s: unexpected error; restarting the consumer", self._group)
                         self._health.bad(KafkaFault(f"consumer group {self._group}: {type(error).__name__}: {error}"))
                         self._tried.set()
                     finally:
@@ -134,7 +134,7 @@ class AioConsumer:
                             with anyio.CancelScope(shield=True):
                                 await self._drop()
                     await anyio.sleep(self._wait)
-                    self._wait = min(2 * self._wait, _MOST_WAIT_S)
+                    self._wait = min(2 * self._wait, _MAX_WAIT_S)
         self._ended.set()
 
     async def _join(self) -> None:
@@ -145,7 +145,7 @@ class AioConsumer:
         self._tried.set()
 
     async def _drop(self) -> None:
-        """Gives the connection up; a new one follows."""
+        """Closes the connection so that a new one can replace it."""
         consumer, self._consumer = self._consumer, None
         if consumer is None:
             return
@@ -163,13 +163,13 @@ class AioConsumer:
     # -- rebalances ------------------------------------------------------------------------------------------------
 
     def on_assigned(self, consumer: Any, partitions: Iterable[TopicPartition]) -> None:
-        """The cluster has given us these."""
+        """The cluster assigned these partitions to us."""
         if consumer is self._consumer:
             self._fresh = set(partitions)
             self._interrupt()
 
     async def on_revoked(self, consumer: Any) -> None:
-        """The cluster takes all back."""
+        """The cluster revokes all partitions."""
         if consumer is self._consumer or self._leaving:
             await self._let_go(consumer)
 
@@ -183,13 +183,13 @@ class AioConsumer:
             try:
                 await commit(consumer, offsets, self._ids, self._group, self._config.request_timeout_s)
             except KafkaFault as fault:
-                _log.warning("consumer group %s: the last offsets can't be committed: %s", self._group, fault)
+                _log.warning("consumer group %s: can't commit the last offsets: %s", self._group, fault)
 
     async def _adopt(self, consumer: Any) -> None:
-        """Finds out where to begin, and tells the member."""
+        """Looks up the start offsets and passes the assignment to the member."""
         fresh = self._fresh
         assert fresh is not None
-        starts: Starts = await first_offsets(consumer, fresh)
+        starts: StartOffsets = await first_offsets(consumer, fresh)
         if self._fresh is not fresh:
             return  # revoked meanwhile
         self._fresh = None
@@ -215,8 +215,8 @@ class AioConsumer:
             self._interrupt()
 
     def _interrupt(self) -> None:
-        """Ends the poll under way, which waits for fewer partitions than it now could. It loses nothing: aiokafka takes
-        records out of its buffers only when it returns them."""
+        """Cancels the poll in progress, which does not cover newly readable partitions. Nothing is lost: aiokafka
+        removes records from its buffers only when it returns them."""
         self._interrupted = True
         if self._poll is not None:
             self._poll.cancel()
@@ -233,15 +233,17 @@ class AioConsumer:
                 await self._poll_once(consumer)
             except errors.OffsetOutOfRangeError as error:
                 for partition, offset in error.args[0].items():
-                    _log.error("consumer group %s: %s", self._group, await moved(consumer, partition, offset))
+                    _log.error(
+                        "consumer group %s: %s", self._group, await reset_to_beginning(consumer, partition, offset)
+                    )
             except errors.NoOffsetForPartitionError as error:
-                await moved(consumer, error.args[0], None)
+                await reset_to_beginning(consumer, error.args[0], None)
             except _NOT_ALLOWED as error:
                 self._health.bad(fault_of(error, f"group {self._group}, topics {', '.join(self._topics)}"))
                 await anyio.sleep(1)
 
     async def _poll_once(self, consumer: Any) -> None:
-        # paused ones are left out instead of paused in aiokafka, which would throw away what it has fetched of them
+        # leaves paused partitions out: pausing them in aiokafka would discard the records it has fetched
         wanted = [TopicPartition(*name) for name in self._ours if name not in self._paused]
         self._interrupted = False
         self._poll = asyncio.ensure_future(
@@ -267,7 +269,7 @@ class AioConsumer:
             self._tell_passed(consumer)
 
     def _tell_passed(self, consumer: Any) -> None:
-        """aiokafka's position is behind aborted records and the marks of transactions, of which it hands over none."""
+        """Reports positions that lie after aborted records and transaction markers, which aiokafka does not return."""
         subscription = consumer._subscription.subscription
         assignment = None if subscription is None else subscription.assignment
         if assignment is None or self._fresh is not None:
@@ -292,7 +294,7 @@ class AioConsumer:
 
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
         mine = {name: offset for name, offset in offsets.items() if name in self._ours}
-        if mine:
+        if mine and self._consumer is not None:  # else it was closed meanwhile, and the records are read again
             await commit(self._consumer, mine, self._ids, self._group, self._config.request_timeout_s)
 
     async def _watching(self) -> None:
@@ -304,12 +306,12 @@ class AioConsumer:
                 continue
             if not await watch.look(consumer, self._ours) and consumer is self._consumer:
                 watch = Watch(self._config, self._health)
-                self._lost = KafkaFault("no broker answers at the address that was known; connects anew")
+                self._lost = KafkaFault("no broker answers at its known address; reconnecting")
                 self._interrupt()
 
     async def _watching_topics(self) -> None:
-        """A topic that is deleted and made anew has the same name, and often offsets that can be read: who goes on at
-        the old offset loses what is before it."""
+        """Detects recreated topics. A recreated topic has the same name, and its offsets often look valid: a consumer
+        that continued at its old offset would skip the records before it."""
         while True:
             await anyio.sleep(LOOK_S)
             consumer = self._consumer
@@ -319,7 +321,7 @@ class AioConsumer:
                 with anyio.fail_after(CHECK_S):
                     heard = await look_up(consumer._client, self._topics)
             except (errors.KafkaError, OSError):  # TimeoutError is an OSError
-                continue  # the other watch finds out why
+                continue  # the other watch finds the cause
             if consumer is not self._consumer:
                 continue
             self._known.update(heard)
@@ -330,7 +332,9 @@ class AioConsumer:
             if renewed := [topic for topic in heard.ids if self._known.is_gone(topic, self._ids.get(topic, ""))]:
                 await self._let_go(consumer)
                 if consumer is self._consumer:
-                    self._lost = KafkaFault(f"the topic {', '.join(renewed)} was deleted and made anew; reads it anew")
+                    self._lost = KafkaFault(
+                        f"the topic {', '.join(renewed)} was deleted and recreated; reading the new one"
+                    )
                     self._interrupt()
                 self._ids = {}
 

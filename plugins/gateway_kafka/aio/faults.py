@@ -1,4 +1,4 @@
-"""aiokafka's errors in our words, and its loggers brought down to what an operator needs."""
+"""Translates aiokafka's errors, and reduces its logging to what an operator needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.protocol.metadata import MetadataRequest
 
 from ..client import KafkaFault
-from ..config import KafkaConfig
+from ..client_config import KafkaConfig
 from .options import TokenError, connection_options
 
 _CREDENTIALS = (
@@ -46,15 +46,15 @@ _NEVER = (
 
 
 def quieten() -> None:
-    """aiokafka reports each failed try of each connection; we say once that the cluster is away and once that it is
-    back. Whoever sets the level `debug` hears it all."""
+    """aiokafka logs every failed attempt of every connection. We log once that the cluster is away and once that it is
+    back. With the log level `debug`, aiokafka's own messages appear too."""
     log = logging.getLogger("aiokafka")
     if not logging.getLogger("tidegate").isEnabledFor(logging.DEBUG):
         log.setLevel(logging.CRITICAL)
 
 
 def fault_of(error: BaseException, about: str = "") -> KafkaFault:
-    """What a person should read of an error; `about` says what was asked."""
+    """The error as a `KafkaFault` with a readable message; `about` says which operation failed."""
     if isinstance(error, KafkaFault):
         return error
     if isinstance(error, TokenError) and isinstance(error.__cause__, KafkaFault):
@@ -66,7 +66,7 @@ def fault_of(error: BaseException, about: str = "") -> KafkaFault:
 
 
 def refuses_us(error: BaseException | None) -> bool:
-    """Whether the cluster does not accept who we are, or we don't accept who it is."""
+    """Whether the cluster rejects our identity, or we reject its."""
     while error is not None:
         if isinstance(error, _CREDENTIALS) or (isinstance(error, KafkaFault) and error.credentials):
             return True
@@ -75,7 +75,7 @@ def refuses_us(error: BaseException | None) -> bool:
 
 
 def text_of(error: BaseException) -> str:
-    """An error in one line, without its class where its text says enough."""
+    """The error in one line, without its class if the message is clear enough."""
     if (tls := _tls_error(error)) is not None:
         said = tls.verify_message if isinstance(tls, ssl.SSLCertVerificationError) else (tls.reason or str(tls))
         return f"TLS: {said.replace('_', ' ').lower() if said.isupper() else said}"
@@ -87,7 +87,7 @@ def text_of(error: BaseException) -> str:
         said = next((str(part) for part in error.args if isinstance(part, str) and part), type(error).__name__)
         return f"the cluster refuses our credentials: {said}"
     if isinstance(error, errors.UnknownError):
-        return "refused for a reason that the client does not know (in a compacted topic: a record without a key)"
+        return "rejected for a reason that the client does not know (in a compacted topic: a record without a key)"
     if isinstance(error, errors.BrokerResponseError):
         return f"{type(error).__name__} ({error.errno})"
     if isinstance(error, TimeoutError) and not str(error):
@@ -104,14 +104,15 @@ def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
 
 
 async def check_token(config: KafkaConfig) -> None:
-    """aiokafka takes a refused OAUTHBEARER token for accepted, and then waits for ever. Raises `KafkaFault`."""
+    """aiokafka mistakes a rejected OAUTHBEARER token for an accepted one and then waits forever. Raises
+    `KafkaFault`."""
     if config.sasl is not None and config.sasl.mechanism == "OAUTHBEARER":
         await probe(config)
 
 
 async def probe(config: KafkaConfig) -> None:
-    """Connects to one of the bootstrap servers and leaves again. Raises `KafkaFault` that says why none could be
-    reached: aiokafka itself only logs the reason."""
+    """Connects to one of the bootstrap servers and disconnects. Raises `KafkaFault` with the reason if none can be
+    reached: aiokafka only logs it."""
     last: BaseException | None = None
     options = connection_options(config)
     for host, port, _ in collect_hosts(list(config.bootstrap)):
@@ -139,5 +140,5 @@ async def _look(connection: Any, config: KafkaConfig) -> None:
         answer = await connection.send(MetadataRequest([]))
     except errors.KafkaConnectionError as error:
         raise errors.SaslAuthenticationFailed("the token is not accepted") from error
-    if not answer.brokers:  # RFC 7628 section 3.2.3: the refusal, which aiokafka takes for an answer to this
+    if not answer.brokers:  # RFC 7628 section 3.2.3: the rejection, which aiokafka mistakes for the response
         raise errors.SaslAuthenticationFailed("the token is not accepted")

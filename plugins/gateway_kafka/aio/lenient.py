@@ -1,5 +1,5 @@
-"""Records whose headers have names that are not UTF-8: Kafka takes them, and aiokafka raises on them, again with each
-try, so that one such record would hold up its partition for ever. Here what is not UTF-8 becomes U+FFFD."""
+"""Reads records whose header names are not UTF-8. Kafka accepts them, but aiokafka raises an error on every attempt, so
+one such record would block its partition forever. Invalid bytes become U+FFFD."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from aiokafka.record.memory_records import MemoryRecords, _MemoryRecordsPy
 
 
 def install() -> None:
-    """Has all consumers read so."""
+    """Makes all consumers in this process read this way."""
     fetcher.MemoryRecords = LenientRecords
 
 
 class LenientRecords:
-    """In place of aiokafka's `MemoryRecords`. A batch is read by aiokafka's C code, and again only where that fails."""
+    """Replaces aiokafka's `MemoryRecords`. aiokafka's C code reads a batch; if that fails, the batch is read again in
+    Python."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw

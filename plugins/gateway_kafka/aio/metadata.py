@@ -1,6 +1,7 @@
-"""Metadata requests that create no topics and tell topics' ids, which aiokafka's own do not.
+"""Metadata requests that don't create topics and that return topic ids; aiokafka's own requests do neither.
 
-A topic that is deleted and created again keeps its name, and gets another id (KIP-516). Brokers before 2.8 tell no ids.
+A topic that is deleted and created again keeps its name but gets a new id (KIP-516). Brokers before 2.8 have no topic
+ids.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class _MetadataRequest_v10(RequestStruct):  # type: ignore[misc]
 
 
 class TopicsRequest(Request[MetadataRequest_v4 | MetadataRequest_v5 | _MetadataRequest_v10]):  # type: ignore[misc]
-    """Asks about these topics, all where None, and creates none."""
+    """Looks up these topics (all if None) without creating any."""
 
     API_KEY = 3
 
@@ -113,20 +114,20 @@ class TopicsRequest(Request[MetadataRequest_v4 | MetadataRequest_v5 | _MetadataR
 
 
 class Topics(NamedTuple):
-    """A broker's answer, as `ClusterMetadata.update_metadata` takes it."""
+    """A broker's response, in the form that `ClusterMetadata.update_metadata` expects."""
 
     API_VERSION: int
     brokers: list[tuple[Any, ...]]
     controller_id: int
     topics: list[tuple[Any, ...]]
     ids: dict[str, str]
-    """The id of each topic that is there, in hexadecimal; "" where the broker tells none."""
+    """The id of each existing topic in hexadecimal, or "" if the broker has no topic ids."""
     missing: frozenset[str]
-    """Those that were asked about and are not there."""
+    """The requested topics that do not exist."""
 
 
 def read(answer: Any) -> Topics:
-    """Makes one form of the answers of all versions."""
+    """Converts the responses of all versions to one form."""
     brokers, topics = list(answer.brokers), list(answer.topics)
     ids: dict[str, str] = {}
     if answer.API_VERSION == _MetadataResponse_v10.API_VERSION:
@@ -151,25 +152,25 @@ _WORD = (1 << 64) - 1
 
 
 class TopicIds:
-    """What a client has last heard of the topics that it reads."""
+    """The latest known ids of the topics that a client reads."""
 
     def __init__(self) -> None:
         self.ids: dict[str, str] = {}
         self.missing: frozenset[str] = frozenset()
 
     def update(self, heard: Topics) -> None:
-        """Takes over an answer."""
+        """Takes over a response."""
         self.ids |= heard.ids
         self.missing = (self.missing - heard.ids.keys()) | heard.missing
 
     def is_gone(self, topic: str, id: str) -> bool:
-        """Whether the topic with this id is deleted, as far as known. "" is an id that is not known."""
+        """Whether the topic with this id is known to be deleted. "" is an unknown id."""
         return topic in self.missing or bool(id and self.ids.get(topic, id) not in ("", id))
 
 
 def only_reading(client: Any) -> TopicIds:
-    """Makes an `AIOKafkaClient` look for topics without creating them: asked about a deleted one, aiokafka would have
-    the cluster make it anew with default settings, and whoever then creates it is told that it exists."""
+    """Makes an `AIOKafkaClient` look up topics without creating them. Otherwise aiokafka's request for a deleted topic
+    would create it again with default settings, and the creation by its owner would then fail."""
     known = TopicIds()
 
     async def update(cluster: Any, topics: Iterable[str] | None) -> bool:
@@ -200,5 +201,5 @@ def only_reading(client: Any) -> TopicIds:
 
 
 async def look_up(client: Any, topics: Collection[str]) -> Topics:
-    """Asks any broker about these topics. Raises aiokafka's errors."""
+    """Looks up these topics on any broker. Raises aiokafka's errors."""
     return read(await client.send(client.get_random_node(), TopicsRequest(topics)))

@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: as Kafka's Java client has it, so that all writers of a topic agree."""
+"""The partition of a key, computed as in Kafka's Java client, so that all producers of a topic agree."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition of a key in a topic of so many."""
+    """The partition of a key in a topic with this many partitions."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions

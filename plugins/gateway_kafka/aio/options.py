@@ -1,4 +1,4 @@
-"""Our options in aiokafka's words."""
+"""Our options as aiokafka's keyword arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from aiokafka.abc import AbstractTokenProvider
 
 from ..client import KafkaFault
-from ..config import KafkaConfig, KafkaTlsConfig, SaslConfig
+from ..client_config import KafkaConfig, KafkaTlsConfig, SaslConfig
 from ..oauth import Tokens
 
 _RETRY_MS = 100
@@ -16,7 +16,7 @@ _RETRY_MS = 100
 
 def client_options(config: KafkaConfig) -> dict[str, Any]:
     """Keyword arguments that aiokafka's producer, consumer and admin client have in common. Reads certificates. Raises
-    `KafkaFault` with `credentials` where they can't be used."""
+    `KafkaFault` with `credentials` if they can't be used."""
     return connection_options(config) | {
         "bootstrap_servers": list(config.bootstrap),
         "retry_backoff_ms": _RETRY_MS,
@@ -24,7 +24,7 @@ def client_options(config: KafkaConfig) -> dict[str, Any]:
 
 
 def connection_options(config: KafkaConfig) -> dict[str, Any]:
-    """Those of them that one connection needs."""
+    """The subset that a single connection needs."""
     secure = config.tls is not None
     protocol = ("SASL_SSL" if secure else "SASL_PLAINTEXT") if config.sasl else ("SSL" if secure else "PLAINTEXT")
     options: dict[str, Any] = {
@@ -44,7 +44,7 @@ def _context(tls: KafkaTlsConfig) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=None if tls.ca_file is None else str(tls.ca_file))
         context.check_hostname = tls.verify_host
         if tls.cert_file is not None:
-            # a function, for without one OpenSSL would ask for a password on the terminal
+            # a function: without one, OpenSSL would prompt for a password on the terminal
             context.load_cert_chain(tls.cert_file, tls.key_file, lambda: tls.key_password or "")
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         password = " (or key_password is not the key's)" if tls.key_file is not None else ""
@@ -61,7 +61,7 @@ def _sasl(sasl: SaslConfig, timeout_s: float) -> dict[str, Any]:
 
 
 class _Provider(AbstractTokenProvider):  # type: ignore[misc]
-    """Hands aiokafka a token for each new connection."""
+    """Gives aiokafka a token for each new connection."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
@@ -70,9 +70,9 @@ class _Provider(AbstractTokenProvider):  # type: ignore[misc]
         try:
             return (await self._tokens.token()).value
         except KafkaFault as fault:
-            # aiokafka takes an error of the operating system for a failed connection, and tries again
+            # aiokafka treats an OSError as a failed connection and retries
             raise TokenError(str(fault)) from fault
 
 
 class TokenError(OSError):
-    """No token could be had; its cause is the `KafkaFault`."""
+    """No token could be obtained; its cause is the `KafkaFault`."""

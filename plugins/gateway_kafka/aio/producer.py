@@ -1,8 +1,8 @@
 """The producer on aiokafka.
 
-aiokafka's own `send` makes a coroutine and a future for each record. Here a record is an entry in its partition's
-queue; the queues of all partitions that one broker leads are sent together when that broker has answered the request
-before, so the busier it is the larger the batches. One batch of a partition is under way at most.
+aiokafka's own `send` creates a coroutine and a future for each record. Here a record is an entry in the queue of its
+partition. The queues of all partitions that one broker leads are sent together once that broker has answered the
+previous request, so batches grow with the load. At most one batch of a partition is in flight.
 """
 
 from __future__ import annotations
@@ -19,46 +19,48 @@ from aiokafka.structs import TopicPartition
 from anyio.abc import TaskGroup
 
 from ..client import Acknowledged, Headers, KafkaFault, size_of
-from ..config import KafkaProducerConfig
+from ..client_config import KafkaProducerConfig
 from ..health import Health
-from .board import Board
+from .batch_scheduler import BatchScheduler
 from .faults import fault_of, quieten
-from .gather import Batch, Entry, Lane, Queue, Topic
-from .link import Client, Link
-from .upkeep import Upkeep
+from .maintenance import ProducerMaintenance
+from .partition_queue import Batch, BrokerState, Entry, PartitionQueue, TopicQueues
+from .producer_connection import ProducerClient, ProducerConnection
 
 _log = logging.getLogger("tidegate.kafka")
 _START_S = 5.0  # how long a start waits for the cluster
 _STOP_S = 0.005
-_UNKNOWN_TRIES = 3  # of a single record, where the cluster's reason is one that aiokafka does not know
-_HOLD_S = (0.1, 0.2, 0.5, 1.0)  # before a failed batch is sent again
+_UNKNOWN_TRIES = 3  # for a single record that the cluster rejects for a reason unknown to aiokafka
+_RETRY_DELAYS_S = (0.1, 0.2, 0.5, 1.0)  # before a failed batch is sent again
 
-# the cluster refuses a whole batch for one of its records
+# the cluster rejects a whole batch because of one record
 _ONE_OF_THEM = (
     errors.MessageSizeTooLargeError,
     errors.RecordListTooLargeError,
     errors.InvalidTimestampError,
     errors.CorruptRecordException,
-    errors.UnknownError,  # also what aiokafka makes of INVALID_RECORD: a null key in a compacted topic
+    errors.UnknownError,  # aiokafka also maps INVALID_RECORD to it: a null key in a compacted topic
 )
 
 
 class AioProducer:
     """`client.Producer` on aiokafka.
 
-    A record can be written twice where its batch was refused for lost sequence numbers after the cluster had it. A
-    record whose time was over while it was under way may be written after all, before any later one of its
-    partition; one that was not under way is never written.
+    A record can be written twice if the cluster stored its batch but then rejected it for lost sequence numbers. A
+    record that timed out while it was in flight may still be written, before any later record of its partition; one
+    that was not in flight is never written.
     """
 
     def __init__(self, config: KafkaProducerConfig) -> None:
         self._config = config
         self._timeout = config.delivery_timeout_s
         self._health = Health("the Kafka producer")
-        self._board = Board(config.linger_ms / 1000)
-        self._topics = self._board.topics
-        self._link = Link(config, self._health, lambda: list(self._topics), self._changed)
-        self._upkeep = Upkeep(config, self._board, self._link, self._health, self._tell, self._end)
+        self._scheduler = BatchScheduler(config.linger_ms / 1000)
+        self._topics = self._scheduler.topics
+        self._connection = ProducerConnection(config, self._health, lambda: list(self._topics), self._changed)
+        self._maintenance = ProducerMaintenance(
+            config, self._scheduler, self._connection, self._health, self._tell, self._end
+        )
         self._bytes = self._records = 0  # not answered yet
         self._started = False
         self._scope = anyio.CancelScope()
@@ -72,14 +74,14 @@ class AioProducer:
     def waiting(self) -> tuple[int, int]:
         return self._records, self._bytes
 
-    # -- from the outside ------------------------------------------------------------------------------------------
+    # -- public interface -----------------------------------------------------------------------------------------
 
     async def start(self, tasks: TaskGroup) -> None:
         quieten()
         self._started = True
         tasks.start_soon(self._run)
         with anyio.move_on_after(_START_S):
-            await self._link.tried.wait()
+            await self._connection.tried.wait()
         if (fault := self.fault) is not None and fault.credentials:
             await self._close()
             raise fault
@@ -88,7 +90,7 @@ class AioProducer:
         if not self._started:
             return
         try:
-            while self._board.waits():  # noqa: ASYNC110 rare; no event per record
+            while self._scheduler.has_unanswered():  # noqa: ASYNC110 rare; no event per record
                 await anyio.sleep(_STOP_S)
         finally:
             with anyio.CancelScope(shield=True):
@@ -98,80 +100,80 @@ class AioProducer:
         state = self._topics.get(topic)
         if state is None:
             state = self._new(topic)
-        queue = state.sticky if key is None else state.places.get(key) or state.place(key)
+        queue = state.sticky if key is None else state.by_key.get(key) or state.queue_for(key)
         size = size_of(key, value, headers)
         self._bytes += size
         self._records += 1
         queue.entries.append((time.monotonic() + self._timeout, key, value, headers, done, size))
         if not queue.listed:
-            self._board.begin(queue)
+            self._scheduler.enqueue(queue)
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         with self._scope:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._link.run)
-                tasks.start_soon(self._upkeep.sweep)
-                tasks.start_soon(self._upkeep.watch)
+                tasks.start_soon(self._connection.run)
+                tasks.start_soon(self._maintenance.sweep)
+                tasks.start_soon(self._maintenance.watch)
                 while True:
-                    await self._board.wake.wait()
-                    self._board.wake.clear()
-                    for lane in list(self._board.lanes.values()):
-                        if lane.open and lane.ready and (client := self._link.client) is not None:
-                            await self._send_lane(lane, client)
+                    await self._scheduler.wake.wait()
+                    self._scheduler.wake.clear()
+                    for broker in list(self._scheduler.brokers.values()):
+                        if broker.open and broker.ready and (client := self._connection.client) is not None:
+                            await self._send_broker(broker, client)
         self._ended_all.set()
 
     async def _close(self) -> None:
         self._scope.cancel()
         await self._ended_all.wait()
 
-    async def _send_lane(self, lane: Lane, client: Client) -> None:
-        ready, lane.ready = lane.ready, []
+    async def _send_broker(self, broker: BrokerState, client: ProducerClient) -> None:
+        ready, broker.ready = broker.ready, []
         now = time.monotonic()
         for at, queue in enumerate(ready):
             if client.retired:
-                lane.ready += ready[at:]
+                broker.ready += ready[at:]
                 return
             if queue.batch is not None:
                 continue
             partition = TopicPartition(queue.topic.name, queue.number)
-            if queue.held > now or client.cluster.leader_for_partition(partition) is None:
-                lane.ready.append(queue)  # the sweep comes back to it
+            if queue.not_before > now or client.cluster.leader_for_partition(partition) is None:
+                broker.ready.append(queue)  # the sweep comes back to it
                 continue
             await self._send_queue(queue, partition, client)
 
-    async def _send_queue(self, queue: Queue, partition: TopicPartition, client: Client) -> None:
+    async def _send_queue(self, queue: PartitionQueue, partition: TopicPartition, client: ProducerClient) -> None:
         builder, entries = self._filled(queue, client)
         if queue.topic.sticky is queue and len(queue.topic.queues) > 1:
-            queue.topic.turn()
+            queue.topic.rotate_sticky()
         if not entries:
-            self._board.go_on(queue)
+            self._scheduler.batch_done(queue)
             return
         batch = queue.batch = Batch(queue, entries, client)
-        lane = queue.lane
-        if lane.open:
-            lane.open = False
-            lane.closed_at = time.monotonic()
+        broker = queue.broker
+        if broker.open:
+            broker.open = False
+            broker.closed_at = time.monotonic()
         client.under_way += 1
         try:
-            # neither waits: the partition is known, and nothing of it is under way
+            # does not wait: the partition is known and has no batch in flight
             sent = await client.producer.send_batch(builder, partition.topic, partition=partition.partition)
         except Exception as error:
             self._end(batch, error)
         else:
             sent.add_done_callback(partial(self._ended, batch))
 
-    def _filled(self, queue: Queue, client: Client) -> tuple[object, list[Entry]]:
-        """A batch of what waits first, and its records."""
+    def _filled(self, queue: PartitionQueue, client: ProducerClient) -> tuple[object, list[Entry]]:
+        """A batch of the first waiting records, and these records."""
         largest = self._config.max_record_bytes
         now = int(time.time() * 1000)
         while True:
             builder = client.producer.create_batch()
             append = builder.append
             entries = queue.entries
-            if len(entries) > queue.most:
-                entries = entries[: queue.most]
+            if len(entries) > queue.limit:
+                entries = entries[: queue.limit]
             count = 0
             bad: KafkaFault | None = None
             for _, key, value, headers, *_ in entries:
@@ -184,7 +186,7 @@ class AioProducer:
                     break
                 if added.size > largest:
                     bad = KafkaFault(
-                        f"the record has {added.size} bytes, and {largest} at most are written (max_record_bytes)",
+                        f"the record has {added.size} bytes; the limit is {largest} (max_record_bytes)",
                         retry=False,
                     )
                     break
@@ -207,20 +209,20 @@ class AioProducer:
         queue, client = batch.queue, batch.client
         queue.batch = None
         client.under_way -= 1
-        batch.lane.open = True
+        batch.broker.open = True
         if error is None and not lost:
-            self._upkeep.answered = time.monotonic()
+            self._maintenance.answered = time.monotonic()
             if self._health.fault is not None:
                 self._health.good()
             queue.wrote(len(batch.entries))
-            self._link.ended(client)
-            self._board.go_on(queue)
+            self._connection.ended(client)
+            self._scheduler.batch_done(queue)
             self._tell(batch.entries[batch.answered :] if batch.answered else batch.entries, None)
         else:
-            self._link.retire(client)
+            self._connection.retire(client)
             self._failed(batch, error or errors.ProducerClosed())
-        if self._board.busy:
-            self._board.wake.set()
+        if self._scheduler.busy:
+            self._scheduler.wake.set()
 
     def _failed(self, batch: Batch, error: BaseException) -> None:
         queue, entries = batch.queue, batch.entries
@@ -231,15 +233,15 @@ class AioProducer:
             queue.halve(len(entries), len(entries) * (100 if len(rest) > 2 else 1))
         elif not fault.retry or (one_of_them and queue.tries >= _UNKNOWN_TRIES):
             queue.tries = 0
-            self._board.go_on(queue)
+            self._scheduler.batch_done(queue)
             self._tell(rest, fault)
             return
         else:
-            queue.held = time.monotonic() + _HOLD_S[min(queue.tries, len(_HOLD_S) - 1)]
+            queue.not_before = time.monotonic() + _RETRY_DELAYS_S[min(queue.tries, len(_RETRY_DELAYS_S) - 1)]
             queue.tries += 1
-            _log.warning("%s; %d records are sent again", fault, len(rest))
+            _log.warning("%s; retrying %d records", fault, len(rest))
         queue.entries[:0] = rest
-        self._board.go_on(queue)
+        self._scheduler.batch_done(queue)
 
     def _tell(self, entries: Iterable[Entry], fault: KafkaFault | None) -> None:
         for entry in entries:
@@ -248,17 +250,17 @@ class AioProducer:
             try:
                 entry[4](fault)
             except Exception:
-                _log.exception("what waited for a record failed")
+                _log.exception("the callback of a record failed")
 
     # -- the client ------------------------------------------------------------------------------------------------
 
-    def _new(self, name: str) -> Topic:
-        topic = self._board.topics[name] = Topic(name, self._board.nowhere)
-        if (client := self._link.client) is not None:
+    def _new(self, name: str) -> TopicQueues:
+        topic = self._scheduler.topics[name] = TopicQueues(name, self._scheduler.no_leader)
+        if (client := self._connection.client) is not None:
             client.producer.client.add_topic(name)
         return topic
 
     def _changed(self) -> None:
-        """The client is another one, or has learned about the cluster."""
-        if (client := self._link.client) is not None:
-            self._board.learn(client.cluster)
+        """There is a new client, or its cluster metadata has changed."""
+        if (client := self._connection.client) is not None:
+            self._scheduler.update_leaders(client.cluster)

@@ -1,4 +1,4 @@
-"""The aiokafka consumer in use: made and closed."""
+"""Creates and closes aiokafka consumers."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import CommitFailedError, KafkaError, UnknownTopicOrPartitionError
 
-from ..client import id_of
-from ..config import KafkaConfig
+from ..client import topic_id_in
+from ..client_config import KafkaConfig
 from .faults import check_token, fault_of, probe
 from .lenient import install
 from .metadata import TopicIds, only_reading
 from .options import client_options
 
 _CLOSE_S = 5.0
-_FETCH_WAIT_MS = 100  # a partition that was resumed waits for the fetch under way
-_REBALANCE_S = 75.0  # longer than members may take to let go
-_METADATA_S = 60.0  # how soon new partitions are seen
+_FETCH_WAIT_MS = 100  # a resumed partition waits for the fetch in progress
+_REBALANCE_S = 75.0  # longer than members may take to give up partitions
+_METADATA_S = 60.0  # how soon new partitions are discovered
 _FOR_EVER_MS = 2**31 - 1
 
 
 async def connected(config: KafkaConfig, group: str, session_s: float) -> tuple[Any, TopicIds]:
-    """A consumer that knows the cluster, without topics yet, and what it hears of topics. Raises `KafkaFault`."""
+    """A consumer that is connected but has no topics yet, and the topic ids it learns. Raises `KafkaFault`."""
     install()
     await check_token(config)
     consumer = AIOKafkaConsumer(
         **client_options(config),
         group_id=group,
         enable_auto_commit=False,
-        auto_offset_reset="none",  # we begin at the beginning ourselves, to be able to say what is missing
+        auto_offset_reset="none",  # we seek to the beginning ourselves, to log which records are missing
         isolation_level="read_committed",
         partition_assignment_strategy=[_assignor()],
         session_timeout_ms=round(session_s * 1000),
         heartbeat_interval_ms=round(min(1.0, session_s / 3) * 1000),
         rebalance_timeout_ms=round(max(session_s, _REBALANCE_S) * 1000),
-        max_poll_interval_ms=_FOR_EVER_MS,  # we poll all the time; a paused partition is no reason to leave
+        max_poll_interval_ms=_FOR_EVER_MS,  # we poll continuously; a paused partition is no reason to leave
         metadata_max_age_ms=round(_METADATA_S * 1000),
         fetch_max_wait_ms=_FETCH_WAIT_MS,
     )
@@ -57,15 +57,15 @@ async def connected(config: KafkaConfig, group: str, session_s: float) -> tuple[
 
 
 def _guard_commits(coordinator: Any, client: Any, known: TopicIds) -> None:
-    """aiokafka commits without a generation once the group has put its consumer out, and Kafka takes that for a group
-    that has no members at the moment: what others had done meanwhile would be done again. And it repeats a commit for a
-    topic that is deleted until there is one of this name again."""
+    """Two flaws of aiokafka: a consumer that the group has expelled commits without a generation, which Kafka accepts
+    while the group has no members, so that progress made by others would be overwritten. And a commit for a deleted
+    topic is repeated until a topic of that name exists again."""
     write = coordinator._do_commit_offsets
 
     async def guarded(assignment: Any, offsets: Mapping[Any, Any]) -> None:
         if coordinator.generation < 0:
             raise CommitFailedError
-        there = {p: o for p, o in offsets.items() if not known.is_gone(p.topic, id_of(o.metadata))}
+        there = {p: o for p, o in offsets.items() if not known.is_gone(p.topic, topic_id_in(o.metadata))}
         try:
             await write(assignment, there)
         except UnknownTopicOrPartitionError:
@@ -76,12 +76,13 @@ def _guard_commits(coordinator: Any, client: Any, known: TopicIds) -> None:
 
 
 def _assignor() -> type[StickyPartitionAssignor]:
-    """aiokafka's sticky assignor remembers in its class what its consumer had: each consumer needs a class."""
+    """aiokafka's sticky assignor keeps its consumer's previous assignment in the class, so each consumer needs a class
+    of its own."""
     return type("StickyPartitionAssignor", (StickyPartitionAssignor,), {})
 
 
 async def close(consumer: Any) -> None:
-    """Leaves the group where the cluster can be told, within a few seconds."""
+    """Leaves the group, if the cluster can be reached within a few seconds."""
     with anyio.move_on_after(_CLOSE_S, shield=True) as time:
         await consumer.stop()
     if time.cancelled_caught:

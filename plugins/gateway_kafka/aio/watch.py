@@ -1,4 +1,4 @@
-"""Whether a consumer's cluster still answers: aiokafka connects again for ever without a word."""
+"""Checks whether a consumer's cluster still responds: aiokafka reconnects forever without reporting it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from ..client import KafkaFault, Partition
-from ..config import KafkaConfig
+from ..client_config import KafkaConfig
 from ..health import Health
 from .faults import probe
 
 CHECK_S = 2.0
 LOOK_S = 1.0
-"""How often a consumer looks whether its topics are still the same."""
-_STUCK = 5  # failed checks of a cluster that can be reached, before another client is made
-_IDLE = 3  # checks of which one is made by a client without partitions
+"""How often a consumer checks whether its topics are still the same."""
+_STUCK = 5  # failed checks of a reachable cluster before the client is replaced
+_IDLE = 3  # a client without partitions makes one of this many checks
 
 
 class Watch:
-    """Looks at the cluster where nothing was heard of it, and tells `health`."""
+    """Checks a cluster that has been silent, and reports to `health`."""
 
     def __init__(self, config: KafkaConfig, health: Health) -> None:
         self._config = config
@@ -31,8 +31,8 @@ class Watch:
         self._stuck = 0
 
     async def look(self, consumer: Any, ours: Collection[Partition]) -> bool:
-        """False where the cluster can be reached, but not by this client: all brokers may have new addresses, and
-        aiokafka asks none but those it knows."""
+        """False if the cluster can be reached, but not by this client: all brokers may have new addresses, and aiokafka
+        only tries the ones it knows."""
         self._turn += 1
         try:
             await self._ask(consumer, sorted(ours))

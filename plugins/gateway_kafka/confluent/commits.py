@@ -1,4 +1,4 @@
-"""Commits of a librdkafka consumer, on the thread that polls it."""
+"""Offset commits of a librdkafka consumer, on the thread that polls it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from ..client import KafkaFault, Partition, tag
+from ..client import KafkaFault, Partition, offset_metadata
 from ..health import Health
 from .faults import fault_of, text_of
 
@@ -18,7 +18,7 @@ _log = logging.getLogger("tidegate.kafka")
 Offsets = Mapping[Partition, int]
 Done = Callable[[KafkaFault | None], None]
 
-_NOT_OURS = {  # the partitions have gone to someone else, who reads from what was committed before
+_NOT_OURS = {  # another member has the partitions now, and reads from the last committed offset
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.REBALANCE_IN_PROGRESS,
@@ -29,7 +29,7 @@ _NOT_OURS = {  # the partitions have gone to someone else, who reads from what w
 
 
 class Commits:
-    """What the loop wants committed, one commit under way at most. `tell` calls back on the loop."""
+    """The commits that the event loop requests, at most one in flight. `tell` calls back on the loop."""
 
     def __init__(self, group: str, health: Health, tell: Callable[..., None]) -> None:
         self._group = group
@@ -39,7 +39,7 @@ class Commits:
         self._under_way: tuple[Offsets, list[Done]] | None = None
 
     def want(self, offsets: Offsets, done: Done) -> None:
-        """From the loop: commits what is ours of it; `done` is called on the loop."""
+        """Called on the loop: commits the offsets of our partitions; `done` is called on the loop."""
         self._wanted.append((offsets, done))
 
     @property
@@ -48,8 +48,8 @@ class Commits:
         return bool(self._wanted) and self._under_way is None
 
     def go_on(self, client: Any, ours: Mapping[Partition, str]) -> None:
-        """Begins to commit all that is wanted. `ours` has the partitions that may be committed, with the ids of their
-        topics."""
+        """Starts a commit of everything requested. `ours` has the partitions that may be committed, with the ids of
+        their topics."""
         merged: dict[Partition, int] = {}
         waiting: list[Done] = []
         while self._wanted:
@@ -66,7 +66,7 @@ class Commits:
             self.told(error.args[0], [])
 
     def told(self, error: Any, partitions: Sequence[Any]) -> None:
-        """librdkafka's `on_commit`; it also tells of `last`."""
+        """librdkafka's `on_commit`, which also reports the commits of `last`."""
         if self._under_way is None:
             return
         offsets, waiting = self._under_way
@@ -85,7 +85,7 @@ class Commits:
             self._answer(waiting, None)
 
     def last(self, client: Any, offsets: Offsets, ids: Mapping[Partition, str]) -> None:
-        """Commits what is about to go, and waits for it."""
+        """Commits the offsets of partitions that are about to be revoked, and waits for it."""
         if self._health.fault is not None:
             self._lost(str(self._health.fault))
             return
@@ -96,16 +96,16 @@ class Commits:
                 self._lost(text_of(error.args[0]))
 
     def _lost(self, why: str) -> None:
-        _log.warning("consumer group %s: the last offsets can't be committed: %s", self._group, why)
+        _log.warning("consumer group %s: can't commit the last offsets: %s", self._group, why)
 
     def drop(self) -> None:
-        """The client has been closed: nothing more is told of the commit under way."""
+        """The client was closed: the commit in flight will not be reported."""
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             self._answer(under_way[1], KafkaFault("the consumer has been closed"))
 
     def close(self) -> None:
-        """No client follows."""
+        """No other client follows."""
         while self._wanted:
             self._answer([self._wanted.popleft()[1]], KafkaFault("the consumer has been closed"))
 
@@ -121,4 +121,4 @@ def _check(partitions: Sequence[Any]) -> None:
 
 
 def _listed(offsets: Offsets, ids: Mapping[Partition, str]) -> list[Any]:
-    return [TopicPartition(*name, offset, tag(ids.get(name, ""))) for name, offset in offsets.items()]
+    return [TopicPartition(*name, offset, offset_metadata(ids.get(name, ""))) for name, offset in offsets.items()]

@@ -1,4 +1,4 @@
-"""librdkafka's errors in our words."""
+"""Translates librdkafka's errors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _NOISE = (
 
 
 def text_of(error: Any) -> str:
-    """The error's text on one line, in terms of our options."""
+    """The error's text in one line, in terms of our options."""
     text = str(error.str())
     for pattern, put in _NOISE:
         text = pattern.sub(put, text)
@@ -60,7 +60,7 @@ def text_of(error: Any) -> str:
 
 
 def fault_of(error: Any, about: str = "") -> KafkaFault:
-    """What a person should read of a `KafkaError`; `about` says what was asked."""
+    """The `KafkaError` as a `KafkaFault` with a readable message; `about` says which operation failed."""
     code = error.code()
     what = f"not authorized ({_NOT_ALLOWED[code]})" if code in _NOT_ALLOWED else text_of(error)
     text = f"{about}: {what}" if about else what
@@ -70,7 +70,7 @@ def fault_of(error: Any, about: str = "") -> KafkaFault:
 
 
 def refuses_us(error: Any) -> bool:
-    """Whether the cluster does not accept who we are, or we don't accept who it is."""
+    """Whether the cluster rejects our identity, or we reject its."""
     code = error.code()
     return code in _CREDENTIALS or (
         code in (KafkaError._SSL, KafkaError._TRANSPORT)

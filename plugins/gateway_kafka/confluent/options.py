@@ -6,15 +6,15 @@ import ssl
 from typing import Any
 
 from ..client import KafkaFault
-from ..config import KafkaConfig, KafkaProducerConfig, KafkaTlsConfig, SaslConfig
+from ..client_config import KafkaConfig, KafkaProducerConfig, KafkaTlsConfig, SaslConfig
 from ..oauth import Tokens
 
 _REBALANCE_MS = 300_000
-_RECONNECT_MOST_MS = 2000  # librdkafka's 10 s are long for a broker that is back
+_RECONNECT_MOST_MS = 2000  # librdkafka's default of 10 s is long for a broker that is back
 
 
 def client_options(config: KafkaConfig) -> dict[str, Any]:
-    """What the producer and the consumer have in common."""
+    """The properties that producer and consumer share."""
     secure = config.tls is not None
     protocol = ("sasl_ssl" if secure else "sasl_plaintext") if config.sasl else ("ssl" if secure else "plaintext")
     options: dict[str, Any] = {
@@ -35,28 +35,28 @@ def client_options(config: KafkaConfig) -> dict[str, Any]:
 
 
 def producer_options(config: KafkaProducerConfig) -> dict[str, Any]:
-    """Those of a producer, without `linger.ms`."""
+    """The properties of a producer, without `linger.ms`."""
     timeout_ms = max(1, round(config.delivery_timeout_s * 1000))
     return client_options(config) | {
         "enable.idempotence": True,
         "acks": "all",
-        "partitioner": "murmur2_random",  # the hash of the Java client; librdkafka's own is another
+        "partitioner": "murmur2_random",  # the hash of the Java client; librdkafka's default differs
         "message.timeout.ms": timeout_ms,
         "request.timeout.ms": max(1, round(min(config.request_timeout_s, config.delivery_timeout_s) * 1000)),
         # a batch must not be larger than the cluster allows a record to be
         "message.max.bytes": config.max_record_bytes,
         "batch.size": min(config.batch_bytes, config.max_record_bytes),
         "compression.type": config.compression,
-        # we bound what waits ourselves (`max_queue_bytes`): librdkafka would take a part of what belongs together
+        # we limit the queue ourselves (`max_queue_bytes`): librdkafka might accept only some records of an append
         "queue.buffering.max.messages": 0,
         "queue.buffering.max.kbytes": 2_147_483_647,
-        # else a topic that was not there for so long is looked for every few minutes only (twice this overflows inside)
+        # else a topic that was missing this long is looked up only every few minutes (twice this value overflows)
         "topic.metadata.propagation.max.ms": 1_800_000,
     }
 
 
 def consumer_options(config: KafkaConfig, group: str, session_timeout_s: float) -> dict[str, Any]:
-    """Those of a member of a group."""
+    """The properties of a group member."""
     session_ms = max(100, round(session_timeout_s * 1000))
     return client_options(config) | {
         "group.id": group,
@@ -66,23 +66,23 @@ def consumer_options(config: KafkaConfig, group: str, session_timeout_s: float) 
         "partition.assignment.strategy": "cooperative-sticky",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        "allow.auto.create.topics": False,  # what is only read is never made
-        "auto.offset.reset": "error",  # we choose the offset ourselves, and tell what is gone
+        "allow.auto.create.topics": False,  # reading must not create topics
+        "auto.offset.reset": "error",  # we choose the offset ourselves, and log what is missing
         "isolation.level": "read_committed",
-        "enable.partition.eof": True,  # which tells the end behind aborted records and the marks of transactions
-        # a broker answers at once when it has a record; a partition that was just assigned or resumed waits for so long
+        "enable.partition.eof": True,  # reports the end after aborted records and transaction markers
+        # a broker answers at once if it has records; a newly assigned or resumed partition waits at most this long
         "fetch.wait.max.ms": 100,
         "fetch.error.backoff.ms": 100,
-        # librdkafka's own queue: less than its defaults of 64 MiB for the sake of memory, and looked at often
+        # librdkafka's own queue: smaller than the default of 64 MiB to save memory, and checked often
         "queued.max.messages.kbytes": 16 * 1024,
         "queued.min.messages": 20_000,
         "fetch.queue.backoff.ms": 5,
-        "topic.metadata.refresh.interval.ms": 10_000,  # when a topic comes into being
+        "topic.metadata.refresh.interval.ms": 10_000,  # how soon a new topic is discovered
     }
 
 
 def tokens_of(config: KafkaConfig) -> Tokens | None:
-    """Where the tokens for OAUTHBEARER come from."""
+    """The source of tokens for OAUTHBEARER."""
     if config.sasl is None or config.sasl.mechanism != "OAUTHBEARER":
         return None
     assert config.sasl.oauth is not None
@@ -94,12 +94,12 @@ def _tls(tls: KafkaTlsConfig) -> dict[str, Any]:
     if tls.ca_file is not None:
         options["ssl.ca.location"] = str(tls.ca_file)
     else:
-        system = ssl.get_default_verify_paths()  # knows SSL_CERT_FILE, too
+        system = ssl.get_default_verify_paths()  # also honours SSL_CERT_FILE
         if location := system.cafile or system.capath:
             options["ssl.ca.location"] = location
     if tls.cert_file is not None:
         options["ssl.certificate.location"] = str(tls.cert_file)
-        # a file may hold both, as Python's ssl has it
+        # one file may hold both, as with Python's ssl
         options["ssl.key.location"] = str(tls.key_file or tls.cert_file)
     if tls.key_password is not None:
         options["ssl.key.password"] = tls.key_password

@@ -1,10 +1,10 @@
 """The producer on librdkafka.
 
-librdkafka with a `linger.ms` of 0 sends the first record that it gets alone, and breaks the others into small batches,
-which takes three times the CPU; with 1 ms it makes large ones, but a lone record waits for 1.3 ms instead of 0.2. It
-can't be changed while a client is in use, so there are two: the quick one, which does not linger, while few records are
-under way, and from the first moment of many the other. It is changed over only when nothing is under way, so that the
-order holds.
+With a `linger.ms` of 0, librdkafka sends the first record alone and splits the others into small batches, which takes
+three times the CPU. With 1 ms it builds large batches, but a single record waits for 1.3 ms instead of 0.2. The setting
+can't be changed while a client is in use, so there are two clients: the low-latency one while few records are in
+flight, and the high-throughput one, which lingers, under load. The switch happens only when nothing is in flight, so
+that the order holds.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ import anyio
 from anyio.abc import TaskGroup
 from confluent_kafka import KafkaError, KafkaException
 
-from gateway_core.shortage import is_shortage
+from gateway_core.contract.shortage import is_shortage
 
 from ..client import Acknowledged, Headers, KafkaFault, size_of
-from ..config import KafkaProducerConfig
+from ..client_config import KafkaProducerConfig
 from ..health import Health
 from .faults import fault_of
-from .link import Entry, Link
+from .producer_thread import Entry, ProducerThread
 
 _log = logging.getLogger("tidegate.kafka")
 _START_S = 5.0  # how long a start waits for the cluster
-_GATHER_S = 0.001  # the most that a record waits here for those before it
+_GATHER_S = 0.001  # the longest that a record waits here for earlier ones
 _CLOSE_S = 2.0
-_MANY = 12  # records under way, from which on lingering pays
-_MANY_S = 0.1  # how long it goes on after the last moment of many
+_MANY = 12  # records in flight, from which lingering pays
+_MANY_S = 0.1  # how long to keep lingering after the load has dropped
 _LINGER_MS = 1.0
 _CHANGE_S = 0.25
 
 
 class ConfluentProducer:
-    """`client.Producer` on librdkafka. Order has one exception: a topic that takes less than a batch may have
-    (`max_record_bytes`, `batch_bytes`). Its refusal of a batch comes when the next ones may be written already."""
+    """`client.Producer` on librdkafka. The order has one exception: a topic whose limit is below `max_record_bytes` or
+    `batch_bytes`. When it rejects a batch, later ones may already be written."""
 
     def __init__(self, config: KafkaProducerConfig) -> None:
         self._config = config
         self._health = Health("the Kafka producer")
         self._waiting: list[Entry] = []
-        self._alone: deque[Entry] = deque()  # were refused with others of their batch, one of which was too large
+        self._one_by_one_queue: deque[Entry] = deque()  # rejected because another record of their batch was too large
         self._single: Entry | None = None
         self._turn: asyncio.Handle | None = None
         self._under_way = 0
         self._adaptive = config.linger_ms == 0
-        self._link: Link | None = None  # the one in use
-        self._quick: Link | None = None
-        self._large: Link | None = None
+        self._active: ProducerThread | None = None  # the one in use
+        self._low_latency: ProducerThread | None = None
+        self._high_throughput: ProducerThread | None = None
         self._many_until = 0.0
-        self._change_by: float | None = None  # until then a change of the client may wait for what is under way
+        self._change_by: float | None = None  # until then a switch may wait for records in flight
         self._tried = anyio.Event()
         self._idle = anyio.Event()
         self._bytes = self._records = 0  # not answered yet
@@ -62,29 +62,29 @@ class ConfluentProducer:
 
     @property
     def fault(self) -> KafkaFault | None:
-        """What is wrong at the moment."""
+        """The current fault."""
         return self._health.fault
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """The records that are not answered yet, and their bytes."""
+        """The number of unanswered records, and their size in bytes."""
         return self._records, self._bytes
 
     async def start(self, tasks: TaskGroup) -> None:
         self._loop = asyncio.get_running_loop()
-        link = self._link = self._quick = self._new(self._config.linger_ms)
-        if self._adaptive:  # now, for its first record takes it half a second
-            self._large = self._new(_LINGER_MS)
-            self._large.use(False)
+        thread = self._active = self._low_latency = self._new(self._config.linger_ms)
+        if self._adaptive:  # early, since a new client takes half a second for its first record
+            self._high_throughput = self._new(_LINGER_MS)
+            self._high_throughput.use(False)
         with anyio.move_on_after(_START_S):
             await self._tried.wait()
-        if link.refusal is not None:
+        if thread.refusal is not None:
             await self._close()
-            raise link.refusal
+            raise thread.refusal
 
     async def stop(self) -> None:
         self._stopping = True
-        if self._link is None:
+        if self._active is None:
             return
         try:
             self._write()
@@ -95,18 +95,18 @@ class ConfluentProducer:
             await self._close()
 
     async def _close(self) -> None:
-        links = {link for link in (self._link, self._quick, self._large) if link is not None}
-        for link in links:
-            link.close()
+        threads = {thread for thread in (self._active, self._low_latency, self._high_throughput) if thread is not None}
+        for thread in threads:
+            thread.close()
         with anyio.CancelScope(shield=True):
-            for link in links:
+            for thread in threads:
                 with anyio.move_on_after(_CLOSE_S):
-                    await anyio.to_thread.run_sync(link.join, abandon_on_cancel=True)
-                self._tell(link)
-        self._link = self._quick = self._large = None
+                    await anyio.to_thread.run_sync(thread.join, abandon_on_cancel=True)
+                self._tell(thread)
+        self._active = self._low_latency = self._high_throughput = None
 
-    def _new(self, linger_ms: float) -> Link:
-        return Link(self._config, self._health, self._told, linger_ms)
+    def _new(self, linger_ms: float) -> ProducerThread:
+        return ProducerThread(self._config, self._health, self._told, linger_ms)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -116,26 +116,26 @@ class ConfluentProducer:
         self._records += 1
         self._waiting.append((topic, key, value, headers, done, size))
         if self._turn is None:
-            if self._under_way and self._adaptive and self._link is self._quick:
+            if self._under_way and self._adaptive and self._active is self._low_latency:
                 self._turn = self._loop.call_later(_GATHER_S, self._write)
             else:
                 self._turn = self._loop.call_soon(self._write)
 
     def _write(self) -> None:
-        """Hands what waits to librdkafka."""
+        """Hands the waiting records to librdkafka."""
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
-        if self._alone or self._single is not None:
+        if self._one_by_one_queue or self._single is not None:
             return
         if self._adaptive and not self._chosen():
             return
         waiting, self._waiting = self._waiting, []
-        link = self._link
-        if link is None or (produce := link.produce) is None:
+        thread = self._active
+        if thread is None or (produce := thread.produce) is None:
             self._fail(waiting, self.fault or KafkaFault("not connected to Kafka"))
             return
-        acked = link.acked
+        acked = thread.acked
         count = 0
         for entry in waiting:
             topic, key, value, headers, *_ = entry
@@ -144,18 +144,18 @@ class ConfluentProducer:
                 count += 1
             except Exception as error:
                 self._answer(entry, self._not_taken(error))
-        link.under_way += count
+        thread.under_way += count
         self._under_way += count
 
     def _chosen(self) -> bool:
-        """Chooses the client; False where what is under way has to be acknowledged before the other one is used."""
+        """Chooses the client; False if records in flight must be acknowledged before a switch."""
         now = self._loop.time()
         if self._under_way + len(self._waiting) >= _MANY:
             self._many_until = now + _MANY_S
-        wanted = self._quick
+        wanted = self._low_latency
         if now < self._many_until:
-            wanted = self._large
-        if wanted is None or wanted is self._link or wanted.produce is None:
+            wanted = self._high_throughput
+        if wanted is None or wanted is self._active or wanted.produce is None:
             self._change_by = None
             return True
         if self._under_way:
@@ -164,12 +164,12 @@ class ConfluentProducer:
             if now < self._change_by:
                 self._turn = self._loop.call_at(self._change_by, self._write)
                 return False
-            return True  # the cluster is slow or away: what waits has its own time to be acknowledged in
+            return True  # the cluster is slow or away: waiting records have their own deadline
         self._change_by = None
-        if self._link is not None:
-            self._link.use(False)
+        if self._active is not None:
+            self._active.use(False)
         wanted.use(True)
-        self._link = wanted
+        self._active = wanted
         return True
 
     def _fail(self, waiting: list[Entry], fault: KafkaFault) -> None:
@@ -178,67 +178,67 @@ class ConfluentProducer:
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
-    def _told(self, link: Link) -> None:
-        """Something has happened to the link."""
-        self._tell(link)
-        if link.tried and link is self._quick:
+    def _told(self, thread: ProducerThread) -> None:
+        """A thread has news."""
+        self._tell(thread)
+        if thread.tried and thread is self._low_latency:
             self._tried.set()
-        if link.failed:
-            self._replace(link)
+        if thread.failed:
+            self._replace(thread)
         if not self._under_way:
             self._single = None
-            if self._alone:
+            if self._one_by_one_queue:
                 self._one_by_one()
             elif self._waiting:
                 self._write()
         if not self._under_way:
             self._idle.set()
 
-    def _replace(self, link: Link) -> None:
-        """The client can't be used any more."""
-        if self._stopping or link not in (self._quick, self._large):
+    def _replace(self, thread: ProducerThread) -> None:
+        """Replaces a client that can't be used any more."""
+        if self._stopping or thread not in (self._low_latency, self._high_throughput):
             return
-        if link is self._quick:
-            new = self._quick = self._new(self._config.linger_ms)
+        if thread is self._low_latency:
+            new = self._low_latency = self._new(self._config.linger_ms)
         else:
-            new = self._large = self._new(_LINGER_MS)
-        new.use(link is self._link)
-        if link is self._link:
-            self._link = new
+            new = self._high_throughput = self._new(_LINGER_MS)
+        new.use(thread is self._active)
+        if thread is self._active:
+            self._active = new
 
     def _one_by_one(self) -> None:
-        """The cluster refuses a whole batch for one record that is too large: finds out which it is, in order, while
-        all others wait."""
+        """The cluster rejects a whole batch because of one record that is too large: sends them one by one, in order,
+        to find it, while all others wait."""
         waiting, self._waiting = self._waiting, []
-        while self._alone and not self._under_way:
-            entry = self._alone.popleft()
-            rest, self._alone = self._alone, deque()
+        while self._one_by_one_queue and not self._under_way:
+            entry = self._one_by_one_queue.popleft()
+            rest, self._one_by_one_queue = self._one_by_one_queue, deque()
             self._waiting = [entry]
             self._write()
-            self._single, self._alone = entry, rest
+            self._single, self._one_by_one_queue = entry, rest
         self._waiting = waiting
 
     def _give_up(self, fault: KafkaFault) -> None:
-        gone = [*self._alone, *self._waiting]
-        self._alone.clear()
+        gone = [*self._one_by_one_queue, *self._waiting]
+        self._one_by_one_queue.clear()
         self._waiting = []
         self._fail(gone, fault)
 
-    def _tell(self, link: Link) -> None:
-        acknowledged = link.take()
+    def _tell(self, thread: ProducerThread) -> None:
+        acknowledged = thread.take()
         count = len(acknowledged)
-        link.under_way -= count
+        thread.under_way -= count
         self._under_way -= count
         good = self._health.fault is None
         for _ in range(count):
             entry, error = acknowledged.popleft()
             if error is not None:
                 if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and entry is not self._single:
-                    self._alone.append(entry)
+                    self._one_by_one_queue.append(entry)
                     continue
                 fault = self._fault(error, entry[0])
                 self._answer(entry, fault)
-                if entry is self._single and fault.retry:  # the cluster has gone: nobody may wait for that again
+                if entry is self._single and fault.retry:  # the cluster is gone: fail the others at once
                     self._give_up(fault)
                 continue
             if not good:
@@ -252,7 +252,7 @@ class ConfluentProducer:
         try:
             entry[4](fault)
         except Exception:
-            _log.exception("what waited for a record failed")
+            _log.exception("the callback of a record failed")
 
     def _fault(self, error: Any, topic: str) -> KafkaFault:
         if error.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT):
@@ -267,13 +267,13 @@ class ConfluentProducer:
 
     def _not_taken(self, error: Exception) -> KafkaFault:
         if isinstance(error, BufferError):
-            return KafkaFault("too many records wait to be written", local=True)
+            return KafkaFault("too many records are waiting to be written", local=True)
         if is_shortage(error):
             return KafkaFault(str(error) or type(error).__name__, local=True)
         if isinstance(error, KafkaException):
             if error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 most = self._config.max_record_bytes
-                text = f"the record is too large: {most} bytes at most are written (max_record_bytes)"
+                text = f"the record is too large: the limit is {most} bytes (max_record_bytes)"
                 return KafkaFault(text, retry=False)
             return fault_of(error.args[0])
         return KafkaFault(f"the record can't be written: {error}", retry=False)

@@ -1,4 +1,4 @@
-"""What librdkafka says of its connections: made into the fault that the outside sees and few lines in the log."""
+"""Turns librdkafka's error reports into one fault for status and few log lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from ..client import KafkaFault
-from ..config import KafkaConfig
+from ..client_config import KafkaConfig
 from ..health import Health
 from .faults import fault_of, refuses_us, text_of
 from .options import tokens_of
@@ -18,7 +18,7 @@ from .options import tokens_of
 _log = logging.getLogger("tidegate.kafka")
 _LOOK_S = 0.5
 _LOOK_LIMIT_S = 0.5
-# each failed try of each connection, which `Watch.error` hears as well
+# reports of single failed connection attempts, which `Watch.error` receives as well
 _REPEATED = {
     "FAIL",
     "ERROR",
@@ -35,15 +35,15 @@ _REPEATED = {
 
 
 class Watch:
-    """Hears one client's errors, on the thread that polls it."""
+    """Receives the errors of one client, on the thread that polls it."""
 
     def __init__(self, config: KafkaConfig, health: Health) -> None:
         self.fatal = False
         """The client can't be used any more."""
         self.muted = False
-        """Another client to the same cluster is in use, and tells how it is."""
+        """Another client to the same cluster is in use and reports its health."""
         self.heard: KafkaFault | None = None
-        """The last refusal; for a start, which raises it."""
+        """The last rejection, raised by `start`."""
         self._servers = ",".join(config.bootstrap)
         self._health = health
         self._tokens = tokens_of(config)
@@ -52,17 +52,17 @@ class Watch:
         self._answered = False
 
     def client(self, kind: Callable[[dict[str, Any]], Any], options: dict[str, Any]) -> Any:
-        """A new client with these options, which is heard from now on. Raises `KafkaFault`."""
+        """A new client with these options, whose errors are received from now on. Raises `KafkaFault`."""
         self.fatal = False
         if self._tokens is not None:
-            self._tokens.token_now()  # librdkafka's constructor would wait ten seconds for one
+            self._tokens.token_now()  # otherwise librdkafka's constructor would wait ten seconds for one
         try:
             return kind(options | self._callbacks())
-        except KafkaException as error:  # an option that librdkafka does not take: a certificate
+        except KafkaException as error:  # an option that librdkafka rejects, such as a certificate
             raise KafkaFault(str(fault_of(error.args[0])), retry=False, credentials=True) from error
 
     def _callbacks(self) -> dict[str, Any]:
-        """What librdkafka calls back."""
+        """The callbacks for librdkafka."""
         found: dict[str, Any] = {"error_cb": self.error, "logger": self, "log_level": 6}
         if _log.isEnabledFor(logging.DEBUG) and logging.getLogger("librdkafka").isEnabledFor(logging.DEBUG):
             found["log_level"] = 7
@@ -88,14 +88,15 @@ class Watch:
             _log.warning("Kafka at %s: %s", self._servers, text_of(error))
 
     def log(self, level: int, form: str, facility: str, client: str, text: str) -> None:
-        """librdkafka's log."""
+        """librdkafka's log callback."""
         _log.log(
             logging.DEBUG if facility in _REPEATED or level < logging.WARNING else level, form, facility, client, text
         )
 
     def look(self, client: Any) -> None:
-        """While something is wrong: asks the cluster whether it still is. Waits up to half a second. To be called when
-        a poll has found nothing: what librdkafka has still to tell is older than the cluster's answer."""
+        """While there is a fault: checks whether the cluster still fails. Takes up to half a second. Call it when a
+        poll has returned nothing: errors that librdkafka still has to report would be older than the cluster's
+        response."""
         if self.muted:
             return
         if self._answered:
@@ -112,7 +113,7 @@ class Watch:
         self._next_look = time.monotonic() + _LOOK_S
 
     def good(self) -> None:
-        """The cluster has answered."""
+        """The cluster has responded."""
         self.heard = None
         self._answered = False
         self._health.good()

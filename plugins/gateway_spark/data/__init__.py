@@ -1,1 +1,1 @@
-"""The data of events: their types, from a schema or inferred, and whether they fit."""
+"""The data of events: their types, given by a schema or inferred, and whether they match."""

@@ -1,23 +1,24 @@
-"""How the type of a table's data grows: what a sample says, what is added to what is known, what would conflict."""
+"""How the type of a table's data evolves: the type of a sample, merging of types, and conflicts."""
 
 from __future__ import annotations
 
 from .types import Type, array, fields, kind, mapping, parse, render, struct
 
 MAX_FIELDS = 1000
-"""The most fields that are inferred for one table: data whose keys are values must not make a column of each."""
-_UNFIT = frozenset(" ,;{}()\n\t=")  # no table format takes all of these in a column's name
+"""The most fields that are inferred for one table, so that data with values as keys does not create a column for each
+value."""
+_UNFIT = frozenset(" ,;{}()\n\t=")  # no table format allows all of these in column names
 
 
 def observed(text: str | None) -> Type:
-    """The structure that data has by what Spark's `schema_of_variant_agg` says of it (objects only); an empty one
-    where nothing can be said."""
+    """The structure of data from the result of Spark's `schema_of_variant_agg` (objects only); empty if it is
+    unknown."""
     found = _usable(parse(text, observed=True)) if text else None
     return found if found is not None and kind(found) == "struct" else struct([])
 
 
 def _usable(of: Type) -> Type | None:
-    """What a column can have of it; None where that is nothing (null, an empty object, a list of those)."""
+    """The part of a type that a column can have; None if there is none (null, an empty object, or a list of these)."""
     match kind(of):
         case "struct":
             kept: list[tuple[str, Type, bool]] = []
@@ -45,7 +46,7 @@ def _usable(of: Type) -> Type | None:
 
 
 def merge(known: Type, seen: Type) -> Type:
-    """What is known, with the fields that were not: at any depth. Where both have a type, the known one stays."""
+    """The known type with additional fields of the other, at any depth. If both have a type, the known one stays."""
     match kind(known), kind(seen):
         case "struct", "struct":
             new = {f["name"].lower(): f for f in fields(seen)}
@@ -66,7 +67,7 @@ def merge(known: Type, seen: Type) -> Type:
 
 
 def grow(known: Type, seen: Type) -> Type:
-    """`merge` for what is inferred: of what would bring it over `MAX_FIELDS` nothing is added."""
+    """Like `merge`, for inferred types: skips fields that would exceed `MAX_FIELDS`."""
     for f in fields(seen):
         grown = merge(known, struct([(f["name"], f["type"], True)]))
         known = grown if size(grown) <= MAX_FIELDS else known
@@ -74,7 +75,7 @@ def grow(known: Type, seen: Type) -> Type:
 
 
 def size(of: Type) -> int:
-    """How many fields there are in it, at all depths."""
+    """The number of fields in a type, at all depths."""
     if isinstance(of, str):
         return 0
     inner = of.get("elementType") or of.get("valueType")
@@ -82,7 +83,7 @@ def size(of: Type) -> int:
 
 
 def conflict(known: Type, new: Type, path: str = "data") -> str:
-    """The first place where two types can't be in one column, in words; "" where one can grow into the other."""
+    """A message about the first part where two types can't share a column; "" if one can evolve into the other."""
     match kind(known), kind(new):
         case "struct", "struct":
             wanted = {f["name"].lower(): f for f in fields(new)}

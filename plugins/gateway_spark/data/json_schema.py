@@ -1,7 +1,7 @@
-"""JSON Schema (2020-12, and what draft 7 writes alike) -> the type of a column.
+"""Converts JSON Schema (2020-12, and the common part of draft 7) to the type of a column.
 
-A table needs to know which fields there are and of what type. What only restricts values (`minimum`, `pattern`,
-`if` …) is ignored; where the shape of a value can't be known the schema is refused.
+A table needs to know its fields and their types. Keywords that only restrict values (`minimum`, `pattern`, `if` …) are
+ignored; a schema that leaves the shape of a value open is rejected.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ _SCALARS = {"string": "string", "integer": "long", "number": "double", "boolean"
 _FORMATS = {"date-time": "timestamp", "date": "date"}
 _DEPTH = 100
 Found = tuple[Type | None, bool]
-"""A type, None for `null` alone; and whether the value may be null."""
+"""A type (None for `null` alone), and whether the value may be null."""
 
 
 class SchemaFault(ValueError):
-    """Says where in the schema the fault is (a JSON Pointer) and what it is, in one line."""
+    """Says where the fault is in the schema (a JSON Pointer), and what it is, in one line."""
 
 
 def load(path: str | Path) -> Type:
-    """The type that a file's schema says. Raises `ValueError` in one line, with the file and the place in it."""
+    """The type that the schema in a file describes. Raises `ValueError` with one line that names the file and the place
+    in it."""
     try:
         schema = json.loads(Path(path).read_text("utf-8"))
     except OSError as e:
         raise ValueError(f"can't read {path}: {e.strerror or e}") from None
     except UnicodeDecodeError as e:
-        raise ValueError(f"{path} is no UTF-8: {e}") from None
+        raise ValueError(f"{path} is not UTF-8: {e}") from None
     except json.JSONDecodeError as e:
-        raise ValueError(f"{path}:{e.lineno}:{e.colno} is no JSON: {e.msg}") from None
+        raise ValueError(f"{path}:{e.lineno}:{e.colno} is not JSON: {e.msg}") from None
     try:
         return convert(schema)
     except SchemaFault as e:
@@ -42,7 +43,7 @@ def load(path: str | Path) -> Type:
 
 
 def convert(schema: Any) -> Type:
-    """The type that a schema says. Raises `SchemaFault`."""
+    """The type that a schema describes. Raises `SchemaFault`."""
     of, _ = _Converter(schema).of(schema, "#", 0)
     if of is None:
         raise SchemaFault("# allows nothing but null")
@@ -55,10 +56,10 @@ class _Converter:
 
     def of(self, schema: Any, at: str, depth: int) -> Found:
         if not isinstance(schema, dict):
-            raise SchemaFault(f"{at} says nothing about the value's type: make it an object with a `type`")
+            raise SchemaFault(f"{at} does not define the type of the value: make it an object with a `type`")
         if depth > _DEPTH:
             raise SchemaFault(
-                f"{at} refers to itself: a table's columns have an end; make it a string, or leave it out"
+                f"{at} refers to itself, and a table can't have infinite columns: make it a string, or remove it"
             )
         parts = [self._plain(schema, at, depth)]
         if "$ref" in schema:
@@ -71,17 +72,17 @@ class _Converter:
 
     def _target(self, ref: Any, at: str) -> Any:
         if not isinstance(ref, str) or not ref.startswith("#"):
-            raise SchemaFault(f"{at} refers to {ref!r}: only what is in the same file can be referred to")
+            raise SchemaFault(f"{at} refers to {ref!r}: references must be within the same file")
         target = self._root
         for step in ref[1:].split("/")[1:]:
             step = step.replace("~1", "/").replace("~0", "~")
             target = target.get(step) if isinstance(target, dict) else None
         if target is None:
-            raise SchemaFault(f"{at} refers to {ref}, which is not there")
+            raise SchemaFault(f"{at} refers to {ref}, which does not exist")
         return target
 
     def _all(self, found: list[Found], at: str) -> Found:
-        """What is true of a value that each of these is true of."""
+        """The type of a value that satisfies all of these."""
         of, null = found[0]
         for other, other_null in found[1:]:
             null = null and other_null
@@ -95,12 +96,12 @@ class _Converter:
         word = "anyOf" if "anyOf" in schema else "oneOf"
         found = [self.of(s, f"{at}/{word}/{n}", depth + 1) for n, s in enumerate(schema.get(word, ()))]
         if not found:
-            raise SchemaFault(f"{at} says nothing about the value's type: give it a `type`")
+            raise SchemaFault(f"{at} does not define the type of the value: give it a `type`")
         types = [t for t, _ in found if t is not None]
         return self._one(types, at), any(null for _, null in found)
 
     def _one(self, types: list[Type], at: str) -> Type | None:
-        """The type that takes values of any of these."""
+        """The type that can hold values of any of these."""
         if not types:
             return None
         if all(t == types[0] for t in types):
@@ -119,7 +120,7 @@ class _Converter:
         raise SchemaFault(f"{at} allows {', '.join(sorted({kind(t) for t in types}))}: a column has one type")
 
     def _plain(self, schema: dict[str, Any], at: str, depth: int) -> Found | None:
-        """What the schema says by itself; None where it leaves that to others."""
+        """The type that the schema itself gives, or None."""
         named = schema.get("type")
         if named is None:
             named = _implied(schema)
@@ -136,7 +137,7 @@ class _Converter:
             case "array":
                 items = schema.get("items")
                 if not isinstance(items, dict):
-                    raise SchemaFault(f"{at} is an array, but `items` doesn't say of what")
+                    raise SchemaFault(f"{at} is an array, but `items` does not define its elements")
                 of, _ = self.of(items, f"{at}/items", depth + 1)
                 if of is None:
                     raise SchemaFault(f"{at}/items allows nothing but null")
@@ -157,27 +158,27 @@ class _Converter:
         types = [self.of(s, f"{at}/additionalProperties", depth + 1)[0] for s in others if isinstance(s, dict)]
         value = self._one([t for t in types if t is not None], at)
         if value is None:
-            raise SchemaFault(f"{at} is an object, but neither `properties` nor `additionalProperties` say of what")
+            raise SchemaFault(f"{at} is an object, but has neither `properties` nor `additionalProperties`")
         return mapping(value)
 
     def _struct(self, properties: Any, required: set[str], at: str, depth: int) -> Type:
         if not isinstance(properties, dict):
-            raise SchemaFault(f"{at}/properties is no object")
+            raise SchemaFault(f"{at}/properties is not an object")
         if twice := doubled(properties):
-            raise SchemaFault(f"{at}/properties: {twice} is there twice (case does not count)")
+            raise SchemaFault(f"{at}/properties: {twice} occurs twice (case-insensitive)")
         made = []
         for name, schema in properties.items():
             if schema is False:  # never there
                 continue
             of, null = self.of(schema, f"{at}/properties/{name}", depth + 1)
             if of is not None:
-                # a field that may be null can't be told from one that is missing
+                # a null field can't be distinguished from a missing one
                 made.append((name, of, null or name not in required))
         return struct(made)
 
 
 def _implied(schema: dict[str, Any]) -> list[str] | str | None:
-    """The `type` of a schema that names none."""
+    """The `type` of a schema that does not name one."""
     if "properties" in schema or isinstance(schema.get("additionalProperties"), dict) or "patternProperties" in schema:
         return "object"
     if "items" in schema:
@@ -191,13 +192,13 @@ def _implied(schema: dict[str, Any]) -> list[str] | str | None:
 
 
 def _left_open(schema: dict[str, Any]) -> bool:
-    """Whether an object leaves it to others to say what is in it."""
+    """Whether the type of an object is defined elsewhere."""
     others = any(word in schema for word in ("$ref", "allOf", "anyOf", "oneOf"))
     return others and not any(word in schema for word in ("properties", "additionalProperties", "patternProperties"))
 
 
 def _stricter(a: Type, b: Type) -> Type:
-    """The merged type, in which a field is required where either of them requires it."""
+    """The merged type, in which a field is required if either type requires it."""
     merged = merge(a, b)
     if kind(merged) != "struct":
         return merged

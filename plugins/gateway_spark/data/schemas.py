@@ -1,4 +1,4 @@
-"""What data looks like, by event type: as the config says, or as it was found."""
+"""The structure of data by event type: as configured, or as inferred."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .. import naming
 from ..errors import SparkFault
 from . import types as data_types
 from .evolution import conflict, grow, merge, observed
-from .known import Known, KnownFile
+from .schema_state import SchemaState, SchemaStateFile
 from .types import Type
 
 if TYPE_CHECKING:
@@ -21,47 +21,47 @@ if TYPE_CHECKING:
 INFER = "infer"
 ALL = "*"
 Seen = Mapping[str, tuple[int, str | None]]
-"""By event type (`ALL` in a single table): how many events of it have JSON objects as data, and what
-`schema_of_variant_agg` says of those."""
+"""By event type (`ALL` in a single table): the number of events with JSON objects as data, and the result of
+`schema_of_variant_agg` for those."""
 
 
 class Schemas:
-    """The schemas of a job, and its tables' names. What is learned is kept beside the checkpoint before it is used, so
-    that a batch that comes again is read as it was. Raises `SparkFault` where the config's schema can't be in a table
-    that was begun with another."""
+    """The schemas of a job, and the names of its tables. Inferred schemas are saved beside the checkpoint before they
+    are used, so that a repeated batch is read the same way. Raises `SparkFault` if the configured schema conflicts with
+    the one that a table was created with."""
 
     def __init__(self, spark: SparkSession, job: Job) -> None:
         self._job = job
         needed = job.data_schema or naming.TYPE in job.table
-        self._file = KnownFile(spark, job.checkpoint) if needed else None
-        self._known = self._file.load() if self._file else Known()
+        self._file = SchemaStateFile(spark, job.checkpoint) if needed else None
+        self._known = self._file.load() if self._file else SchemaState()
         self._fixed = {name: _fixed(name, ddl) for name, ddl in job.data_schema.items() if ddl != INFER}
         self._check()
 
     def of(self, event_type: str = ALL) -> Type | None:
-        """The type of an event type's data now; None where data are bytes."""
+        """The current type of an event type's data; None if the data are bytes."""
         if event_type in self._fixed:
             return self._fixed[event_type]
         if self._is_inferred(event_type):
             return self._known.schemas.get(event_type, data_types.struct([]))
         return self._fixed.get(ALL)
 
-    def looks(self, number: int, event_type: str = ALL) -> bool:
-        """Whether a batch has to be looked at for events of this type."""
+    def needs_sample(self, number: int, event_type: str = ALL) -> bool:
+        """Whether a batch must be examined for events of this type."""
         enough = not self._job.evolve and self._known.looked.get(event_type, 0) >= self._job.infer_sample
         return number > self._known.batch and self._is_inferred(event_type) and not enough
 
-    def looks_at_any(self, number: int) -> bool:
-        """Whether a batch has to be looked at for events of some type."""
+    def needs_any_sample(self, number: int) -> bool:
+        """Whether a batch must be examined for events of any type."""
         return number > self._known.batch and INFER in self._job.data_schema.values()
 
     def learn(self, seen: Seen, number: int) -> None:
-        """Takes in what a batch looks like, and the types of its tables."""
+        """Merges the samples of a batch, and names the tables of its types."""
         before = deepcopy(self._known)
         for event_type in seen:
             self._name(event_type)
         for event_type, (count, text) in seen.items():
-            if count and self.looks(number, event_type):
+            if count and self.needs_sample(number, event_type):
                 known = self._known.schemas.get(event_type, data_types.struct([]))
                 self._known.schemas[event_type] = grow(known, observed(text))
                 if not self._job.evolve:
@@ -71,7 +71,7 @@ class Schemas:
         self._save(before)
 
     def tables(self) -> dict[str, str]:
-        """Event type -> the name of its table, for all that there are."""
+        """Event type -> the name of its table, for all tables."""
         return dict(self._known.tables)
 
     def _name(self, event_type: str) -> None:
@@ -82,7 +82,7 @@ class Schemas:
     def _is_inferred(self, event_type: str) -> bool:
         return self._job.data_schema.get(event_type, self._job.data_schema.get(ALL)) == INFER
 
-    def _save(self, before: Known) -> None:
+    def _save(self, before: SchemaState) -> None:
         if self._file and self._known != before:
             self._file.save(self._known)
 

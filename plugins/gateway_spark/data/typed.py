@@ -1,4 +1,5 @@
-"""JSON text -> a typed column, and why a text does not fit. Spark SQL only: no row passes through Python."""
+"""Converts JSON text to a typed column, and explains why a text does not match. Spark SQL only: no row passes through
+Python."""
 
 from __future__ import annotations
 
@@ -28,14 +29,14 @@ def parsed(text: Column, of: Type) -> Column:
 
     schema = struct([("d", of, True), ("e", "boolean", True), ("bad", "string", True)])
     assert isinstance(schema, dict)
-    # Spark's parser stops behind a value: only within another one does it see what follows
+    # Spark's parser ignores text after a value, so the value is wrapped in another one
     whole = f.concat(f.lit('{"d":'), text, f.lit(',"e":true}'))
     return f.from_json(whole, StructType.fromJson(schema), _OPTIONS)
 
 
 def fault(found: Column, text: Column, data: Column, of: Type) -> Column:
-    """Why data can't be in the table, null where it can: the data, its text where it is JSON (null elsewhere), and what
-    `parsed` found in that. Data that is null can: an event need not have any."""
+    """Why data can't be in the table, null if it can: from the data, its text if it is JSON (else null), and the result
+    of `parsed` for that. Null data is valid: an event need not have data."""
     from pyspark.sql import functions as f
 
     unfit = f.when(_bad(found), f.lit(UNFIT))
@@ -45,7 +46,7 @@ def fault(found: Column, text: Column, data: Column, of: Type) -> Column:
 
 
 def reason(found: Column, text: Column, short: Column, of: Type) -> Column:
-    """`fault` in full, for the few rows that have one: which field it is and what is there."""
+    """The full form of `fault`, for the few rows that have one: which field it is, and its value."""
     from pyspark.sql import functions as f
 
     whole = parsed(text, "string")
@@ -55,13 +56,13 @@ def reason(found: Column, text: Column, short: Column, of: Type) -> Column:
 
 
 def _bad(found: Column) -> Column:
-    # `e` is missing where the text closed more than it opened
+    # `e` is missing if the text closes more brackets than it opens
     return found["bad"].isNotNull() | found["e"].isNull()
 
 
 def _missing(value: Column, of: Type, path: str) -> list[Column]:
-    """Columns with the words for each required field that a value lacks, null elsewhere. A value that is null itself
-    lacks nothing."""
+    """Columns with a message for each required field that a value lacks, else null. A value that is null itself lacks
+    nothing."""
     from pyspark.sql import functions as f
 
     found = []
@@ -88,8 +89,8 @@ def _missing_in(element: Type, path: str) -> Callable[[Column], Column]:
 
 
 def _misfits(value: Column, text: Column, shown: Column, of: Type, path: str) -> list[Column]:
-    """As `_missing`, for values of another type. `text` is the value's JSON (of a field that is a string its
-    characters), and `shown` what the words show of it."""
+    """Like `_missing`, for values of another type. `text` is the value's JSON (the characters of a string field), and
+    `shown` the part that the message shows."""
     from pyspark.sql import functions as f
 
     is_struct = kind(of) == "struct"
@@ -102,7 +103,7 @@ def _misfits(value: Column, text: Column, shown: Column, of: Type, path: str) ->
     what = "an object" if is_struct else render(of, False)
     found = [f.when(wrong, f.concat(f.lit(f"{UNFIT}: {subject} is not {what}: "), short))]
     if is_struct and fields(of):
-        # as a structure, not as a map: of two fields with one name the last counts in both
+        # as a structure, not as a map: with duplicate fields, the last one counts in both
         texts = parsed(text, struct([(field["name"], "string", True) for field in fields(of)]))["d"]
         for field in fields(of):
             name = field["name"]

@@ -1,5 +1,5 @@
-"""Types of JSON data: read from Spark DDL and written as such, without Spark. A type is held as Spark's own JSON form
-of it: a name ("string", "decimal(10,2)") or an object ({"type": "struct", "fields": […]})."""
+"""Types of JSON data: parses and writes Spark DDL, without Spark. A type has Spark's own JSON form: a name ("string",
+"decimal(10,2)") or an object ({"type": "struct", "fields": […]})."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def struct(fields: Iterable[tuple[str, Type, bool]]) -> Type:
-    """A structure, of its fields' names, types and whether they may be missing."""
+    """A structure, from the names and types of its fields and whether they may be missing."""
     made = [{"name": n, "type": t, "nullable": null, "metadata": {}} for n, t, null in fields]
     return {"type": "struct", "fields": made}
 
@@ -50,25 +50,25 @@ def mapping(value: Type) -> Type:
 
 
 def kind(of: Type) -> str:
-    """Its outermost word: "struct", "array", "map", or the name of a plain type."""
+    """The outermost word: "struct", "array", "map", or the name of a plain type."""
     return of if isinstance(of, str) else str(of["type"])
 
 
 def fields(of: Type) -> list[dict[str, Any]]:
-    """The fields of a structure; none of any other type."""
+    """The fields of a structure; none for any other type."""
     return list(of["fields"]) if isinstance(of, dict) and of["type"] == "struct" else []
 
 
 def parse(text: str, observed: bool = False) -> Type:
-    """The type that a DDL text says: a list of fields (`dest STRING, delay DOUBLE NOT NULL`) or one type
-    (`ARRAY<STRING>`). `observed` takes what Spark's `schema_of_variant_agg` says too: `OBJECT` for structures, `VOID`,
-    and what no column can have (fields whose names differ by case only, structures without any). Raises `ValueError`
-    in one line."""
+    """The type in a DDL text: a list of fields (`dest STRING, delay DOUBLE NOT NULL`) or one type (`ARRAY<STRING>`).
+    `observed` also accepts the output of Spark's `schema_of_variant_agg`: `OBJECT` for structures, `VOID`, and types
+    that no column can have (fields whose names differ only in case, empty structures). Raises `ValueError` with one
+    line."""
     return _Parser(text, observed).whole()
 
 
 def render(of: Type, top: bool = True) -> str:
-    """The DDL text of a type; `parse` gives the type back. At the top a structure is the list of its fields."""
+    """The DDL text of a type, the inverse of `parse`. At the top level, a structure is the list of its fields."""
     match kind(of):
         case "struct":
             text = ", ".join(
@@ -87,7 +87,7 @@ def render(of: Type, top: bool = True) -> str:
 
 
 def name_of(field: str) -> str:
-    """A field's name as DDL has it: quoted where it must be."""
+    """A field's name in DDL, quoted if necessary."""
     return field if _PLAIN.fullmatch(field) else "`" + field.replace("`", "``") + "`"
 
 
@@ -108,8 +108,8 @@ class _Parser:
 
     def whole(self) -> Type:
         if not self._tokens:
-            raise ValueError("there is no field in it")
-        # a list of fields begins with a name and a type; a type stands alone, or has < or ( behind it
+            raise ValueError("it has no fields")
+        # a list of fields begins with a name and a type; a type stands alone, or is followed by < or (
         made = self._type() if len(self._tokens) == 1 or self._tokens[1] in "<(" else self._fields("")
         if self._at < len(self._tokens):
             raise ValueError(f"{self._tokens[self._at]!r} is not expected here")
@@ -134,9 +134,9 @@ class _Parser:
             self._next(",")
         if not self._observed:
             if not found or not all(name for name, _, _ in found):
-                raise ValueError("a structure has at least one field, and each has a name")
+                raise ValueError("a structure needs at least one field, and each needs a name")
             if twice := doubled(name for name, _, _ in found):
-                raise ValueError(f"the field {twice} is there twice (case does not count)")
+                raise ValueError(f"the field {twice} occurs twice (case-insensitive)")
         return struct(found)
 
     def _field(self) -> tuple[str, Type, bool]:
@@ -179,13 +179,13 @@ class _Parser:
         if word == "VOID" and self._observed:
             return "void"
         if word not in NAMES:
-            raise ValueError(f"JSON data has no type {word}: choose of {', '.join(_CHOICE)}")
+            raise ValueError(f"JSON data has no type {word}: choose from {', '.join(_CHOICE)}")
         return NAMES[word]
 
     def _map(self) -> Type:
         self._next("<")
         if self._type() != "string":
-            raise ValueError("the keys of a MAP are STRING in JSON")
+            raise ValueError("the keys of a MAP must be STRING in JSON")
         self._next(",")
         value = self._type()
         self._next(">")
@@ -201,12 +201,12 @@ class _Parser:
                 digits[1] = self._next()
             self._next(")")
         if not all(d.isdecimal() for d in digits) or not int(digits[1]) <= int(digits[0]) <= 38:
-            raise ValueError(f"DECIMAL({', '.join(digits)}) is none: at most 38 digits")
+            raise ValueError(f"DECIMAL({', '.join(digits)}) is invalid: it may have at most 38 digits")
         return f"decimal({int(digits[0])},{int(digits[1])})"
 
 
 def doubled(names: Iterable[str]) -> str:
-    """The first name that is there twice, as Spark compares names: whatever their case."""
+    """The first name that occurs twice; like Spark, it ignores case."""
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:

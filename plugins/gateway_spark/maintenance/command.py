@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gateway_core.cli.options import Config, DataDir
+
 if TYPE_CHECKING:
-    from . import Care, Done, Place
+    from . import MaintenanceResult, TableMaintenance, TableRef
 
 
 class Format(Enum):
@@ -29,15 +31,11 @@ class Format(Enum):
 
 Trigger = Annotated[
     str | None,
-    typer.Argument(help="The trigger whose tables these are, with their quarantine tables.", show_default=False),
+    typer.Argument(help="The trigger whose tables to maintain, with their quarantine tables.", show_default=False),
 ]
-Config = Annotated[
-    list[Path] | None, typer.Option("--config", "-c", help="A config file or directory; may be repeated.")
-]
-TableOption = Annotated[str | None, typer.Option("--table", help="A table's path, in place of a trigger.")]
+TableOption = Annotated[str | None, typer.Option("--table", help="The path of a table, in place of a trigger.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="The format of --table.")]
-DataDir = Annotated[Path | None, typer.Option(help="The gateway's data directory.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 Memory = Annotated[str, typer.Option(help="Memory of Spark's JVM.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON for each table.")]
 
@@ -54,13 +52,13 @@ def tables(
     memory: Memory = "1g",
     as_json: Json = False,
 ) -> None:
-    """Show tables: their rows, files, bytes, and how many files there are of each size.
+    """Show tables: their rows, files, bytes, and the number of files of each size.
 
     Exit codes: 0 shown, 1 the config has faults, 2 wrong usage, 3 Spark can't run.
     """
 
-    def show(place: Place, care: Care) -> None:
-        found = care.found()
+    def show(ref: TableRef, maintenance: TableMaintenance) -> None:
+        found = maintenance.found()
         if found is None:
             return
         if as_json:
@@ -79,34 +77,32 @@ def compact(
     config: Config = None,
     table: TableOption = None,
     format: FormatOption = Format.parquet,
-    target_size: Annotated[
-        str, typer.Option(help="Files smaller than this are merged, to files of about it.")
-    ] = "128m",
+    target_size: Annotated[str, typer.Option(help="Merge smaller files into files of about this size.")] = "128m",
     data_dir: DataDir = None,
     dry_run: DryRun = False,
     memory: Memory = "1g",
     as_json: Json = False,
 ) -> None:
-    """Merge small files. A parquet table must not be written meanwhile: stop its gateway or its submitted query, and
-    start it again afterwards; it goes on where it was. Delta and Iceberg tables may be written meanwhile.
+    """Merge small files. Nothing may write to a parquet table meanwhile: stop its gateway or submitted query first and
+    start it again afterwards; it continues where it was. Delta and Iceberg tables may be written meanwhile.
 
-    Exit codes: 0 done, 1 a table could not be done or the config has faults, 2 wrong usage, 3 Spark can't run.
+    Exit codes: 0 done, 1 a table failed or the config has faults, 2 wrong usage, 3 Spark can't run.
     """
-    from . import Wish
+    from . import MaintenanceRequest
 
-    wish = Wish(_size(target_size), dry_run=dry_run, say=_said)
-    _each(trigger, config, table, format, data_dir, memory, _doing(lambda c: c.compact(wish), as_json))
+    request = MaintenanceRequest(_size(target_size), dry_run=dry_run, report=_print_step)
+    _each(trigger, config, table, format, data_dir, memory, _doing(lambda c: c.compact(request), as_json))
 
 
 def retain(
     trigger: Trigger = None,
     older_than: Annotated[
-        str, typer.Option(help="Rows older than this are deleted: 90s, 15m, 12h, 30d, 8w.", show_default=False)
+        str, typer.Option(help="Delete rows older than this: 90s, 15m, 12h, 30d, 8w.", show_default=False)
     ] = ...,  # type: ignore[assignment]  # typer's word for a required option
     config: Config = None,
     table: TableOption = None,
     format: FormatOption = Format.parquet,
-    column: Annotated[str, typer.Option(help="The timestamp that says how old a row is; rows without one stay.")] = (
+    column: Annotated[str, typer.Option(help="The timestamp for the age of a row; rows without one stay.")] = (
         "received"
     ),
     data_dir: DataDir = None,
@@ -114,21 +110,25 @@ def retain(
     memory: Memory = "1g",
     as_json: Json = False,
 ) -> None:
-    """Delete old rows. A parquet table must not be written meanwhile, as with compact.
+    """Delete old rows. Nothing may write to a parquet table meanwhile, as with compact.
 
-    Exit codes: 0 done, 1 a table could not be done or the config has faults, 2 wrong usage, 3 Spark can't run.
+    Exit codes: 0 done, 1 a table failed or the config has faults, 2 wrong usage, 3 Spark can't run.
     """
-    from . import Wish
+    from . import MaintenanceRequest
 
-    wish = Wish(column=column, before=datetime.now(UTC) - _span(older_than), dry_run=dry_run, say=_said)
-    _each(trigger, config, table, format, data_dir, memory, _doing(lambda c: c.retain(wish), as_json))
+    request = MaintenanceRequest(
+        column=column, before=datetime.now(UTC) - _span(older_than), dry_run=dry_run, report=_print_step
+    )
+    _each(trigger, config, table, format, data_dir, memory, _doing(lambda c: c.retain(request), as_json))
 
 
-def _doing(do: Callable[[Care], Done], as_json: bool) -> Callable[[Place, Care], None]:
-    def one(place: Place, care: Care) -> None:
-        if care.found() is None:
+def _doing(
+    do: Callable[[TableMaintenance], MaintenanceResult], as_json: bool
+) -> Callable[[TableRef, TableMaintenance], None]:
+    def one(ref: TableRef, maintenance: TableMaintenance) -> None:
+        if maintenance.found() is None:
             return
-        done = do(care)
+        done = do(maintenance)
         if as_json:
             typer.echo(json.dumps(asdict(done)))
             return
@@ -149,37 +149,37 @@ def _each(
     format: Format,
     data_dir: Path | None,
     memory: str,
-    do: Callable[[Place, Care], None],
+    do: Callable[[TableRef, TableMaintenance], None],
 ) -> None:
-    """Does this with each of the tables, and goes on after a fault."""
+    """Calls this for each of the tables, and continues after a fault."""
     from gateway_core.cli import common
 
     from ..errors import SparkFault
-    from ..tables.owner import place_of
-    from . import Place, care
-    from .places import places, sink_of
+    from ..tables.owner import location_of
+    from . import TableRef, maintenance_of
+    from .trigger_tables import sink_of, trigger_tables
 
     if (trigger is None) == (table is None):
         raise typer.BadParameter("name a trigger, or a table with --table")
     sink = None
     if trigger is not None:
         from gateway_core.config.load import load
-        from gateway_core.registry import Registry
+        from gateway_core.config.registry import Registry
 
         sink = sink_of(load(common.config_paths(config), Registry.installed()), trigger)
     failed = False
     with _session(sink.format if sink else format.value, memory, sink.conf if sink else {}) as spark:
         if sink is not None:
             assert trigger is not None
-            found = places(spark, sink, common.settings(data_dir=data_dir).data_dir, trigger)
+            found = trigger_tables(spark, sink, common.settings(data_dir=data_dir).data_dir, trigger)
         else:
             assert table is not None
-            found = [Place(place_of(table), format.value)]
-            if care(spark, found[0]).found() is None:
+            found = [TableRef(location_of(table), format.value)]
+            if maintenance_of(spark, found[0]).found() is None:
                 raise common.CommandError(f"there is no {format.value} table at {found[0].path}")
-        for place in found:
+        for ref in found:
             try:
-                do(place, care(spark, place))
+                do(ref, maintenance_of(spark, ref))
             except SparkFault as e:
                 failed = True
                 typer.echo(f"tidegate: {e}", err=True)
@@ -200,21 +200,21 @@ def _session(format: str, memory: str, conf: dict[str, str]) -> Iterator[Any]:
         spark.stop()
 
 
-def _said(step: str) -> None:
+def _print_step(step: str) -> None:
     print(f"tidegate: {step}", file=sys.stderr, flush=True)
 
 
 def _size(text: str) -> int:
     match = re.fullmatch(r"([1-9][0-9]*)([kmg]?)b?", text.strip().lower())
     if match is None:
-        raise typer.BadParameter(f"{text!r} is no size: write 64m, 128m, 1g")
+        raise typer.BadParameter(f"{text!r} is not a size: write 64m, 128m, 1g")
     return int(match[1]) * _UNITS[match[2]]
 
 
 def _span(text: str) -> timedelta:
     match = re.fullmatch(r"([1-9][0-9]*)([smhdw])", text.strip().lower())
     if match is None:
-        raise typer.BadParameter(f"{text!r} is no time: write 12h, 30d, 8w")
+        raise typer.BadParameter(f"{text!r} is not a duration: write 12h, 30d, 8w")
     try:
         return timedelta(**{_TIMES[match[2]]: int(match[1])})
     except OverflowError:

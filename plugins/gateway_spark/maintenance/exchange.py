@@ -1,4 +1,4 @@
-"""Two folders of a local file system exchanged in one step, so that no reader ever finds neither."""
+"""Exchanges two folders of a local file system atomically, so that readers always find one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EXCHANGE = 2  # renameat2(2) RENAME_EXCHANGE, and renamex_np(2) RENAME_SWAP
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Gives each of two existing folders the other's name. Raises `SparkFault` where system or file system can't."""
+    """Swaps the names of two existing folders. Raises `SparkFault` if the system or the file system can't."""
     libc = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(one), os.fsencode(other)
     if sys.platform == "darwin":
@@ -22,7 +22,7 @@ def exchange(one: Path, other: Path) -> None:
     elif hasattr(libc, "renameat2"):
         failed = libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], ctypes.c_uint(_EXCHANGE))
     else:
-        raise SparkFault("this system can't exchange two folders in one step, which parquet tables need: use delta")
+        raise SparkFault("this system can't exchange two folders atomically, which parquet tables need: use delta")
     if failed:
         words = os.strerror(ctypes.get_errno())
-        raise SparkFault(f"the file system of {one} can't exchange two folders in one step ({words}): use delta")
+        raise SparkFault(f"the file system of {one} can't exchange two folders atomically ({words}): use delta")

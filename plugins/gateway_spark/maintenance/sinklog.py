@@ -1,8 +1,9 @@
-"""The log of Spark's file sink (`_spark_metadata`), read by Spark and written anew as Spark would.
+"""The log of Spark's file sink (`_spark_metadata`): reads it with Spark, and writes it in the same format.
 
-Format (Spark's `CompactibleFileStreamLog`): a file for each batch number, `v1` and then one line of JSON for each file
-that the batch added. Each K-th (numbers K-1, 2K-1, …) is called `<number>.compact` and has all lines since the start.
-Readers take the last such file and those behind it, which must all be there; they find K by the names of the last two.
+Format (Spark's `CompactibleFileStreamLog`): a file for each batch number, with `v1` and then one line of JSON for each
+file that the batch added. Every K-th one (numbers K-1, 2K-1, …) is called `<number>.compact` and has all lines since
+the start. Readers use the last such file and those after it, which must all exist; they find K from the names of the
+last two.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _VERSION = "v1"
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file that counts: a line of the log."""
+    """A valid data file: a line of the log."""
 
     path: str
     size: int
@@ -61,12 +62,12 @@ class SinkLog:
         self.files = [DataFile(**{n: getattr(e, n)() for n in names}) for e in entries]
 
     def prepare(self, files: Iterable[DataFile]) -> None:
-        """Writes beside it a log which says that just these files count, and which goes on at the same number."""
+        """Writes a new log beside it, which lists exactly these files and continues with the same number."""
         folder = self._table / NEW
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         lines = [json.dumps(asdict(f), separators=(",", ":")) for f in files]
-        whole = (self.last + 1) // self._interval * self._interval - 1  # the last number that has all
+        whole = (self.last + 1) // self._interval * self._interval - 1  # the last number with the complete list
         if whole < 0:
             _write(folder / "0", lines)
             whole = 0
@@ -78,12 +79,12 @@ class SinkLog:
             _write(folder / str(number), [])
 
     def replace(self) -> None:
-        """Makes the log that was prepared the table's, in one step."""
+        """Puts the prepared log in place atomically."""
         exchange(self._table / NEW, self._table / METADATA)
 
     def clean(self) -> int:
-        """Deletes what counts no more: the other log, and data files that no line of this one names, also those of
-        batches and of care that were cut short. Gives the number of data files. Nobody may write meanwhile."""
+        """Deletes what is no longer valid: the other log, and data files that this one does not list, including those
+        of interrupted batches and maintenance. Returns the number of data files. Nothing else may write meanwhile."""
         shutil.rmtree(self._table / NEW, ignore_errors=True)
         keep = {f.local for f in self.files}
         gone = [p for p in self._table.rglob("part-*.parquet") if p not in keep]

@@ -1,1 +1,1 @@
-"""Reading the broker's log from Spark: what the data source `tidegate` does for a query that reads."""
+"""Reading the broker's log from Spark: the reading side of the data source `tidegate`."""

@@ -1,4 +1,4 @@
-"""What PySpark 4.1 and 4.2 have under different names, or one of them only."""
+"""Differences between PySpark 4.1 and 4.2."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LIMITS = find_spec("pyspark.sql.streaming.datasource") is not None
-"""Whether Spark says where a batch starts and how much it may take (from 4.2 on)."""
+"""Whether Spark tells a source where a batch starts and how much it may read (from 4.2 on)."""
 __all__ = ["LIMITS", "ReadAllAvailable", "ReadLimit", "ReadMaxRows", "SupportsTriggerAvailableNow", "arrow_schema"]
 
 if TYPE_CHECKING or LIMITS:

@@ -8,12 +8,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gateway_core.clock import SystemClock
-from gateway_core.component import BuildContext, FilterRef
-from gateway_core.event import Event, text_of
-from gateway_core.filters import all_of
-from gateway_core.guards import FilterGuard
-from gateway_core.registry import Registry
+from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext, FilterRef
+from gateway_core.contract.event import Event, text_of
+from gateway_core.pipeline.filters import all_of
+from gateway_core.pipeline.guards import FilterGuard
 
 from .schema import JSON_DATA, Row
 
@@ -22,9 +22,9 @@ Matches = Callable[[Row, dict[str, Any]], bool]
 
 @lru_cache(32)
 def compiled(filters: str, attributes: str) -> Matches | None:
-    """The condition that a row and its attributes must fulfil; None where all do. `filters` is a JSON list of filters
-    as a config has them, `attributes` a JSON object of attributes and values, asked only where there are no `filters`
-    (Knative's rule); both may be empty. Raises `StartError` or pydantic's `ValidationError`."""
+    """The condition for a row and its attributes, or None if all match. `filters` is a JSON list of filters as in a
+    config, `attributes` a JSON object of attributes and values, used only if there are no `filters` (Knative's rule);
+    both may be empty. Raises `StartError` or pydantic's `ValidationError`."""
     if filters and (refs := json.loads(filters)):
         return _filters(refs)
     if attributes and (wanted := json.loads(attributes)):
@@ -36,7 +36,7 @@ def _filters(raw: list[Any]) -> Matches:
     registry = _registry()
     context = BuildContext(owner="spark.filters", data_dir=Path(), clock=SystemClock(), registry=registry)
     built = [context.build(FilterRef.parse(value), str(n)) for n, value in enumerate(raw)]
-    # a worker of Spark reaches no dead letter: a row on which a filter raises is kept, and the worker's log says so
+    # Spark workers can't write dead letters: a row whose filter raises is kept, and the worker's log says so
     wanted = FilterGuard(all_of(built), "a trigger's filter", "the row is kept").filter.matches
 
     def matches(row: Row, attributes: dict[str, Any]) -> bool:

@@ -1,7 +1,7 @@
 """Arithmetic on offsets: {"shard": the next position to read}.
 
-What Spark keeps also has the log's epochs (`gateway_log.epochs`) beside the positions, {"0": 17, "epochs": {"0": "…"}}:
-they tell a log that went back from the one that was read.
+Offsets in Spark's checkpoint also have the log's epochs (`gateway_log.epochs`), {"0": 17, "epochs": {"0": "…"}}, which
+detect a log that went back.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 Offsets = Mapping[str, int]
 Wanted = str | Offsets
-"""What a user asked for: "earliest", "latest" or offsets."""
+"""The value of the option: "earliest", "latest" or offsets."""
 
 
 def parse(text: str, option: str) -> Wanted:
@@ -31,7 +31,7 @@ def parse(text: str, option: str) -> Wanted:
 
 
 def clamp(wanted: Wanted, absent: Offsets, end: Offsets) -> dict[str, int]:
-    """Offsets for every shard that there is: what was asked for, at most its end; `absent` says where shards are that
+    """Offsets for every existing shard: the requested ones, at most its end; `absent` has the offsets of shards that
     were not named."""
     if wanted == "earliest":
         return dict(absent)
@@ -41,10 +41,10 @@ def clamp(wanted: Wanted, absent: Offsets, end: Offsets) -> dict[str, int]:
 
 
 def advance(start: Offsets, first: Offsets, end: Offsets, most: int | None) -> dict[str, int]:
-    """Where the next micro-batch ends: at `end`, or after `most` positions, shared by shards by what each has waiting.
-    It keeps shards that are gone."""
+    """The end of the next micro-batch: `end`, or after `most` positions, which shards share in proportion to what they
+    have waiting. Keeps shards that no longer exist."""
     at = {s: start.get(s, 0) for s in {*start, *end}}
-    # what retention has deleted is no work
+    # deleted events do not count
     waiting = {s: max(0, end.get(s, 0) - max(at[s], first.get(s, 0))) for s in at}
     total = sum(waiting.values())
     if most is None or total <= most:
@@ -52,19 +52,19 @@ def advance(start: Offsets, first: Offsets, end: Offsets, most: int | None) -> d
     new = dict(at)
     left = most
     for shard in sorted((s for s in at if waiting[s]), key=lambda s: waiting[s]):
-        share = min(left, -(-most * waiting[shard] // total))  # rounded up, so that no shard waits for ever
+        share = min(left, -(-most * waiting[shard] // total))  # rounded up, so that no shard starves
         new[shard] = max(at[shard], first.get(shard, 0)) + share
         left -= share
     return new if left < most else at
 
 
 def positions(offset: Mapping[str, Any]) -> dict[str, int]:
-    """The positions of what Spark keeps."""
+    """The positions in an offset from Spark's checkpoint."""
     return {s: p for s, p in offset.items() if s != "epochs"}
 
 
 def ranges(start: Offsets, end: Offsets, size: int) -> list[tuple[int, int, int]]:
-    """(shard, first, end) for each task: a shard's part in pieces of at most `size`, all about equally long."""
+    """(shard, first, end) for each task: a shard's range in pieces of at most `size` and about equal length."""
     found = []
     for shard, stop in sorted(end.items(), key=lambda item: int(item[0])):
         first = start.get(shard, 0)

@@ -1,4 +1,4 @@
-"""Reading the options of the data source. All raise `ValueError` naming the option."""
+"""Parses the options of the data source. All functions raise `ValueError` naming the option."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def whole(options: Mapping[str, str], name: str) -> int | None:
 
 
 def count(options: Mapping[str, str], name: str, otherwise: int) -> int:
-    """A whole number, 0 included."""
+    """A whole number, including 0."""
     text = options.get(name)
     return otherwise if text is None else 0 if text == "0" else whole(options, name) or otherwise
 
@@ -49,12 +49,12 @@ def flag(options: Mapping[str, str], name: str) -> bool:
 
 
 def prefixed(options: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """The options whose names begin so, without that."""
+    """The options whose names have this prefix, without it."""
     return {name[len(prefix) :]: value for name, value in options.items() if name.lower().startswith(prefix)}
 
 
 def check_known(options: Mapping[str, str], known: Sequence[str], prefix: str) -> None:
-    """A misspelt option would be silent otherwise."""
+    """Rejects unknown options, so that a misspelt one is not ignored silently."""
     names = {name.lower(): name for name in known}
     for option in options:
         if option.lower() not in names and not option.lower().startswith(prefix):

@@ -1,4 +1,4 @@
-"""The readers of the data source `tidegate`: positions of a log become rows. See `datasource` for the options."""
+"""The readers of the data source `tidegate`: convert positions of a log to rows. `datasource` describes the options."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ ROWS_PER_BATCH = 10_000
 
 def open_log(location: str) -> LogReader:
     """The log in this folder, read-only."""
-    # The one import of another plugin: the log's reader is the public way to read its folder, and a Spark worker
-    # process has no gateway to ask for it. It is imported here so that `gateway_spark` works without it until used.
+    # The only import of another plugin: the log's reader is the public interface to its folder, and a Spark worker
+    # process has no gateway. It is imported here, so that `gateway_spark` does not need it until it is used.
     from gateway_log.reader import LogReader
 
     return LogReader(location)
 
 
 def with_epochs(location: str, offset: Mapping[str, Any]) -> dict[str, Any]:
-    """What Spark is to keep: the positions, and the epochs that say of which log they are."""
+    """The offset for Spark to save: the positions, and the epochs of the log they belong to."""
     from gateway_log import epochs
 
-    known, places = {}, positions(offset)
+    known, at = {}, positions(offset)
     with open_log(location) as log:
-        for shard, position in places.items():
-            if id := epochs.of_place(log.epochs(int(shard)), position):
+        for shard, position in at.items():
+            if id := epochs.tag_for(log.epochs(int(shard)), position):
                 known[shard] = id
-    return {**places, **({epochs.KEY: known} if known else {})}
+    return {**at, **({epochs.KEY: known} if known else {})}
 
 
-def moved(location: str, offset: Mapping[str, Any]) -> dict[str, int]:
-    """The shards that went back since this offset was kept, with the position from which on they hold other events."""
+def diverged_shards(location: str, offset: Mapping[str, Any]) -> dict[str, int]:
+    """The shards that went back since this offset was saved, with the first position whose events may differ."""
     from gateway_log import epochs
 
     known = epochs.ids(offset)
@@ -56,7 +56,7 @@ def moved(location: str, offset: Mapping[str, Any]) -> dict[str, int]:
         for shard, position in positions(offset).items():
             if int(shard) in there:
                 following = log.bounds(int(shard))[1]
-                at = epochs.parted(log.epochs(int(shard)), following, position, known.get(shard, ""))
+                at = epochs.diverged_at(log.epochs(int(shard)), following, position, known.get(shard, ""))
                 if at is not None:
                     found[shard] = at
     return found
@@ -64,7 +64,7 @@ def moved(location: str, offset: Mapping[str, Any]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Range(InputPartition):
-    """Positions `first` (included) to `end` (excluded) of one shard."""
+    """Positions `first` (inclusive) to `end` (exclusive) of one shard."""
 
     shard: int
     first: int
@@ -72,7 +72,7 @@ class Range(InputPartition):
 
 
 class Reading:
-    """What both readers share: the options, and the work of one task."""
+    """What both readers share: the options, and the work of a task."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.location = required(options, "location", "the broker's log folder")
@@ -87,22 +87,22 @@ class Reading:
         self.checkpoint = options.get("checkpoint", "CHECKPOINT")
 
     def bounds(self) -> tuple[Offsets, Offsets]:
-        """The first position that each shard still has, and the one its next event will get."""
+        """The first available position of each shard, and the position that its next event will get."""
         with open_log(self.location) as log:
             bounds = {str(shard): log.bounds(shard) for shard in log.shards()}
         return {s: first for s, (first, _) in bounds.items()}, {s: end for s, (_, end) in bounds.items()}
 
     def check(self, offset: Mapping[str, Any]) -> None:
-        """Raises `ValueError` if the log went back since this offset was kept: its new events would be taken for read
-        ones."""
-        places = moved(self.location, offset)
-        if places:
-            shards = ", ".join(f"{s} (read up to {offset[s]}, the same only before {at})" for s, at in places.items())
+        """Raises `ValueError` if the log went back since this offset was saved: its new events would count as already
+        read."""
+        diverged = diverged_shards(self.location, offset)
+        if diverged:
+            shards = ", ".join(f"{s} (read up to {offset[s]}, the same only before {at})" for s, at in diverged.items())
             raise ValueError(
                 f"the log is not the one that was read before: shard {shards}. It was restored or replaced, or lost its"
-                " last events with the machine's power. Bring the log back that was read, or go on from where they part"
-                f" with `tidegate spark rejoin {self.checkpoint} --location {self.location}`: the table keeps what it"
-                " has read from there on, and gets what is there now"
+                " last events in a power failure. Restore the log that was read, or continue where they diverged with"
+                f" `tidegate spark rejoin {self.checkpoint} --location {self.location}`: the table then keeps what it"
+                " has read after that point, and also gets the new events"
             )
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
@@ -125,7 +125,8 @@ class Reading:
 def _parts(location: str, part: Range) -> Iterator[Sequence[Row]]:
     at = part.first
     with open_log(location) as log:
-        # in parts, because a statement left open while Spark takes a batch keeps the writer's WAL from shrinking
+        # in parts, because a statement that stays open while Spark takes a batch would keep the writer's WAL from
+        # shrinking
         while at < part.end and (rows := list(log.read(part.shard, at, part.end, ROWS_PER_BATCH))):
             yield rows
             at = rows[-1].sequence + 1
@@ -176,7 +177,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         self._reading.check(start)
         self._reading.check(end)  # a batch that was planned before a restart
-        # a shard without a start was not there when the batch before it was planned
+        # a shard without a start did not exist when the previous batch was planned
         return self._reading.partitions({s: start.get(s, 0) for s in positions(end)}, positions(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -184,10 +185,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reading.read(partition)
 
 
-class UnaskedStreamReader(StreamReader):
-    """The same for a Spark that says neither where a batch starts nor how much it may take. A query that is limited
-    has the option `resumeOffsets`: where its next new batch starts, `{}` for a new query. Any other takes all there
-    is: with `availableNow`, Spark asks only once."""
+class Spark41StreamReader(StreamReader):
+    """The same for Spark 4.1, which says neither where a batch starts nor how much it may read. The queries of a sink
+    have the option `resumeOffsets`: where their next new batch starts, `{}` for a new query. Any other query reads
+    everything: with `availableNow`, Spark asks only once."""
 
     def __init__(self, reading: Reading) -> None:
         super().__init__(reading)
@@ -204,5 +205,5 @@ class UnaskedStreamReader(StreamReader):
 
 
 def stream_reader(reading: Reading) -> StreamReader:
-    """The reader for the Spark that is installed."""
-    return StreamReader(reading) if LIMITS else UnaskedStreamReader(reading)
+    """The reader for the installed Spark."""
+    return StreamReader(reading) if LIMITS else Spark41StreamReader(reading)

@@ -1,4 +1,4 @@
-"""The columns of the data source and the tables, and how they are made from the log's rows."""
+"""The columns of the data source and the tables, and their conversion from the log's rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gateway_core.event import text_of
+from gateway_core.contract.event import text_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,14 +23,14 @@ DDL = """
     datacontenttype string, dataschema string, extensions map<string,string>,
     data binary, data_text string, key binary, shard int, position bigint, received timestamp, trace_id string
 """
-"""All columns, in order. `time` is null where it can't be parsed; `extensions` holds every other attribute as text;
-`data` is null where the event has no data and empty where its data is; `data_text` is the data where it is JSON in
-valid UTF-8, else null; (`shard`, `position`) is the event's place in the log, and unique; `trace_id` is that of the
-trace which the gateway continued with this event, else that of its attribute `traceparent`, else null."""
+"""All columns, in order. `time` is null if it can't be parsed; `extensions` holds every other attribute as text; `data`
+is null if the event has no data, and empty if its data is empty; `data_text` is the data if it is JSON in valid UTF-8,
+else null; (`shard`, `position`) is the event's unique position in the log; `trace_id` is the trace that the gateway
+continued with this event, else the one in its attribute `traceparent`, else null."""
 
 NAMED = ("specversion", "id", "source", "type", "subject", "datacontenttype", "dataschema")
 JSON_DATA = 1  # the log's flag: the data is JSON although `datacontenttype` does not say so
-TRACED = 2  # the log's flag: the attributes have one more member, which is none of them: the trace context
+TRACED = 2  # the log's flag: the attributes have an extra member, the trace context
 TRACE = ":trace"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -49,8 +49,8 @@ def is_json(content_type: str | None) -> bool:
 
 
 def micros(text: Any) -> int | None:
-    """Microseconds since 1970 of an RFC 3339 time, None where it is none. Digits beyond the sixth are dropped; a leap
-    second counts as the second after it (Spark knows none)."""
+    """Microseconds since 1970 of an RFC 3339 time, or None. Digits after the sixth are dropped; a leap second counts as
+    the second after it (Spark has none)."""
     if not isinstance(text, str):
         return None
     extra = timedelta(0)
@@ -74,7 +74,7 @@ def _cut(text: str) -> str:
 
 
 class Batches:
-    """Makes Arrow record batches of the rows of one shard. `names` says which columns, in the schema's order."""
+    """Builds Arrow record batches from the rows of one shard, with the schema's columns."""
 
     def __init__(self, schema: pa.Schema, shard: int) -> None:
         self._schema = schema
@@ -83,7 +83,7 @@ class Batches:
         self._wants = frozenset(self._names)
 
     def build(self, rows: Sequence[Row], attributes: Sequence[dict[str, Any]] | None = None) -> pa.RecordBatch:
-        """One batch of these rows; `attributes` are theirs, where a caller has decoded them."""
+        """One batch of these rows; `attributes` are theirs, if already decoded."""
         import pyarrow as pa
 
         columns = self._columns(rows, decode(rows) if attributes is None else attributes)
@@ -121,7 +121,7 @@ def decode(rows: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def _traces(dicts: Sequence[dict[str, Any]], flags: Sequence[int]) -> dict[int, str]:
-    """Takes the trace contexts out of the attributes; by the number of the row."""
+    """Removes the trace contexts from the attributes; returns them by row number."""
     if max(flags) < TRACED:
         return {}
     return {n: dicts[n].pop(TRACE, "") for n, flag in enumerate(flags) if flag & TRACED}
@@ -137,7 +137,7 @@ def _trace_ids(dicts: Sequence[dict[str, Any]], traces: dict[int, str]) -> pa.Ar
 
 
 def trace_id(text: Any) -> str | None:
-    """The trace id of a `traceparent` (W3C Trace Context section 3.2), None where it is none."""
+    """The trace id in a `traceparent` (W3C Trace Context section 3.2), or None."""
     if not isinstance(text, str):
         return None
     match = _TRACE_ID.match(text)
@@ -158,7 +158,7 @@ def _times(values: list[Any]) -> pa.Array:
 
     utc = pa.timestamp("us", "UTC")
     try:
-        # all at once where every time is plain (at most six digits, in range); a single odd one takes the slow way
+        # fast if every time is plain (at most six digits, in range); a single unusual one needs the slow path
         return pa.array(values, pa.string()).cast(utc)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.array([micros(v) for v in values], pa.int64()).cast(utc)

@@ -1,1 +1,1 @@
-"""Spark jobs that run without the gateway's process: `tidegate spark submit`, and clusters to try it on."""
+"""Spark jobs outside of the gateway's process: `tidegate spark submit`, and a local cluster to try it."""

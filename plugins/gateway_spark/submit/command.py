@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from gateway_core.cli.options import Config, DataDir
+
 
 class DeployMode(Enum):
     """Where the job's driver runs."""
@@ -20,11 +22,11 @@ class DeployMode(Enum):
 
 def wheel(
     folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Where to; it is made where it does not exist.")
+        Path, typer.Argument(metavar="[DIR]", help="The target folder; it is created if it does not exist.")
     ] = Path("."),
 ) -> None:
-    """Write the wheel that a Spark cluster needs to run tables: pure Python; for a broker in Kafka it is all that is
-    needed beside PySpark. `tidegate spark submit` makes one by itself. Prints its path.
+    """Write the wheel that a Spark cluster needs to run tables: pure Python; for a broker in Kafka, PySpark is the only
+    other requirement. `tidegate spark submit` creates one itself. Prints its path.
 
     Exit codes: 0 written, 3 could not be written.
     """
@@ -34,33 +36,29 @@ def wheel(
 
 
 def submit(
-    trigger: Annotated[str, typer.Argument(help="The trigger whose table is filled; it says `runs: submitted`.")],
+    trigger: Annotated[str, typer.Argument(help="The trigger whose table to fill; it must have `runs: submitted`.")],
     more: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="What else spark-submit gets, after `--`.")
+        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="More arguments for spark-submit, after `--`.")
     ] = None,
-    config: Annotated[
-        list[Path] | None, typer.Option("--config", "-c", help="A config file or directory; may be repeated.")
-    ] = None,
+    config: Config = None,
     master: Annotated[
         str | None,
-        typer.Option(help="Where: spark://HOST:7077, yarn, k8s://…, local[N]. Default: the config's `master`."),
+        typer.Option(help="The cluster: spark://HOST:7077, yarn, k8s://…, local[N]. Default: the config's `master`."),
     ] = None,
     deploy_mode: Annotated[DeployMode, typer.Option(help="Whether the driver runs here or on the cluster.")] = (
         DeployMode.client
     ),
-    wheel: Annotated[
-        Path | None, typer.Option(help="A wheel of `tidegate spark wheel`; made anew where absent.")
-    ] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="The gateway's data directory.")] = None,
+    wheel: Annotated[Path | None, typer.Option(help="A wheel from `tidegate spark wheel`; created by default.")] = None,
+    data_dir: DataDir = None,
 ) -> None:
-    """Fill a trigger's table on a Spark cluster, by spark-submit, from the same config as the gateway's. Needs a broker
-    whose channel is kafka. Prints a line for each batch with rows; Ctrl-C and SIGTERM let the batch under way end.
+    """Fill a trigger's table on a Spark cluster with spark-submit, from the same config as the gateway. Needs a broker
+    with the channel kafka. Prints a line for each batch with rows; Ctrl-C and SIGTERM finish the current batch first.
 
     Exit codes: 0 stopped, 1 the job failed or the config has faults, 2 wrong usage, 3 it can't be submitted.
     """
     from gateway_core.cli import common
     from gateway_core.config.load import load
-    from gateway_core.registry import Registry
+    from gateway_core.config.registry import Registry
 
     from .run import Submission, job_of, run
 

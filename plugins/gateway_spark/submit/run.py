@@ -1,4 +1,4 @@
-"""Runs a trigger's table on a cluster: the job that the sink would run, by spark-submit."""
+"""Runs a trigger's table on a cluster: the sink's job, through spark-submit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import anyio
 from gateway_java import java
 from gateway_java.child import Child
 
-from gateway_core.errors import StartError
+from gateway_core.contract.errors import StartError
 
 from ..job import KAFKA, Job
 from ..query import JVM_OPTIONS, environment, jars_of, settings
@@ -27,10 +27,10 @@ from .shipping import UTC, shipped
 from .standalone import spark_home
 
 if TYPE_CHECKING:
-    from gateway_core.broker import ReadingTrigger
     from gateway_core.config.model import GatewayConfig
-    from gateway_core.registry import Registry
-    from gateway_core.settings import Settings
+    from gateway_core.config.registry import Registry
+    from gateway_core.pipeline.broker import ReadingTrigger
+    from gateway_core.runtime.settings import Settings
 
 DeployMode = Literal["client", "cluster"]
 _POLL_S = 0.1
@@ -38,11 +38,11 @@ _STOPPED = (0, 130, 143, -signal.SIGTERM)
 
 
 def job_of(config: GatewayConfig, settings: Settings, registry: Registry, name: str) -> Job:
-    """The job of a trigger, as the gateway itself would run it. Raises `StartError` where there is no such trigger, it
-    writes no Spark table, the gateway runs it, or Kafka can't be asked where it is."""
-    from gateway_core.broker import ReadingTrigger
-    from gateway_core.build import Builder
-    from gateway_core.clock import SystemClock
+    """The job of a trigger, as the gateway itself would run it. Raises `StartError` if there is no such trigger, it has
+    no Spark table, the gateway runs it, or Kafka can't be reached for its offsets."""
+    from gateway_core.contract.clock import SystemClock
+    from gateway_core.pipeline.broker import ReadingTrigger
+    from gateway_core.runtime.build import Builder
 
     if name not in config.triggers:
         raise StartError(f"there is no trigger {name!r}; there are: {', '.join(config.triggers) or 'none'}")
@@ -51,7 +51,7 @@ def job_of(config: GatewayConfig, settings: Settings, registry: Registry, name: 
         raise StartError(f"triggers.{name}: its subscriber is {wanted.subscriber.name}, not spark")
     if getattr(wanted.subscriber.options, "runs", "") != "submitted":
         raise StartError(
-            f"triggers.{name}.subscriber.spark: the gateway runs this query itself; write `runs: submitted` there, and "
+            f"triggers.{name}.subscriber.spark: the gateway runs this query itself; set `runs: submitted` there and "
             "reload the gateway, so that it leaves the table to the cluster"
         )
     if wanted.broker not in config.brokers:
@@ -59,7 +59,7 @@ def job_of(config: GatewayConfig, settings: Settings, registry: Registry, name: 
     channel = config.brokers[wanted.broker].channel.name
     if channel != KAFKA:
         raise StartError(
-            f"triggers.{name}: a submitted query reads Kafka, and broker {wanted.broker!r} has the channel {channel}; "
+            f"triggers.{name}: a submitted query needs Kafka, but broker {wanted.broker!r} has the channel {channel}; "
             "use the channel kafka, or let the gateway run the query (`runs: gateway`, with `master: spark://…`)"
         )
     alone = config.model_copy(
@@ -76,7 +76,7 @@ def job_of(config: GatewayConfig, settings: Settings, registry: Registry, name: 
 
 
 async def _job(trigger: ReadingTrigger) -> Job:
-    """Takes the trigger's place in the channel, as a gateway does, for as long as it takes to say where that is."""
+    """Attaches to the channel like a gateway, just long enough to get the trigger's offsets."""
     channel = trigger.broker.channel
     async with anyio.create_task_group() as tasks:
         await channel.start(tasks)
@@ -92,7 +92,7 @@ async def _job(trigger: ReadingTrigger) -> Job:
 
 @dataclass(frozen=True)
 class Submission:
-    """What spark-submit is called with."""
+    """The arguments of spark-submit."""
 
     job: Job
     deploy_mode: DeployMode = "client"
@@ -100,20 +100,20 @@ class Submission:
     more: Sequence[str] = ()
 
     def notes(self) -> list[str]:
-        """What may surprise."""
+        """Hints about likely surprises."""
         if on_this_machine(self.job.master):
             return []
-        places = {"table": self.job.table, "checkpoint": self.job.checkpoint}
+        locations = {"table": self.job.table, "checkpoint": self.job.checkpoint}
         return [
-            f"the {what} {place} is a folder: driver and workers must all have it (a shared file system), else name a "
-            "place that all reach (s3a://…, hdfs://…)"
-            for what, place in places.items()
-            if local_path(place) is not None
+            f"the {what} {location} is a folder: driver and workers must share it (a shared file system), or use a "
+            "location that all can reach (s3a://…, hdfs://…)"
+            for what, location in locations.items()
+            if local_path(location) is not None
         ]
 
     def command(self, folder: Path) -> list[str]:
-        """The command; writes what it names into a folder. Nothing secret is in it: job and settings are in files that
-        only this user can read."""
+        """The command; writes the files that it names into a folder. It contains no secrets: job and settings are in
+        files that only this user can read."""
         found = java.find()
         job_file = _write(folder / "tidegate-job.json", self.job.line())
         conf = self._conf(found, folder)
@@ -130,7 +130,8 @@ class Submission:
         ]
 
     def environment(self) -> dict[str, str]:
-        """The environment for spark-submit: the Java that is found, and which Python (see `query.environment`)."""
+        """The environment for spark-submit: the Java that was found, and the Python to use (see
+        `query.environment`)."""
         ours = environment(java.find(), self.job.master)
         ours["SPARK_HOME"] = str(submit_program().parents[1])
         if self.deploy_mode == "cluster":
@@ -152,8 +153,8 @@ class Submission:
 
 
 def run(submission: Submission) -> int:
-    """Runs spark-submit until it ends; SIGTERM and SIGINT let the batch under way end first, a second one does not.
-    Returns its exit code, 0 where it was stopped. Raises `StartError`."""
+    """Runs spark-submit until it ends; the first SIGTERM or SIGINT lets the current batch finish, the second does not.
+    Returns its exit code, or 0 if it was stopped. Raises `StartError`."""
     told: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: told.append(number))
@@ -181,12 +182,12 @@ def submit_program() -> Path:
     home = os.environ.get("SPARK_HOME")
     program = (Path(home) if home else spark_home()) / "bin" / "spark-submit"
     if not os.access(program, os.X_OK):
-        raise StartError(f"{program} can't be run; {'SPARK_HOME names no Spark' if home else 'install PySpark anew'}")
+        raise StartError(f"{program} can't be run; {'SPARK_HOME names no Spark' if home else 'reinstall PySpark'}")
     return program
 
 
 def _stop(child: Child, pid_file: Path | None) -> None:
-    """Tells the job's Python process, where it is known; spark-submit itself otherwise."""
+    """Signals the job's Python process if it is known, else spark-submit itself."""
     pid = child.pid
     if pid_file is not None:
         with suppress(OSError, ValueError):
@@ -196,7 +197,7 @@ def _stop(child: Child, pid_file: Path | None) -> None:
 
 
 def _write(file: Path, data: bytes) -> Path:
-    file.touch(mode=0o600)  # passwords may stand in it
+    file.touch(mode=0o600)  # it may contain passwords
     file.write_bytes(data)
     return file
 

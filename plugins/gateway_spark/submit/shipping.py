@@ -1,4 +1,4 @@
-"""What a session on a cluster needs over a local one."""
+"""What a session on a cluster needs in addition to a local one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from gateway_core.errors import StartError
+from gateway_core.contract.errors import StartError
 
 from .wheel import write_wheel
 
@@ -16,11 +16,11 @@ UTC = "-Duser.timezone=UTC"
 
 
 def shipped(conf: Mapping[str, str], folder: Path, wheel: Path | None = None) -> dict[str, str]:
-    """The settings of a session, with what executors elsewhere need: our wheel on their Python's path, and UTC. Files
-    for that are written into the folder; a wheel that is not given is made. Raises `StartError`."""
+    """The settings of a session, with what remote executors need: our wheel on their Python path, and UTC. Writes the
+    files for that into the folder; builds the wheel if none is given. Raises `StartError`."""
     if conf["spark.master"].startswith("local"):
         return dict(conf)
-    archive = folder / "tidegate-spark.zip"  # Spark puts no file on Python's path whose name ends in .whl
+    archive = folder / "tidegate-spark.zip"  # Spark does not add files that end in .whl to Python's path
     try:
         shutil.copyfile(wheel or write_wheel(folder), archive)
     except OSError as e:

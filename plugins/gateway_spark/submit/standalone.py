@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on this machine, as child processes: for tests, and for trying a cluster out."""
+"""A Spark standalone cluster on this machine, as child processes: for tests, and to try a cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway_java import java
 from gateway_java.child import Child
 from gateway_java.ports import free_ports
 
-from gateway_core.errors import MissingExtra, StartError
+from gateway_core.contract.errors import MissingExtra, StartError
 
 _POLL_S = 0.05
 _STOP_S = 10.0
@@ -29,9 +29,10 @@ _OPTIONS = (
 
 
 class StandaloneCluster:
-    """A master and some workers on 127.0.0.1 only. All die with the process that started them, executors too.
+    """A master and some workers on 127.0.0.1 only. All of them, including executors, die with the process that started
+    them.
 
-    `folder` holds their logs and what executors write on the side; `cores` and `memory` are those of each worker.
+    `folder` holds their logs and the working files of executors; `cores` and `memory` are those of each worker.
     """
 
     def __init__(self, folder: Path, workers: int = 2, cores: int = 1, memory: str = "1g") -> None:
@@ -45,7 +46,7 @@ class StandaloneCluster:
 
     @property
     def url(self) -> str:
-        """What `master` of a Spark session must be: `spark://127.0.0.1:PORT`."""
+        """The `master` of Spark sessions: `spark://127.0.0.1:PORT`."""
         return f"spark://127.0.0.1:{self._port}"
 
     @property
@@ -55,7 +56,7 @@ class StandaloneCluster:
 
     @property
     def pids(self) -> list[int]:
-        """The processes that run: the master's first, then the workers'."""
+        """The running processes: the master first, then the workers."""
         return [c.pid for c in (self._master, *self._workers) if c is not None and c.ended() is None]
 
     def start(self, timeout_s: float = 60.0) -> None:
@@ -65,7 +66,7 @@ class StandaloneCluster:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._master = self._launch(found, home, "master", "--port", str(self._port), "--webui-port", str(self._ui))
-            # workers ask again for a while where the master is not there yet
+            # workers retry for a while until the master is there
             self._workers = [self._worker(found, home, n) for n in range(self._count)]
             while self.facts().get("aliveworkers", 0) < self._count:
                 self._check(deadline)
@@ -78,8 +79,7 @@ class StandaloneCluster:
             raise
 
     def facts(self) -> dict[str, Any]:
-        """What the master says of itself (`aliveworkers`, `activeapps`, `completedapps`, …); nothing where it does not
-        answer."""
+        """The master's status (`aliveworkers`, `activeapps`, `completedapps`, …); empty if it does not answer."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with suppress(OSError, ValueError), opener.open(f"{self.ui}/json/", timeout=5) as answer:
             found: dict[str, Any] = json.load(answer)
@@ -87,13 +87,13 @@ class StandaloneCluster:
         return {}
 
     def stop(self) -> None:
-        """Ends all politely: workers end their executors."""
+        """Ends all processes gracefully: workers end their executors."""
         for child in (*self._workers, *([self._master] if self._master else [])):
             child.terminate(_STOP_S)
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL for all; returns once they are gone."""
+        """Kills all processes; returns once they are gone."""
         for child in (*self._workers, *([self._master] if self._master else [])):
             child.kill()
         self._master, self._workers = None, []
@@ -124,7 +124,7 @@ class StandaloneCluster:
             **os.environ,
             "JAVA_HOME": str(found.home),
             "SPARK_HOME": str(home),
-            "SPARK_SCALA_VERSION": _scala(home),  # Spark's scripts set it; workers start no executor without
+            "SPARK_SCALA_VERSION": _scala(home),  # Spark's scripts set it; workers need it to start executors
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
         }

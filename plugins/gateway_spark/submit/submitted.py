@@ -1,8 +1,8 @@
-"""The program that `tidegate spark submit` gives to spark-submit: one job, until it is told to stop.
+"""The program that `tidegate spark submit` passes to spark-submit: runs one job until it is told to stop.
 
-Its argument is the job's file. Driver and executors need nothing but Python, PySpark and the wheel of `tidegate spark
-wheel`. Standard output has one line for the start, each batch with rows and the end. SIGTERM and SIGINT let the batch
-under way end, for as long as the job says. Exit codes: 0 stopped, 1 failed.
+Its argument is the job's file. Driver and executors only need Python, PySpark and the wheel of `tidegate spark wheel`.
+It prints one line for the start, each batch with rows, and the end. SIGTERM and SIGINT let the current batch finish,
+for as long as the job allows. Exit codes: 0 stopped, 1 failed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gateway_spark.job import Job
     from gateway_spark.query_run import Progress
 
-PID_FILE = "TIDEGATE_PID_FILE"  # where whoever started us wants to know whom to tell to stop
+PID_FILE = "TIDEGATE_PID_FILE"  # the parent reads our process id from it, to tell us to stop
 
 
 class Submitted:
@@ -38,7 +38,7 @@ class Submitted:
         self._stopping = threading.Event()
 
     def run(self) -> None:
-        """Runs the query until it is told to stop; raises what ends it otherwise."""
+        """Runs the query until it is told to stop; raises its error otherwise."""
         from pyspark.sql import SparkSession
 
         from gateway_spark.batch import Batches
@@ -49,13 +49,13 @@ class Submitted:
         check_owner(self.job)
         spark = SparkSession.builder.getOrCreate()
         try:
-            # after the session, which has a handler of its own for Ctrl-C
+            # after the session, which installs its own handler for Ctrl-C
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, self._stop)
             batches = Batches(self.job)
             query = start(spark, self.job, batches)
             progress = Progress(query, batches)
-            self._say(f"runs, into {self.job.format} at {self.job.table}", spark)
+            self._say(f"running, into {self.job.format} at {self.job.table}", spark)
             self._follow(query, progress)
             finish(query, self.job.finish_s)
             self._tell(progress)
@@ -65,15 +65,15 @@ class Submitted:
             del locks
 
     def _locks(self) -> list[Any]:
-        """Where table and checkpoint are on this machine, no gateway may write there meanwhile."""
+        """If table and checkpoint are on this machine, no gateway may write there meanwhile."""
         from gateway_spark.processes import Lock, lock_of
         from gateway_spark.tables.owner import local_path
 
         checkpoint, table = local_path(self.job.checkpoint), local_path(self.job.table)
-        places = [checkpoint.with_name(f"{checkpoint.name}.lock")] if checkpoint else []
+        paths = [checkpoint.with_name(f"{checkpoint.name}.lock")] if checkpoint else []
         if table is not None:
-            places.append(lock_of(table, self.job.format))
-        locks = [Lock(place) for place in places]
+            paths.append(lock_of(table, self.job.format))
+        locks = [Lock(path) for path in paths]
         for lock in locks:
             lock.acquire()
         return locks
@@ -109,7 +109,7 @@ def batch_line(facts: Mapping[str, Any]) -> str:
 
 
 def read_job(name: str) -> Job:
-    """The job in a file: at its path, or, on a cluster, among the files that spark-submit has brought."""
+    """The job in a file: at its path or, on a cluster, among the files that spark-submit has shipped."""
     from pyspark import SparkFiles
     from pyspark.sql import SparkSession
 
@@ -123,7 +123,7 @@ def read_job(name: str) -> Job:
 
 
 def _end_with_jvm() -> None:
-    """spark-submit's JVM holds the other end of our standard input."""
+    """Ends with spark-submit's JVM, which holds the other end of our standard input."""
     sys.stdin.buffer.read()
     os._exit(3)
 
@@ -131,7 +131,7 @@ def _end_with_jvm() -> None:
 def main() -> int:
     if file := os.environ.pop(PID_FILE, ""):
         Path(file).write_text(str(os.getpid()))
-        # only who started us so is known to keep our input open
+        # only that parent is known to keep our input open
         threading.Thread(target=_end_with_jvm, daemon=True).start()
     scratch = tempfile.mkdtemp(prefix="tidegate-")
     name = "job"
@@ -153,4 +153,4 @@ if __name__ == "__main__":
     status = main()
     with suppress(OSError):
         sys.stdout.flush()
-    os._exit(status)  # Py4J's exit handlers would talk to a JVM that is on its way out
+    os._exit(status)  # Py4J's exit handlers would talk to a JVM that is shutting down

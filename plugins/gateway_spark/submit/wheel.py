@@ -1,4 +1,4 @@
-"""The wheel that a cluster gets: what a Spark job needs of Tidegate, in pure Python, from what is installed here."""
+"""The wheel for a cluster: the part of Tidegate that a Spark job needs, in pure Python, from the local installation."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from importlib.metadata import EntryPoint, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
-from gateway_core.errors import StartError
+from gateway_core.contract.errors import StartError
 
-# gateway_spark is the job; the others are there for the road from the log: its reader, and the filters that a trigger
-# may name.
+# gateway_spark is the job; the others are for reading the log: its reader, and the filters that a trigger may name.
 PACKAGES = ("gateway_spark", "gateway_core", "gateway_basics", "gateway_cesql", "gateway_java", "gateway_log")
-# Worker processes with the road from the log need these as well; a job that reads Kafka needs nothing but PySpark.
-_LOG_ROAD = ("msgspec", "pluggy", "pydantic", "pyarrow")
+# Worker processes that read the log also need these; a job that reads Kafka only needs PySpark.
+_LOG_READER = ("msgspec", "pluggy", "pydantic", "pyarrow")
 _GROUP = "tidegate"
 _BORN = (1980, 1, 1, 0, 0, 0)  # the same files always make the same wheel
 
 
 def write_wheel(folder: Path) -> Path:
     """Writes `tidegate-VERSION+spark-py3-none-any.whl` (PyPA's binary distribution format) into a folder, which it
-    makes where there is none; an older one of this name is replaced. Its name inside is `tidegate`, so that an
-    installed Tidegate behind it on Python's path gives way to it. Raises `StartError`."""
+    creates if necessary; an older one of this name is replaced. Its name inside is `tidegate`, so that it takes
+    precedence over an installed Tidegate later on the Python path. Raises `StartError`."""
     version = f"{distribution('tidegate').version}+spark"
     path = folder / f"tidegate-{version}-py3-none-any.whl"
     new = path.with_suffix(".new")
@@ -84,7 +83,7 @@ def _metadata(version: str) -> str:
         "Summary: What a Spark cluster needs to run the tables of a Tidegate gateway.",
         f"Requires-Python: {python}",
         "Provides-Extra: log",
-        *(f"Requires-Dist: {name} ; extra == 'log'" for name in _LOG_ROAD),
+        *(f"Requires-Dist: {name} ; extra == 'log'" for name in _LOG_READER),
     ]
     return "\n".join([*lines, ""])
 

@@ -1,4 +1,4 @@
-"""The columns of a table: how they grow, and what can't be added to them."""
+"""How the columns of a table evolve, and what can't be added to them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def grown(place: str, known: Type, jschema: Any) -> Type:
-    """What a table's columns become by rows of another schema. Raises `SparkFault` where they can't be in one table."""
+def grown(location: str, known: Type, jschema: Any) -> Type:
+    """A table's columns after it has taken rows of another schema. Raises `SparkFault` if they conflict."""
     new = plain(json.loads(jschema.json()))
     if words := conflict(known, new, "column"):
-        raise SparkFault(f"the table {place} has other columns: {words}; choose another path, or move the table away")
+        raise SparkFault(
+            f"the table {location} has conflicting columns: {words}; choose another path, or move the table away"
+        )
     return plain(merge(known, new))
 
 
 def plain(of: Any) -> Type:
-    """A type as what counts of it for a table: each column may be null, and there is no metadata."""
+    """The part of a type that matters for a table: each column is nullable, and there is no metadata."""
     if isinstance(of, dict):
         made: dict[str, Any] = {k: plain(v) for k, v in of.items() if k != "metadata"}
         for name in ("nullable", "containsNull", "valueContainsNull"):

@@ -1,4 +1,4 @@
-"""Settings of a Spark session that tables of a format need. Plain data: a submitted job has them as well."""
+"""Settings of a Spark session for table formats. Plain data: a submitted job uses them as well."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-# Unless told otherwise, Delta reads a table's log by 50 tasks and looks for old files by 10,000: where there are two
-# cores that takes seconds and half a minute, mostly for starting tasks.
+# By default, Delta reads a table's log with 50 tasks and finds old files with 10,000. On two cores that takes seconds
+# and half a minute, mostly to start the tasks.
 _DELTA_LOCAL = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
 }
-# A folder's table is read through this catalog; by default it would be Hive's, of which nothing is used.
+# Tables in folders are read through this catalog; the default would be Hive's, which is not used here.
 _DEFAULT = "spark.sql.catalog.default_iceberg"
 _ICEBERG = {
     _DEFAULT: "org.apache.iceberg.spark.SparkCatalog",
@@ -23,7 +23,7 @@ _ICEBERG = {
 
 
 def conf_of_format(format: str, master: str) -> dict[str, str]:
-    """The settings for a table format where Spark runs at `master`."""
+    """The settings for a table format with Spark at `master`."""
     match format:
         case "delta":
             return {**_DELTA, **(_DELTA_LOCAL if master.startswith("local") else {})}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..data.types import render
 from ..job import Job
-from . import taken
 from .columns import grown, plain, struct_type
-from .jvm import measured, measurements, named, query_id
+from .jvm import jvm_class, measured, measurements, query_id
+from .table import taken
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,59 +22,62 @@ PROPERTIES = {"delta.checkpointInterval": "50", "delta.logRetentionDuration": "i
 
 
 class DeltaTable:
-    """A `Table`, written as Delta's own streaming sink does, with its transaction id: tables that it has begun go on.
+    """A `Table`, written like Delta's own streaming sink, with its transaction id, so that a query can continue a table
+    of that sink.
 
-    A write through `DataFrame.write` would do the same, but would ask for the table's last transaction at each batch,
-    which makes Spark read the table's log anew: three jobs. Here that is asked once; `readTxn` still makes Delta refuse
-    the commit when another writer of the same query was faster.
+    A write through `DataFrame.write` would have the same effect, but would look up the table's last transaction for
+    each batch, which makes Spark read the table's log again: three jobs. Here it is looked up once; `readTxn` still
+    makes Delta reject the commit if another writer of the same query was faster.
     """
 
-    def __init__(self, job: Job, spark: SparkSession, place: str) -> None:
-        self.place = place
+    def __init__(self, job: Job, spark: SparkSession, location: str) -> None:
+        self.location = location
         self._job = job
         self._spark = spark
         self._last: int | None = None  # the query's last batch in the table, once it is known
-        self._fits: tuple[str, Any] | None = None  # the table's schema, and that of rows which fit it
-        self._none = named(spark, "scala.Option").empty()
+        self._fits: tuple[str, Any] | None = None  # the table's schema, and a row schema that fits it
+        self._none = jvm_class(spark, "scala.Option").empty()
 
     def append(self, rows: DataFrame, batch: int, measures: Mapping[str, Column]) -> dict[str, int] | None:
         """See `Table`."""
         query = query_id(self._spark, self._job.checkpoint)
         if self._last is None:
-            self._last = self._log().startTransaction().txnVersion(query) if is_table(self._spark, self.place) else -1
+            self._last = (
+                self._log().startTransaction().txnVersion(query) if is_table(self._spark, self.location) else -1
+            )
         if batch <= self._last:
             return None
         good = taken(measured(rows, measures))
         if self._job.cluster_by and self._job.partition_by:  # else OPTIMIZE does it
             good = good.sortWithinPartitions(*dict.fromkeys([*self._job.partition_by, *self._job.cluster_by]))
         txn = self._ready(good._jdf.schema())
-        self._last = None  # after a failure it is asked anew
+        self._last = None  # after a failure it is looked up again
         self._commit(txn, good, query, batch)
         self._last = batch
         return measurements(good, measures)
 
     def schema(self) -> StructType | None:
         """See `Table`."""
-        found = read(self._spark, self.place)
+        found = read(self._spark, self.location)
         return None if found is None else found.schema
 
     def _log(self) -> Any:
         session: Any = self._spark._jsparkSession
-        return named(self._spark, f"{_DELTA}.DeltaLog").forTable(session, self.place)
+        return jvm_class(self._spark, f"{_DELTA}.DeltaLog").forTable(session, self.location)
 
     def _ready(self, jschema: Any) -> Any:
-        """A transaction on a table that has columns for such rows."""
-        if self._fits is None and not is_table(self._spark, self.place):
+        """A transaction on a table that has columns for these rows."""
+        if self._fits is None and not is_table(self._spark, self.location):
             self._create(jschema)
         txn = self._log().startTransaction()
         columns = txn.metadata().schemaString()
         if self._fits is not None and self._fits[0] == columns and self._fits[1].equals(jschema):
             return txn
         known = plain(json.loads(columns))
-        new = grown(self.place, known, jschema)
+        new = grown(self.location, known, jschema)
         if new != known:
             empty = self._spark.createDataFrame([], struct_type(new))
-            empty.write.format("delta").mode("append").option("mergeSchema", "true").save(self.place)
+            empty.write.format("delta").mode("append").option("mergeSchema", "true").save(self.location)
             txn = self._log().startTransaction()
             columns = txn.metadata().schemaString()
         self._fits = columns, jschema
@@ -82,43 +85,43 @@ class DeltaTable:
 
     def _create(self, jschema: Any) -> None:
         job = self._job
-        columns = grown(self.place, plain({"type": "struct", "fields": []}), jschema)
+        columns = grown(self.location, plain({"type": "struct", "fields": []}), jschema)
         ddl = render(columns)
         layout = f" PARTITIONED BY ({_names(job.partition_by)})" if job.partition_by else ""
-        if job.cluster_by and not job.partition_by:  # Delta has one or the other
+        if job.cluster_by and not job.partition_by:  # Delta does not support both
             layout = f" CLUSTER BY ({_names(job.cluster_by)})"
         properties = ", ".join(f"'{k}' = '{v}'" for k, v in PROPERTIES.items())
-        place = self.place.replace("`", "``")
+        location = self.location.replace("`", "``")
         self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS delta.`{place}` ({ddl}) USING delta{layout} TBLPROPERTIES ({properties})"
+            f"CREATE TABLE IF NOT EXISTS delta.`{location}` ({ddl}) USING delta{layout} TBLPROPERTIES ({properties})"
         )
 
     def _commit(self, txn: Any, good: DataFrame, query: str, batch: int) -> None:
         spark, none = self._spark, self._none
         session: Any = spark._jsparkSession
         getattr(txn.readTxn(), "$plus$eq")(query)
-        delta = named(spark, _DELTA)
-        options = delta.DeltaOptions(named(spark, "PythonUtils").toScalaMap({}), session.sessionState().conf())
-        files = txn.writeFiles(good._jdf, named(spark, "scala.Option").apply(options))
+        delta = jvm_class(spark, _DELTA)
+        options = delta.DeltaOptions(jvm_class(spark, "PythonUtils").toScalaMap({}), session.sessionState().conf())
+        files = txn.writeFiles(good._jdf, jvm_class(spark, "scala.Option").apply(options))
         done = delta.actions.SetTransaction(query, batch, none)
-        mode = named(spark, "org.apache.spark.sql.streaming.OutputMode").Append()
+        mode = jvm_class(spark, "org.apache.spark.sql.streaming.OutputMode").Append()
         what = getattr(delta, "DeltaOperations$StreamingUpdate")(mode, query, batch, none)
         txn.commit(getattr(files, "$plus$colon")(done), what)
 
 
-def read(spark: SparkSession, place: str) -> DataFrame | None:
-    """The rows of a table; None where there is none."""
-    return spark.read.format("delta").load(place) if is_table(spark, place) else None
+def read(spark: SparkSession, location: str) -> DataFrame | None:
+    """The rows of a table, or None if there is none."""
+    return spark.read.format("delta").load(location) if is_table(spark, location) else None
 
 
-def is_table(spark: SparkSession, place: str) -> bool:
+def is_table(spark: SparkSession, location: str) -> bool:
     """Whether there is a Delta table."""
     session: Any = spark._jsparkSession
-    return bool(named(spark, "io.delta.tables.DeltaTable").isDeltaTable(session, place))
+    return bool(jvm_class(spark, "io.delta.tables.DeltaTable").isDeltaTable(session, location))
 
 
 def quoted(column: str) -> str:
-    """A column's name in SQL; a dot stands for a field of a structure."""
+    """A column's name in SQL; a dot separates fields of a structure."""
     return ".".join(f"`{part.replace('`', '``')}`" for part in column.split("."))
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ..data.types import Type, fields, kind
 from ..errors import SparkFault
 from ..job import Job
-from . import taken
 from .columns import grown, plain
-from .iceberg_place import IcebergPlace
+from .iceberg_location import IcebergLocation
 from .jvm import query_id
+from .table import taken
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 QUERY = "tidegate.query"
 BATCH = "tidegate.batch"
 LACKS = "tidegate.lacks"
-"""The first two are in a snapshot's summary. As properties of a table, with the query's id behind, they are a person's
-word on a batch whose snapshot would have expired: `tidegate.batch.ID` has it, `tidegate.lacks.ID` has it not."""
+"""The first two are in the summary of a snapshot. As table properties with the query's id appended, they are an
+operator's decision about a batch whose snapshot may have expired: `tidegate.batch.ID` says that the table has it,
+`tidegate.lacks.ID` that it does not."""
 _ANY = "write.spark.accept-any-schema"  # a batch may lack columns, and fields of structures
 PROPERTIES = {
     _ANY: "true",
-    # the default for sorted tables looks at the rows twice
+    # the default for sorted tables scans the rows twice
     "write.distribution-mode": "none",
     # a stream commits often, and each commit writes a whole new file of metadata
     "write.metadata.delete-after-commit.enabled": "true",
@@ -35,13 +36,13 @@ PROPERTIES = {
 
 
 class IcebergTable:
-    """A `Table`. Which batch was the last is looked for once, among the snapshots; later appends know it."""
+    """A `Table`. The last batch is looked up once, among the snapshots; later appends know it."""
 
-    def __init__(self, job: Job, spark: SparkSession, place: str) -> None:
-        self.place = place
+    def __init__(self, job: Job, spark: SparkSession, location: str) -> None:
+        self.location = location
         self._job = job
         self._spark = spark
-        self._at = IcebergPlace(spark, place)
+        self._at = IcebergLocation(spark, location)
         self._last: int | None = None  # the query's last batch in the table, once it is known
         self._fits: Any = None  # the schema of rows that the table has columns for
         self._options: dict[str, str] = {}
@@ -61,7 +62,7 @@ class IcebergTable:
         good = taken(rows)
         self._ready(good._jdf.schema())
         marks = {f"snapshot-property.{QUERY}": query, f"snapshot-property.{BATCH}": str(batch)}
-        self._last = None  # after a failure it is looked for anew
+        self._last = None  # after a failure it is looked up again
         self._at.append(good, {**self._options, **marks})
         self._last = batch
         found = seen.get if measures else {}
@@ -69,11 +70,11 @@ class IcebergTable:
 
     def schema(self) -> StructType | None:
         """See `Table`."""
-        found = read(self._spark, self.place)
+        found = read(self._spark, self.location)
         return None if found is None else found.schema
 
     def _find(self, query: str, batch: int) -> int:
-        """The query's last batch in the table, -1 where there is none."""
+        """The query's last batch in the table, or -1."""
         table = self._at.load()
         if table is None:
             return -1
@@ -94,31 +95,32 @@ class IcebergTable:
         return -1
 
     def _check_expired(self, oldest_ms: int, query: str, batch: int) -> None:
-        """Snapshots expire by their age: one of this batch is gone only where the batch is older than all there are."""
+        """Snapshots expire by age: the snapshot of this batch can only be gone if the batch is older than all
+        snapshots."""
         path = self._at.jvm.org.apache.hadoop.fs.Path(self._job.checkpoint, f"offsets/{batch}")
         files = path.getFileSystem(self._at.hadoop_conf())
         if not files.exists(path) or files.getFileStatus(path).getModificationTime() >= oldest_ms:
             return
         raise SparkFault(
-            f"batch {batch} was under way when this query ended, and the snapshots of that time have expired in the "
-            f"table {self.place}: look whether its rows are there, and set the table's property '{BATCH}.{query}' "
+            f"batch {batch} was in progress when this query ended, and the snapshots of that time have expired in the "
+            f"table {self.location}: check whether its rows are there, and set the table's property '{BATCH}.{query}' "
             f"(they are) or '{LACKS}.{query}' (they are not) to '{batch}'"
         )
 
     def _ready(self, jschema: Any) -> None:
-        """Makes the table have columns for such rows, and chooses how they are written."""
+        """Makes sure that the table has columns for these rows, and chooses how to write them."""
         if self._fits is not None and self._fits.equals(jschema):
             return
         convert = self._at.convert
-        jtypes = convert(convert(jschema))  # Iceberg has fewer types: what becomes of the rows' ones
+        jtypes = convert(convert(jschema))  # Iceberg has fewer types: converts the types of the rows to those
         table = self._at.load()
         known = plain(_type(convert(table.schema())) if table else {"type": "struct", "fields": []})
-        new = grown(self.place, known, jtypes)
+        new = grown(self.location, known, jtypes)
         if table is None:
             table = self._create(new)
         elif new != known:
             table.updateSchema().unionByNameWith(self._at.schema(new)).commit()
-        if table.properties().get(_ANY) != "true":  # others have made it
+        if table.properties().get(_ANY) != "true":  # the table was created elsewhere
             table.updateProperties().set(_ANY, "true").commit()
         self._options = _options(table, _type(jtypes))
         self._fits = jschema
@@ -135,9 +137,9 @@ class IcebergTable:
         return self._at.create(schema, spec.build(), order.build(), {**PROPERTIES, **more})
 
 
-def read(spark: SparkSession, place: str) -> DataFrame | None:
-    """The rows of a table; None where there is none."""
-    at = IcebergPlace(spark, place)
+def read(spark: SparkSession, location: str) -> DataFrame | None:
+    """The rows of a table, or None if there is none."""
+    at = IcebergLocation(spark, location)
     return None if at.load() is None else at.read()
 
 
@@ -159,7 +161,7 @@ def _type(jschema: Any) -> Type:
 
 
 def _has(of: Type, column: str) -> bool:
-    """Whether there is such a column; a dot stands for a field of a structure."""
+    """Whether there is such a column; a dot separates fields of a structure."""
     first, _, rest = column.partition(".")
     found = [f["type"] for f in fields(of) if f["name"].lower() == first.lower()]
     return bool(found) and (not rest or _has(found[0], rest))

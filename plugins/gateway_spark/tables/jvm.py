@@ -1,4 +1,4 @@
-"""What Spark offers in its JVM alone."""
+"""Features of Spark that only its JVM offers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME = "tidegate"
 _QUERY_ID = "sql.streaming.queryId"  # a local property of the thread that runs a streaming query
 
 
-def named(spark: SparkSession, name: str) -> Any:
+def jvm_class(spark: SparkSession, name: str) -> Any:
     """A class of the JVM."""
     found: Any = spark._jvm
     for part in name.split("."):
@@ -23,17 +23,17 @@ def named(spark: SparkSession, name: str) -> Any:
 
 
 def query_id(spark: SparkSession, default: str) -> str:
-    """The id of the streaming query that calls; it is kept in the query's checkpoint."""
+    """The id of the calling streaming query, from the query's checkpoint."""
     return str(spark.sparkContext.getLocalProperty(_QUERY_ID) or default)
 
 
 def measured(rows: DataFrame, measures: Mapping[str, Column]) -> DataFrame:
-    """The same rows, with these aggregates found on the way."""
+    """The same rows, with these aggregates computed on the way."""
     return rows.observe(_NAME, *[c.alias(name) for name, c in measures.items()]) if measures else rows
 
 
 def measurements(rows: DataFrame, measures: Mapping[str, Column]) -> dict[str, int]:
-    """What was found while rows made of `measured` ones were written."""
+    """The aggregates, after rows made from `measured` ones were written."""
     if not measures:
         return {}
     found = rows._jdf.queryExecution().observedMetrics().get(_NAME)
@@ -43,16 +43,16 @@ def measurements(rows: DataFrame, measures: Mapping[str, Column]) -> dict[str, i
 
 
 class SmallFiles:
-    """Small files of a folder, written as Spark writes those of a checkpoint: whole or not at all."""
+    """Small files in a folder, written atomically, like those of a checkpoint."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
-        self._path = named(spark, "org.apache.hadoop.fs.Path")
+        self._path = jvm_class(spark, "org.apache.hadoop.fs.Path")
         self._folder = self._path(folder)
         conf: Any = spark._jsparkSession
-        self._files = named(spark, _MANAGER).create(self._folder, conf.sessionState().newHadoopConf())
+        self._files = jvm_class(spark, _MANAGER).create(self._folder, conf.sessionState().newHadoopConf())
 
     def load(self, name: str) -> Any:
-        """What JSON is in the file; None where there is none."""
+        """The JSON in the file, or None."""
         path = self._path(self._folder, name)
         if not self._files.exists(path):
             return None

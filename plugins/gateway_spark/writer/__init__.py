@@ -1,1 +1,1 @@
-"""Sending rows through a gateway: what the data source `tidegate` does for a query that writes."""
+"""Sending rows to a gateway: the writing side of the data source `tidegate`."""

@@ -1,4 +1,4 @@
-"""JSON of Arrow values, as Spark's `to_json` writes it: exact decimals, times in RFC 3339, no members that are null."""
+"""Converts Arrow values to JSON like Spark's `to_json`: exact decimals, RFC 3339 times, no null members."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Writer = Callable[[Any], str]
 
 @lru_cache(256)
 def writer(kind: pa.DataType) -> Writer:
-    """The function that makes JSON of a value, not null, that an array of this type has in Python."""
+    """Returns the function that converts a non-null Python value of an array of this type to JSON."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):

@@ -1,4 +1,4 @@
-"""Events made of a DataFrame's rows, and how they are written for HTTP. Needs only PyArrow beside Python."""
+"""Converts a DataFrame's rows to events, and events to HTTP. Needs only PyArrow besides Python."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 REQUIRED = ("id", "source", "type")
 NAMED = ("specversion", *REQUIRED, "subject", "time", "datacontenttype", "dataschema")
 EVENT = frozenset((*NAMED, "extensions", "data", "data_text"))
-"""The columns that events are made of."""
+"""The columns that make up an event."""
 TABLE = frozenset(
     ("data_raw", "key", "shard", "position", "received", "trace_id", "date", "hour", "fault", "reason", "ingested")
 )
-"""Columns that tables have besides: where an event was, and what was derived from it."""
+"""Other columns of tables: the position of an event, and derived values."""
 
 BATCH = {"content-type": "application/cloudevents-batch+json"}
 STRUCTURED = {"content-type": "application/cloudevents+json"}
@@ -32,7 +32,7 @@ _PLAIN = bytes(c for c in range(0x21, 0x7F) if c not in b'"%').decode()
 
 
 class Outgoing(NamedTuple):
-    """An event. `json`: `data` is the text of a JSON value and goes as such."""
+    """An event. `json`: `data` is the text of a JSON value and is sent as such."""
 
     attributes: dict[str, str]
     data: bytes | None
@@ -43,7 +43,7 @@ class Outgoing(NamedTuple):
 
     @property
     def batched(self) -> bool:
-        """Whether it can be in a batch: the JSON of versions before 1.0 has other rules for data."""
+        """Whether it can be in a batch: JSON of versions before 1.0 has other rules for data."""
         return self.attributes["specversion"] == "1.0"
 
     def member(self) -> bytes:
@@ -56,8 +56,8 @@ class Outgoing(NamedTuple):
         return b'%b,"data_base64":"%b"}' % (text[:-1], b64encode(self.data))
 
     def alone(self) -> tuple[Mapping[str, str], bytes]:
-        """Headers and body of a request with this event only: structured mode, or binary mode for data that would be
-        Base64, so that it stays as short as it is."""
+        """Headers and body of a request with only this event: structured mode, or binary mode for data that would need
+        Base64, which keeps it short."""
         content_type = self.attributes.get("datacontenttype", "")
         binary = bool(self.data) and not self.json and not content_type.lower().startswith(_FORMAT)
         return self._binary() if binary or not self.batched else (STRUCTURED, self.member())
@@ -71,18 +71,19 @@ class Outgoing(NamedTuple):
 
 
 def check(names: Sequence[str]) -> None:
-    """Raises `ValueError` where columns of these names are not those of events."""
+    """Raises `ValueError` if these are not the columns of events."""
     if missing := [n for n in REQUIRED if n not in names]:
-        raise ValueError(f"to write events takes the columns {', '.join(REQUIRED)}; there is no {', '.join(missing)}")
+        raise ValueError(f"events need the columns {', '.join(REQUIRED)}: {', '.join(missing)} is missing")
     if unknown := [n for n in names if n not in EVENT and n not in TABLE]:
         raise ValueError(
-            f"an event has no {', '.join(unknown)}: put such columns into `extensions` or `data`, or drop them "
-            "(tidegate.spark.to_events makes events of any columns)"
+            f"an event has no column {', '.join(unknown)}: move it to `extensions` or `data`, or drop it "
+            "(tidegate.spark.to_events makes events from any columns)"
         )
 
 
 def events(batch: pa.RecordBatch, where: str = "") -> Iterator[Outgoing]:
-    """The events of a batch's rows. Raises `SparkFault` at a row that can be none; `where` says there which batch."""
+    """The events of a batch's rows. Raises `SparkFault` at a row that is not an event; `where` names the batch in the
+    message."""
     names = [n for n in NAMED if n in batch.schema.names]
     columns = [_texts(batch.column(n)) for n in names]
     extensions = _optional(batch, "extensions")
@@ -137,7 +138,7 @@ def _payloads(batch: pa.RecordBatch) -> tuple[Any, bool]:
 def _extend(attributes: dict[str, str], more: Sequence[tuple[str, Any]]) -> None:
     for name, value in more:
         if name in NAMED:
-            raise SparkFault(f"event {attributes['id']!r}: {name!r} is no extension, it has a column of its own")
+            raise SparkFault(f"event {attributes['id']!r}: {name!r} is not an extension: it has its own column")
         if value is not None:
             attributes[name] = value if isinstance(value, str) else str(value).lower()
 
@@ -150,8 +151,8 @@ def _json(content_type: str) -> bool:
 
 
 def is_value(data: bytes) -> bool:
-    """Whether these bytes are one JSON value that stays the same, byte by byte, inside other JSON. Escaped surrogates
-    are left to Base64: a lone one is no text."""
+    """Whether these bytes are one JSON value that can be embedded in other JSON unchanged. Escaped surrogates go to
+    Base64: a lone one is not valid text."""
     if not data or data[:1].isspace() or data[-1:].isspace() or b"\\ud" in data or b"\\uD" in data:
         return False
     try:

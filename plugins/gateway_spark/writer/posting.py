@@ -1,4 +1,4 @@
-"""HTTP for the data source's writer: one connection, retries. Needs nothing but Python, for executors."""
+"""HTTP for the data source's writer: one connection, retries. Needs only Python, for executors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BODY = 64 * 1024  # of an answer: problem details are short
 
 @dataclass(frozen=True)
 class Target:
-    """An ingress and how it is spoken to. `timeout_s` is the longest wait for a connection and for an answer."""
+    """An ingress and its connection options. `timeout_s` is the time limit for connecting and for a response."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Answer(NamedTuple):
 
     @property
     def passing(self) -> bool:
-        """Whether the same request may be taken later."""
+        """Whether the same request may succeed later."""
         return self.status in (408, 425, 429) or self.status >= 500
 
     def __str__(self) -> str:
@@ -73,13 +73,13 @@ class Answer(NamedTuple):
 
 
 def wait_s(retry: int, draw: float) -> float:
-    """The wait before retry 1, 2, …: that of the gateway's deliveries (docs/discussion/delivery.md), with its
+    """The delay before retry 1, 2, …: that of the gateway's deliveries (docs/discussion/delivery.md), with its
     defaults; `draw` is a random number in [0, 1)."""
     return min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** min(retry - 1, 1000)) * (0.5 + 0.5 * draw)
 
 
 class Poster:
-    """POSTs to a target over one connection that stays open. For one thread. `requests` counts those that were sent."""
+    """POSTs to a target over one persistent connection. For one thread. `requests` counts the requests sent."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -90,7 +90,7 @@ class Poster:
         self.requests = 0
 
     def post(self, headers: Mapping[str, str], body: bytes) -> Answer:
-        """The first answer for which a retry makes no sense. Raises `SparkFault` when all retries are used up."""
+        """The first response that a retry would not change. Raises `SparkFault` when all retries are used up."""
         retry = 0
         while True:
             answer, failure = self._try(headers, body)
@@ -99,7 +99,7 @@ class Poster:
             retry += 1
             if retry > self._target.max_retries:
                 tries = "1 attempt" if retry == 1 else f"{retry} attempts"
-                raise SparkFault(f"{self._target.shown} took no events in {tries}; the last: {answer or failure}")
+                raise SparkFault(f"{self._target.shown} accepted no events in {tries}; the last: {answer or failure}")
             asked = answer.retry_after_s if answer is not None else None
             time.sleep(max(min(asked or 0.0, RETRY_AFTER_MAX_S), wait_s(retry, random.random())))
 
@@ -109,7 +109,7 @@ class Poster:
             self._connection = None
 
     def _try(self, headers: Mapping[str, str], body: bytes) -> tuple[Answer | None, str]:
-        """An answer, or why there is none."""
+        """A response, or why there is none."""
         self.requests += 1
         try:
             return self._once(headers, body), ""
@@ -125,7 +125,7 @@ class Poster:
         self._connection.request("POST", self._path, body, {**self._headers, **headers})
         response = self._connection.getresponse()
         answer = Answer(response.status, response.read(_BODY), _retry_after_s(response.getheader("retry-after")))
-        if not response.isclosed():  # more body than anyone reads: this connection is of no more use
+        if not response.isclosed():  # the rest of the body is not read, so the connection is not reusable
             self.close()
         return answer
 
@@ -154,7 +154,7 @@ def _authorization(parts: SplitResult) -> dict[str, str]:
 
 
 def _retry_after_s(value: str | None) -> float | None:
-    """Seconds from a `Retry-After` (RFC 9110 section 10.2.3), None where it is none."""
+    """Seconds from a `Retry-After` (RFC 9110 section 10.2.3), or None."""
     value = (value or "").strip()
     if value.isascii() and value.isdigit():
         return float(value[:9])

@@ -1,4 +1,5 @@
-"""The writers of the data source `tidegate`: each task sends its rows to an ingress. See `datasource` for options."""
+"""The writers of the data source `tidegate`: each task sends its rows to an ingress. `datasource` describes the
+options."""
 
 from __future__ import annotations
 
@@ -18,25 +19,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_SIZE = 500
-BATCH_BYTES = 512 * 1024  # below the least that an ingress takes by default, 1 MiB
+BATCH_BYTES = 512 * 1024  # below the smallest default limit of an ingress, 1 MiB
 _NAMES = ["url", "batchSize", "maxRetries", "timeout", "token", "caFile", "certFile", "keyFile", "insecure"]
 _SPARKS = ["path", "checkpointLocation", "queryName"]
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task has sent."""
+    """The events and requests of one task."""
 
     events: int
     requests: int
 
 
 class Writing:
-    """What both writers share: the options, and the work of one task."""
+    """What both writers share: the options, and the work of a task."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         if overwrite:
-            raise ValueError("the data source tidegate only appends: events that were sent can't be taken back")
+            raise ValueError("the data source tidegate can only append: sent events can't be replaced")
         headers = read.prefixed(options, "header.")
         read.check_known(options, [*_NAMES, *_SPARKS], "header.")
         if token := options.get("token"):
@@ -71,7 +72,7 @@ class Writing:
 
 
 class Sender:
-    """Sends events in batches, in their order. What an answer says of a batch's size is kept for the next ones."""
+    """Sends events in batches, in order. Limits learned from responses apply to the following batches."""
 
     def __init__(self, target: Target, size: int) -> None:
         self._poster = Poster(target)
@@ -87,7 +88,7 @@ class Sender:
         return self._poster.requests
 
     def add(self, event: Outgoing) -> None:
-        """Sends what waits where there is enough of it. Raises `SparkFault`, as all that sends."""
+        """Adds an event, and sends the batch once it is full. Raises `SparkFault`, like everything that sends."""
         if not event.batched or self._size == 1:
             self.flush()
             self._alone(event)
@@ -101,7 +102,7 @@ class Sender:
             self.flush()
 
     def flush(self) -> None:
-        """All events that were added are safe when this returns."""
+        """All added events have been accepted when this returns."""
         waiting, self._waiting, self._length = self._waiting, [], 0
         if waiting:
             self._send(waiting)
@@ -119,11 +120,11 @@ class Sender:
         elif answer.status == 413:
             self._bytes = len(body) // 2
             self._halves(events)
-        elif answer.status == 415:  # takes no batches
+        elif answer.status == 415:  # does not accept batches
             self._size = 1
             self._each(event for event, _ in events)
         elif answer.status in (400, 422):
-            self._halves(events)  # one of them can't be taken: which?
+            self._halves(events)  # finds the event that was rejected
         else:
             raise self._fault(answer)
         return None
@@ -158,7 +159,7 @@ class EventWriter(DataSourceArrowWriter):
 
 
 class EventStreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream`. A batch that was cut short is sent again from its beginning."""
+    """`df.writeStream`. An interrupted batch is sent again from its beginning."""
 
     def __init__(self, writing: Writing) -> None:
         self._writing = writing

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from gateway_core.clock import Clock
-from gateway_core.component import BuildContext
-from gateway_core.errors import Refused
-from gateway_core.event import Event, Message
-from gateway_core.interfaces import Codec
+from gateway_core.contract.clock import Clock
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Codec
 
 from .config import GitHubConfig
 from .kinds import KINDS, OWNERS, Kind

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway_core.component import Component
-from gateway_core.hookspecs import hookimpl
+from gateway_core.contract.component import Component
+from gateway_core.contract.hookspecs import hookimpl
 
 from .codec import build
 from .config import GitHubConfig

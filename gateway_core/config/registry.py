@@ -1,0 +1,174 @@
+"""The components that plugins offer."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, get_args
+
+from ..contract.component import BuildContext, Command, Component, ComponentRef, Kind
+from ..contract.config_extension import ConfigSection, DocumentKind
+from ..contract.errors import Fault, MissingExtra, StartError
+from ..contract.interfaces import Clause, Filter
+from ..contract.services import Service
+from .installed import GROUP, Plugins, loaded
+from .model import GatewayConfig
+
+if TYPE_CHECKING:
+    from ..runtime.settings import Settings
+
+_HOOKS: dict[str, Kind] = {
+    "gateway_channels": "channel",
+    "gateway_codecs": "codec",
+    "gateway_filters": "filter",
+    "gateway_key_mappers": "key_mapper",
+    "gateway_dead_letters": "dead_letter",
+    "gateway_observers": "observer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A component and the plugin (entry-point name) that offers it."""
+
+    kind: Kind
+    component: Component
+    plugin: str
+
+    @property
+    def missing(self) -> str:
+        """Why it can't be built here ("needs aiokafka: install tidegate[kafka]"), or "" if it can."""
+        absent = [m for m in self.component.requires if importlib.util.find_spec(m) is None]
+        if not absent:
+            return ""
+        extra = f": install tidegate[{self.component.extra}]" if self.component.extra else ""
+        return f"needs {', '.join(absent)}{extra}"
+
+
+class Registry:
+    """All offers, by kind and name. One for each gateway object; nothing global."""
+
+    def __init__(self) -> None:
+        self._plugins = Plugins()
+        self._ask = self._plugins.ask
+        self._offers: dict[tuple[Kind, str], Offer] = {}
+        self._schemes: dict[tuple[Kind, str], str] = {}
+        self.commands: dict[str, tuple[Command, str]] = {}
+        self.sections: dict[str, tuple[ConfigSection, str]] = {}  # with the plugin that offers it
+        self.documents: dict[str, tuple[DocumentKind, str]] = {}
+        self.services: dict[str, tuple[Service, str]] = {}
+        self.settings_checks: list[Callable[[Settings], Iterable[Fault]]] = []
+        self.plugins: dict[str, str] = {}  # entry-point name -> "distribution version"
+
+    @classmethod
+    def installed(cls) -> Registry:
+        """The registry of everything that is installed: every entry point of the group `tidegate`.
+
+        Raises `StartError` naming the plugin if one can't be imported, misspells a hook or offers a name twice.
+        """
+        registry = cls()
+        for point in sorted(entry_points(group=GROUP), key=lambda p: p.name):
+            plugin = loaded(point)
+            where = f"{point.dist.name} {point.dist.version}" if point.dist else "?"
+            registry.add(point.name, plugin, where)
+        registry.check()
+        return registry
+
+    def add(self, name: str, plugin: object, where: str = "") -> None:
+        """Registers one plugin and collects what it offers."""
+        if name in self.plugins:
+            raise StartError(f"plugin {name!r} is registered twice: by {self.plugins[name]} and by {where}")
+        self._plugins.add(name, plugin)
+        self.plugins[name] = where
+        for hook, kind in _HOOKS.items():
+            for component in self._ask(hook, name):
+                self._offer(kind, component, name)
+        for transport in self._ask("gateway_transports", name):
+            if transport.source:
+                self._offer("source", transport.source, name)
+            if transport.sink:
+                self._offer("sink", transport.sink, name)
+        for command in self._ask("gateway_commands", name):
+            if command.name in self.commands:
+                raise StartError(f"command {command.name!r} comes from {self.commands[command.name][1]!r} and {name!r}")
+            self.commands[command.name] = (command, name)
+        for service in self._ask("gateway_services", name):
+            if service.name in self.services:
+                raise StartError(f"service {service.name!r} comes from {self.services[service.name][1]!r} and {name!r}")
+            self.services[service.name] = (service, name)
+        for section in self._ask("gateway_config_sections", name):
+            self._add_section(section, name)
+        for kind in self._ask("gateway_config_documents", name):
+            if taken := self.documents.get(kind.name):
+                raise StartError(f"document kind {kind.name!r} comes from two plugins: {taken[1]!r} and {name!r}")
+            self.documents[kind.name] = (kind, name)
+        self.settings_checks += self._ask("gateway_settings_checks", name)
+
+    def _add_section(self, section: ConfigSection, plugin: str) -> None:
+        if section.name in GatewayConfig.model_fields:
+            raise StartError(f"config section {section.name!r} of plugin {plugin!r} is one of the gateway's own")
+        if taken := self.sections.get(section.name):
+            raise StartError(f"config section {section.name!r} comes from two plugins: {taken[1]!r} and {plugin!r}")
+        self.sections[section.name] = (section, plugin)
+
+    def check(self) -> None:
+        """Raises `StartError` if a plugin implements a hook that does not exist (otherwise nobody would notice a
+        misspelt name)."""
+        self._plugins.check()
+
+    def _offer(self, kind: Kind, component: Component, plugin: str) -> None:
+        if taken := self._offers.get((kind, component.name)):
+            raise StartError(f"{kind} {component.name!r} comes from two plugins: {taken.plugin!r} and {plugin!r}")
+        self._offers[kind, component.name] = Offer(kind, component, plugin)
+        for scheme in component.schemes:
+            self._schemes[kind, scheme] = component.name
+
+    def offers(self, kind: Kind | None = None) -> list[Offer]:
+        """All offers (of one kind), sorted by kind and name. For `dead_letter`, sinks are included."""
+        kinds: set[str] = {kind} if kind else set(get_args(Kind))
+        if kind == "dead_letter":
+            kinds.add("sink")
+        return [o for (k, _), o in sorted(self._offers.items()) if k in kinds]
+
+    def find(self, kind: Kind, name: str) -> Offer | None:
+        """The offer of this kind and name; a dead letter may be any sink."""
+        found = self._offers.get((kind, name))
+        if found is None and kind == "dead_letter":
+            return self._offers.get(("sink", name))
+        return found
+
+    def by_scheme(self, kind: Kind, url: str) -> str | None:
+        """The name of the component that a URL stands for, None if no component has its scheme."""
+        scheme = url.partition("://")[0].lower()
+        found = self._schemes.get((kind, scheme))
+        if found is None and kind == "dead_letter":
+            return self._schemes.get(("sink", scheme))
+        return found
+
+    def suggest(self, kind: Kind, name: str) -> str:
+        """The remedy for an unknown name: the nearest one, or all there are."""
+        names = [o.component.name for o in self.offers(kind)]
+        if near := difflib.get_close_matches(name, names, 1):
+            return f"did you mean `{near[0]}`?"
+        return f"installed: {', '.join(names)}" if names else "no plugin offers one"
+
+    def build(self, ref: ComponentRef, context: BuildContext) -> Any:
+        """Calls a component's constructor. Raises `MissingExtra` or `StartError`, naming the owner in the config."""
+        offer = self.find(ref.kind, ref.name)
+        if offer is None:
+            raise StartError(f"{context.owner}: unknown {ref.kind} {ref.name!r}; {self.suggest(ref.kind, ref.name)}")
+        if offer.missing:
+            raise MissingExtra(f"{context.owner}: {ref.kind} {ref.name!r} {offer.missing}")
+        options = ref.options if ref.options is not None else offer.component.config.model_validate(ref.raw or {})
+        made = offer.component.build(options, context)
+        return _named(made, ref.name) if ref.kind == "filter" else made
+
+
+def _named(filter: Filter, name: str) -> Filter:
+    """The filter. If it has no explanation, its name serves as one."""
+    if filter.explain is not None:
+        return filter
+    return replace(filter, explain=lambda event: Clause(name, filter.matches(event)))

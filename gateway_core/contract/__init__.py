@@ -1,0 +1,1 @@
+"""What plugin authors import: the event, the interfaces of components, the hooks."""

@@ -1,0 +1,211 @@
+"""What a component may offer beyond the interface of its kind (`gateway_core.contract.interfaces`).
+
+A component offers a capability by having its attributes; it needs no base class. The gateway looks when it builds the
+component, never for each event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from anyio.abc import TaskGroup
+
+from .event import Event, Message
+from .interfaces import Intake, Source
+from .outcome import Outcome
+
+# -- sources ------------------------------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """A source that reports its state."""
+
+    def info(self) -> dict[str, Any]:
+        """For status: `address`, `error` (None while all is well), `lag` in events, and whatever else helps."""
+
+
+@runtime_checkable
+class Pulling(Protocol):
+    """A source that fetches its events, or the config model of one. If `pulls` is True, no sender waits for its answer
+    and it can keep events that are not accepted, so a bridge from it retries for as long as necessary."""
+
+    pulls: bool
+
+
+@runtime_checkable
+class Sharing(Protocol):
+    """A source that declares whether it may run in every worker of a gateway, each with a share of the events (a
+    consumer group), or in one worker only. Without it, a source runs in every worker, unless it is `Pulling`: two that
+    fetch would each get all events."""
+
+    shares: bool
+
+
+@runtime_checkable
+class TakingOver(Protocol):
+    """A source that can take over the address of another one of its kind, so that no sender finds it closed."""
+
+    async def take_over(self, old: Source, intake: Intake, tasks: TaskGroup) -> bool:
+        """Starts in place of `old`, and stops that. Returns False if it can't."""
+
+
+@runtime_checkable
+class Reading(Protocol):
+    """A source that can decode a message before it has started."""
+
+    def read(self, message: Message) -> list[Event]:
+        """The events of a message. Raises `Refused` as at the real ingress."""
+
+
+@runtime_checkable
+class Listening(Protocol):
+    """The config model of a source that listens at `HOST:PORT`."""
+
+    listen: str
+
+
+@runtime_checkable
+class Addressed(Protocol):
+    """The config model of a sink that sends to a URL."""
+
+    url: Any
+
+
+@runtime_checkable
+class HasPath(Protocol):
+    """The config model of a source that listens for requests to a path, or of a sink that writes to a file."""
+
+    path: Any
+
+
+def pulls(source: object) -> bool:
+    """Whether a source (or its config) is `Pulling`, and says so."""
+    return isinstance(source, Pulling) and source.pulls
+
+
+# -- sinks --------------------------------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class Gathering(Protocol):
+    """A sink that gathers many events in one request. `in_flight` is the `max_in_flight` that suits it best, None for
+    the default. It applies if the config sets none."""
+
+    in_flight: int | None
+
+
+@runtime_checkable
+class LimitingInFlight(Protocol):
+    """A sink that can't have more than `most_in_flight` attempts under way; None for no limit."""
+
+    most_in_flight: int | None
+
+
+@runtime_checkable
+class Replying(Protocol):
+    """A sink whose remote side may answer with events. `replies` is True if they are wanted."""
+
+    replies: bool
+
+
+@runtime_checkable
+class TimingOut(Protocol):
+    """A sink whose client has a time limit of its own, in seconds. An attempt without an outcome counts as failed 30 s
+    after its limit (up to twice that)."""
+
+    longest_s: float
+
+
+@runtime_checkable
+class Previewing(Protocol):
+    """A sink or channel that can show what it would send, for `tidegate explain` and `tidegate test`. It works before
+    `start`, and contacts nothing outside the process."""
+
+    def preview(self, event: Event) -> Message:
+        """What one attempt would send: `url` is the destination (of a record: `kafka://HOST:PORT/TOPIC`), `key` the
+        record key. Headers that hold a secret are `****`. Raises `Refused` if the event can't be written."""
+
+
+@runtime_checkable
+class ClassifiesResponses(Protocol):
+    """A sink whose subscriber answers with a status, and that can tell what a response means."""
+
+    def classify(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> Outcome:
+        """The outcome of an attempt that gets this response. Header names are lower-case."""
+
+
+@runtime_checkable
+class DeadLetterStore(Protocol):
+    """A dead-letter sink that can be read; `tidegate dlq` works with all of them."""
+
+    def entries(self) -> Iterator[tuple[str, Event]]:
+        """All dead letters, oldest first: (id within the store, event with the facts as attributes)."""
+
+    def remove(self, ids: Sequence[str]) -> int:
+        """Removes dead letters (after a replay); returns how many there were. Crash-safe: all or none."""
+
+
+# -- channels and feeds -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One step of a search: the events found, newest first, and how many were searched. `rest` says where the next step
+    continues (JSON that `find` understands); None at the end."""
+
+    events: Sequence[Event]
+    searched: int
+    rest: Any = None
+
+
+@runtime_checkable
+class Searchable(Protocol):
+    """A channel that can find past events."""
+
+    async def find(self, id: str, source: str | None, rest: Any = None, within_s: float = 0.5) -> Found:
+        """Searches for events with this id (and source), newest first, for about `within_s` seconds or until some are
+        found. `rest` comes from the step before."""
+
+
+DeliveryState = Literal["before", "unread", "pending", "passed"]
+"""How far a subscription is with an event: it began after the event (`before`, if that is known), has not read it yet,
+was offered it and has not settled it, or is past it: settled, or dropped by the filter at that time."""
+
+
+@runtime_checkable
+class TracksDeliveries(Protocol):
+    """A feed that knows the delivery state of single events."""
+
+    def delivery_state(self, position: int) -> DeliveryState | None:
+        """None if another worker knows, or the channel does not have the event."""
+
+
+@runtime_checkable
+class Joined(Protocol):
+    """A channel in which a subscription attached while the channel is open gets its cursor a moment later."""
+
+    async def joined(self, name: str) -> None:
+        """Returns once it has one, or after as long as a reload may take. Events appended from then on are not
+        missed."""
+
+
+@runtime_checkable
+class Faulty(Protocol):
+    """A subscription's feed that can report why it delivers nothing."""
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong and what to do; None while all is well."""
+
+
+def lend(wrapper: object, inner: object, capabilities: Iterable[type]) -> None:
+    """Gives a wrapper those of these capabilities that the wrapped component has. They are set on the instance, where
+    `isinstance` looks for them."""
+    for capability in capabilities:
+        if isinstance(inner, capability):
+            for name in [*vars(capability).get("__annotations__", ()), *vars(capability)]:
+                if not name.startswith("_"):
+                    setattr(wrapper, name, getattr(inner, name))

@@ -1,0 +1,279 @@
+"""A component is a kind, a name, one sentence, a config model and a constructor. Checks, `tidegate plugins`, the editor
+schema and the reference pages are derived from these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
+
+    from .clock import Clock
+    from .options import Config as Config
+
+
+def __getattr__(name: str) -> Any:
+    """`Config` is imported on first use: a command is found without pydantic, which takes longer than all the rest."""
+    if name == "Config":
+        from .options import Config
+
+        return Config
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+TRACE_HEADERS = (b"traceparent", b"tracestate")
+"""W3C Trace Context."""
+
+Kind = Literal["source", "sink", "channel", "codec", "filter", "key_mapper", "dead_letter", "observer"]
+
+
+@runtime_checkable
+class Warns(Protocol):
+    """A config model whose options can be valid but unwise. The loader calls `warnings`."""
+
+    def warnings(self) -> Iterable[tuple[tuple[str | int, ...], str, str]]:
+        """Each warning: where (the path below these options), what is unwise, and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """The descriptor that a plugin offers.
+
+    `name`         the word that a config uses; unique within its kind.
+    `summary`      one sentence for lists and pages.
+    `config`       the model of its options. A component whose option is a single value or a free mapping (`cesql:
+                   "..."`, `exact: {type: x}`) uses a `RootModel`.
+    `build`        constructor: (validated options, BuildContext) -> the object that the kind's protocol names
+                   (`gateway_core.contract.interfaces`). Client libraries are imported in here, never at plugin import.
+    `extra`        the extra that installs its library ("kafka"), "" for none.
+    `schemes`      URL schemes that stand for it: `subscriber: http://host/` means `{http: {url: ...}}`.
+    `requires`     top-level modules that `build` will import; `tidegate plugins` shows what is missing.
+    """
+
+    name: str
+    summary: str
+    config: type[BaseModel]
+    build: Callable[[Any, BuildContext], Any]
+    extra: str = ""
+    schemes: Sequence[str] = ()
+    requires: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """A source, a sink, or both, under one name."""
+
+    name: str
+    source: Component | None = None
+    sink: Component | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command that a plugin adds to the `tidegate` command line.
+
+    `name`    the word after `tidegate`.
+    `summary` one sentence for the list of commands.
+    `load`    returns the typer app, or the function of a single command. It runs when the command is used; its module
+              is imported in here.
+    `panel`   the heading under which `tidegate --help` lists it: one of `gateway_core.cli.lazy.PANELS`, or another.
+    """
+
+    name: str
+    summary: str
+    load: Callable[[], Any]
+    panel: str = "Commands of plugins"
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """How a transport carries events: everything that a codec needs to know about it.
+
+    `name`       the transport's word ("http", "kafka", "mqtt").
+    `prefix`     the prefix of attribute names in header names; b"" if the transport uses the plain names (MQTT).
+    `percent`    whether values are percent-encoded (CloudEvents HTTP binding section 3.1.3.2).
+    `title`      the specification's name and version, as refusals cite it ("HTTP binding 1.0.2"), and `sections` where
+                 it says what: "mode" (which content mode a message is in), "attributes", "structured".
+    `reserved`   names of headers, in lower case, that are the transport's own and never an attribute. An event with
+                 an attribute whose header would have such a name is written in structured mode.
+    `trace`      the headers in which this hop's own trace context travels (`gateway_core.contract.tracing`), None if it
+                 does not. Where they would be read as attributes they are reserved too, so the two never mix.
+    `folds_case` whether the names of headers know no case.
+    `batches`    whether a message may hold a batch.
+    `answers`    whether the sender waits for an answer, and gets an error if the event format is unknown. Other
+                 transports forward such a message unchanged.
+    `empty_is_none` whether the transport does not distinguish an empty body from a missing one.
+
+    A transport keeps the content type of its messages in the header `content-type`, whatever its own place for it is.
+    """
+
+    name: str
+    prefix: bytes
+    percent: bool
+    title: str = ""
+    sections: Mapping[str, str] = field(default_factory=dict, compare=False)
+    reserved: frozenset[bytes] = frozenset()
+    trace: tuple[bytes, bytes] | None = TRACE_HEADERS
+    folds_case: bool = False
+    batches: bool = False
+    answers: bool = False
+    empty_is_none: bool = False
+
+    def rule(self, about: str) -> str:
+        """The specification, and the section that is about this."""
+        section = self.sections.get(about)
+        return f"CloudEvents {self.title or f'{self.name} binding'}" + (f", section {section}" if section else "")
+
+    def own_headers(self) -> frozenset[bytes]:
+        """Headers that look like attributes but are not."""
+        return self.reserved | {n for n in self.trace or () if n.startswith(self.prefix.lower())}
+
+
+HTTP = Binding(
+    *("http", b"ce-", True, "HTTP binding 1.0.2", {"mode": "3", "attributes": "3.1.3", "structured": "3.2"}),
+    folds_case=True,
+    batches=True,
+    answers=True,
+    empty_is_none=True,
+)
+KAFKA = Binding(
+    *("kafka", b"ce_", False, "Kafka binding 1.0.3", {"mode": "3", "attributes": "3.2.3", "structured": "3.3.2"})
+)
+
+
+class ComponentRef:
+    """A place in a config that names a component: `name`, `{name: options}` or, for sinks, a URL.
+
+    After loading, `options` is the component's validated model. One subclass for each kind, used as the type of a
+    field in a config model; nested components are found, checked and documented through it.
+    """
+
+    kind: ClassVar[Kind]
+    __slots__ = ("name", "options", "raw")
+    __hash__ = None  # type: ignore[assignment]  # pydantic copies an unhashable default; `options` is set on the copy
+
+    def __init__(self, name: str, raw: Any = None, options: BaseModel | None = None) -> None:
+        self.name = name
+        self.raw = raw
+        self.options = options
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both name the same component with the same options."""
+        if not isinstance(other, ComponentRef):
+            return NotImplemented
+        return (self.kind, self.name, self.options) == (other.kind, other.name, other.options)
+
+    @classmethod
+    def parse(cls, value: Any) -> ComponentRef:
+        """Reads `name`, `{name: options}` or a URL; anything else is a fault of type `component`."""
+        if isinstance(value, ComponentRef):
+            return value
+        if isinstance(value, str) and value:
+            if "://" in value:
+                return cls("", value)  # the registry knows whose scheme it is
+            return cls(value)
+        if isinstance(value, dict) and len(value) == 1:
+            ((name, raw),) = value.items()
+            if isinstance(name, str) and name:
+                return cls(name, raw)
+        from pydantic_core import PydanticCustomError
+
+        raise PydanticCustomError("component", "names no component: write a name, or one name with its options")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(cls.parse)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"x-tidegate": cls.kind}  # becomes a reference in gateway_core.config.schema
+
+
+class SourceRef(ComponentRef):
+    kind = "source"
+
+
+class SinkRef(ComponentRef):
+    kind = "sink"
+
+
+class DeadLetterRef(ComponentRef):
+    """A dead-letter component, or any sink."""
+
+    kind = "dead_letter"
+
+
+class ChannelRef(ComponentRef):
+    kind = "channel"
+
+
+class CodecRef(ComponentRef):
+    kind = "codec"
+
+
+class FilterRef(ComponentRef):
+    kind = "filter"
+
+
+class KeyMapperRef(ComponentRef):
+    kind = "key_mapper"
+
+
+class ObserverRef(ComponentRef):
+    kind = "observer"
+
+
+class ComponentBuilder(Protocol):
+    """Builds components by their names in a config. The registry is one."""
+
+    def build(self, ref: ComponentRef, context: BuildContext) -> Any:
+        """Calls a component's constructor. Raises `MissingExtra` or `StartError`, naming the owner in the config."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """What a constructor gets besides its options.
+
+    `owner`       the path in the config of what is being built ("triggers.late.subscriber"): names the owner in errors.
+    `data_dir`    where the gateway keeps its state; make a sub-folder named after the component.
+    `clock`       time and timers; a fake one in tests.
+    `registry`    all components that are installed; `context.build(ref)` is the way to use it.
+    `worker`      number of this worker process, from 0; `workers` is how many there are.
+    `binding`     for codecs: the transport they serve.
+    `wants_reply` for sinks: True if a reply event will be processed (a trigger's subscriber).
+    `broker`      the broker (or bridge) that the component belongs to, and `trigger` the trigger, "" for none.
+    `offline`     True if the component is only inspected (`tidegate test`, `explain`): it is never started, and must
+                  not need files such as certificates.
+    `traces`      True if the gateway traces: sources and channels then set `Event.trace` from what their transport
+                  carries (`gateway_core.contract.tracing`).
+    """
+
+    owner: str
+    data_dir: Path
+    clock: Clock
+    registry: ComponentBuilder
+    worker: int = 0
+    workers: int = 1
+    binding: Binding = HTTP
+    wants_reply: bool = False
+    broker: str = ""
+    trigger: str = ""
+    traces: bool = False
+    offline: bool = False
+
+    def build(self, ref: ComponentRef, part: str = "", **changes: Any) -> Any:
+        """Builds a nested component (a sink's codec, a filter's operands) with this context, or one with `changes`."""
+        from dataclasses import replace
+
+        owner = f"{self.owner}.{part}" if part else self.owner
+        return self.registry.build(ref, replace(self, owner=owner, **changes))

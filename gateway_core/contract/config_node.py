@@ -1,0 +1,42 @@
+"""A value of a config with its file and line. Documents consist of these until they are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class Node:
+    """A value with its place. `value` is a scalar, a dict of nodes or a list of nodes; `lines` holds the line of each
+    key of a dict; `plain` is True for text without quotes. `size` and `height` count what is inside, aliases expanded.
+    `written` is the path in the file of a value that was moved to another path in the config.
+    """
+
+    __slots__ = ("file", "height", "line", "lines", "plain", "size", "value", "written")
+
+    def __init__(self, value: Any, file: str, line: int, plain: bool = False, written: str | None = None) -> None:
+        self.value = value
+        self.file = file
+        self.line = line
+        self.plain = plain
+        self.written = written
+        self.lines: dict[str, int] = {}
+        self.size = 1
+        self.height = 0
+
+    def __repr__(self) -> str:
+        return f"<Node {type(self.value).__name__} {self.file}:{self.line}>"
+
+    def copy(self, line: int | None = None, written: str | None = None) -> Node:
+        """A copy to which keys can be added, optionally with another line and path."""
+        value = self.value.copy() if isinstance(self.value, dict | list) else self.value
+        made = Node(value, self.file, self.line if line is None else line, self.plain, written or self.written)
+        made.lines = dict(self.lines)
+        return made
+
+
+def mapping(items: Mapping[str, Node], file: str, line: int) -> Node:
+    """A mapping of nodes, each with its own line."""
+    node = Node(dict(items), file, line)
+    node.lines = {key: inner.line for key, inner in items.items()}
+    return node

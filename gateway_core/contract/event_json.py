@@ -1,0 +1,134 @@
+"""Events as JSON text: one line for files, or a plain structured event for the wire.
+
+A line is a CloudEvent in the JSON format (CloudEvents 1.0.2, `formats/json-format.md`) from which the same event is
+read back: attributes with their types, data byte for byte, key. What the format can't express goes into members whose
+names no attribute can have, and only if needed: `key_base64`, `json_data`, `other_attributes`.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from .event import Event
+
+OWN = frozenset({"key_base64", "json_data", "other_attributes"})
+"""The members that the CloudEvents JSON format doesn't know."""
+
+_MEMBERS = OWN | {"data", "data_base64"}
+_SPACE = b" \t\r\n"
+_encode = msgspec.json.Encoder().encode
+_any = msgspec.json.Decoder().decode
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def dump(event: Event) -> bytes:
+    """The event as one line without its line break, lossless.
+
+    Raises `ValueError` if an attribute can't be written as JSON text (a lone surrogate).
+    """
+    members = dict(event.attributes)
+    if odd := {name: members.pop(name) for name in _MEMBERS & event.attributes.keys()}:
+        members["other_attributes"] = odd
+    if event.data is not None:
+        name, value, read_as = _data(event, event.data, one_line=True)
+        members[name] = value
+        if event.json_data != read_as:
+            members["json_data"] = event.json_data
+    if event.key is not None:
+        members["key_base64"] = b64encode(event.key).decode()
+    return _write(members)
+
+
+def structured(event: Event) -> bytes:
+    """The event as a structured CloudEvent without members of our own: what other software understands. Its data
+    reads back byte for byte, its key is left out."""
+    members = {name: value for name, value in event.attributes.items() if name not in _MEMBERS}
+    if event.data is not None:
+        name, value, _ = _data(event, event.data, one_line=False)
+        members[name] = value
+    return _write(members)
+
+
+def load(text: bytes) -> Event:
+    """Reads what `dump` wrote, or any structured event; it does not check that the event is valid.
+
+    Raises `ValueError` if the text isn't a JSON object, or its data isn't base64.
+    """
+    try:
+        raw = _members(text)
+        key, flag = raw.pop("key_base64", None), raw.pop("json_data", None)
+        data, binary = raw.pop("data", None), raw.pop("data_base64", None)
+        odd = raw.pop("other_attributes", None)
+        attributes = {name: value for name, text in raw.items() if (value := _any(text)) is not None}
+        if odd is not None:
+            attributes.update(_any(odd))
+        event = Event(attributes, key=None if key is None else b64decode(_any(key), validate=True))
+        if binary is not None:
+            event.data = b64decode(_any(binary), validate=True)
+        elif data is not None:
+            event.data, event.json_data = _read_data(attributes, bytes(data))
+        if flag is not None:
+            event.json_data = bool(_any(flag))
+    except (msgspec.MsgspecError, TypeError, AttributeError, RecursionError) as e:
+        raise ValueError(f"not an event in JSON: {e}") from e
+    return event
+
+
+def _write(members: dict[str, Any]) -> bytes:
+    try:
+        return _encode(members)
+    except (UnicodeEncodeError, TypeError, OverflowError, RecursionError) as e:
+        raise ValueError(f"not to be written as JSON: {e}") from e
+
+
+def _data(event: Event, data: bytes, *, one_line: bool) -> tuple[str, Any, bool]:
+    """The member that holds the data, its value (readable text if that keeps every byte), and what `json_data` will be
+    when it is read back."""
+    media_type, declared = _media_type(event.attributes), _is_json(event.attributes)
+    if declared or event.json_data:
+        taken_for_text = not declared and media_type and data[:1] == b'"'
+        if not taken_for_text and _embeds(data, one_line):
+            return "data", msgspec.Raw(data), not declared
+    elif media_type.startswith("text/") or media_type.endswith(("/xml", "+xml")):
+        with suppress(UnicodeDecodeError):
+            return "data", data.decode(), False
+    return "data_base64", b64encode(data).decode(), False
+
+
+def _read_data(attributes: Mapping[str, Any], raw: bytes) -> tuple[bytes, bool]:
+    """Data and `json_data` (json-format.md section 3.1): a string is text if the media type isn't JSON."""
+    if _is_json(attributes):
+        return raw, False
+    if _media_type(attributes) and raw.startswith(b'"'):
+        return str(_any(raw)).encode(), False
+    return raw, True
+
+
+def _embeds(data: bytes, one_line: bool) -> bool:
+    """Whether the bytes can stand in JSON text as they are and be found again: valid, no space around them."""
+    if not data or data[:1] in _SPACE or data[-1:] in _SPACE or (one_line and b"\n" in data):
+        return False
+    try:
+        _any(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def _media_type(attributes: Mapping[str, Any]) -> str:
+    """The media type of the data without its parameters, in lower case ("" if there is none). The attribute was
+    called `contentType` in version 0.1 and `contenttype` in 0.2."""
+    for name in ("datacontenttype", "contenttype", "contentType"):
+        if isinstance(value := attributes.get(name), str):
+            return value.partition(";")[0].strip().lower()
+    return ""
+
+
+def _is_json(attributes: Mapping[str, Any]) -> bool:
+    media_type = _media_type(attributes)
+    return media_type.endswith(("/json", "+json"))

@@ -1,0 +1,89 @@
+"""All hook specifications, in the order in which they are called when a gateway is built.
+
+A plugin is a module (or object) registered under the entry-point group `tidegate`, with functions of these names marked
+`@hookimpl`. Every hook takes nothing and returns a list of descriptors (`gateway_core.contract.component`, for configs
+`gateway_core.contract.config_extension`); None or an empty list means "nothing to offer". Hooks are called once, while
+a gateway is built, and never while events flow. They must be cheap: import client libraries inside a component's
+`build`. An error raised by a hook stops the start, and names the plugin; two components of one kind and name are an
+error that names both plugins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    from ..runtime.settings import Settings
+    from .component import Command, Component, Transport
+    from .config_extension import ConfigSection, DocumentKind
+    from .errors import Fault
+    from .services import Service
+
+PROJECT = "tidegate"
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def gateway_transports() -> list[Transport]:  # type: ignore[empty-body]
+    """Sources (`gateway_core.contract.interfaces.Source`) and sinks (`Sink` or `ReadingSink`)."""
+
+
+@hookspec
+def gateway_channels() -> list[Component]:  # type: ignore[empty-body]
+    """Places where a broker keeps its events (`Channel`)."""
+
+
+@hookspec
+def gateway_codecs() -> list[Component]:  # type: ignore[empty-body]
+    """Readers and writers of events in messages (`Codec`). `BuildContext.binding` says for which transport."""
+
+
+@hookspec
+def gateway_filters() -> list[Component]:  # type: ignore[empty-body]
+    """Conditions on events (`build` returns a `Filter`)."""
+
+
+@hookspec
+def gateway_key_mappers() -> list[Component]:  # type: ignore[empty-body]
+    """Record keys from events (`build` returns a `KeyMapper`)."""
+
+
+@hookspec
+def gateway_dead_letters() -> list[Component]:  # type: ignore[empty-body]
+    """Sinks made for dead letters (`Sink`, and `DeadLetterStore` if they can be read again). Any other sink may be used
+    as a dead letter too."""
+
+
+@hookspec
+def gateway_observers() -> list[Component]:  # type: ignore[empty-body]
+    """Observers of what happens to events (`Observer`)."""
+
+
+@hookspec
+def gateway_commands() -> list[Command]:  # type: ignore[empty-body]
+    """Commands for the `tidegate` command line."""
+
+
+@hookspec
+def gateway_config_sections() -> list[ConfigSection]:  # type: ignore[empty-body]
+    """Sections of a config: top-level keys of a config file besides the gateway's own."""
+
+
+@hookspec
+def gateway_config_documents() -> list[DocumentKind]:  # type: ignore[empty-body]
+    """Kinds of YAML documents that a config may have beside its sections, and what they mean in them."""
+
+
+@hookspec
+def gateway_services() -> list[Service]:  # type: ignore[empty-body]
+    """Services that run beside the components of a gateway (`gateway_core.contract.services`)."""
+
+
+@hookspec
+def gateway_settings_checks() -> list[Callable[[Settings], list[Fault]]]:  # type: ignore[empty-body]
+    """Checks of the process settings for `tidegate check`. Each takes the settings and returns the faults with which
+    `tidegate run` would not start."""

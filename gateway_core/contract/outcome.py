@@ -1,0 +1,78 @@
+"""The outcome of an attempt to deliver."""
+
+from __future__ import annotations
+
+import errno
+
+from . import descriptors
+from .errors import Refused
+from .event import Event
+from .shortage import is_shortage
+
+
+class Outcome:
+    """The outcome of one attempt to deliver.
+
+    `delivered`      the remote side has the event. Then only `reply` and `code` may be set.
+    `retry`          the same attempt may succeed later.
+    `code`           the remote side's status code, None if there was no answer.
+    `data`           what the remote side said (a response body), cut to 1024 bytes or more.
+    `reason`         one line for people: "503 Service Unavailable", "connection refused".
+    `retry_after_s`  how long the remote side asked us to wait, None if it did not.
+    `reply`          an event to publish to the broker.
+    `local`          this machine is short of something (`gateway_core.contract.shortage`) and nothing was sent. That
+                     does not count as an attempt: the event is queued again, and sent as soon as the machine can.
+    """
+
+    __slots__ = ("code", "data", "delivered", "local", "reason", "reply", "retry", "retry_after_s")
+
+    def __init__(
+        self,
+        delivered: bool,
+        *,
+        retry: bool = False,
+        code: int | None = None,
+        data: bytes | None = None,
+        reason: str = "",
+        retry_after_s: float | None = None,
+        reply: Event | None = None,
+        local: bool = False,
+    ) -> None:
+        self.delivered = delivered
+        self.retry = retry
+        self.code = code
+        self.data = data
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+        self.reply = reply
+        self.local = local
+
+    def __repr__(self) -> str:
+        word = "delivered" if self.delivered else "local" if self.local else "retry" if self.retry else "failed"
+        return f"<Outcome {word} {self.code or ''} {self.reason}>"
+
+
+DELIVERED = Outcome(True)
+
+
+def raised(error: BaseException) -> Outcome:
+    """The outcome for an exception of a client library: it is retried. A shortage on this machine does not count as an
+    attempt."""
+    if is_shortage(error):
+        return short(error)
+    return Outcome(False, retry=True, reason=f"{type(error).__name__}: {error}")
+
+
+def short(error: BaseException | str) -> Outcome:
+    """The outcome for a shortage on this machine: no attempt was made (see `Outcome.local`)."""
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        descriptors.exhausted(error, "connecting")
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    return Outcome(False, retry=True, local=True, reason=f"this machine is short of resources: {text}")
+
+
+def unwritable(error: Refused | ValueError) -> Outcome:
+    """The outcome for an event that a sink can't write. It is not retried. Its dead letter has `tidegatestage:
+    encode`."""
+    detail = error.detail if isinstance(error, Refused) else str(error)
+    return Outcome(False, reason=f"encode: {detail}")

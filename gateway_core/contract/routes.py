@@ -1,0 +1,137 @@
+"""Routes of the admin API: requests, answers and problems, without the server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+from pydantic import BaseModel, ConfigDict
+
+from .errors import Fault, TidegateError
+
+JSON = "application/json"
+PROBLEM = "application/problem+json"
+YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`params` are the parts of the path that the route names, `query` has the values of each parameter after `?`;
+    header names are in lower case."""
+
+    method: str
+    path: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    query: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def asked(self, name: str) -> str | None:
+        """The value of a query parameter; the last one if there are several, None if there is none."""
+        values = self.query.get(name)
+        return values[-1] if values else None
+
+    @property
+    def media(self) -> str:
+        """The body's media type, without parameters; "" if it has none."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`document` is written as JSON, unless there is a `body`; or the answer is a `stream`, which is closed when its
+    reader disconnects."""
+
+    document: Any = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    media: str = JSON
+    body: bytes | None = None
+    stream: AsyncIterator[bytes] | None = None
+
+    def encoded(self) -> bytes:
+        """The body."""
+        if self.body is not None:
+            return self.body
+        return b"" if self.document is None else msgspec.json.encode(self.document, enc_hook=str)
+
+
+class Problem(TidegateError):
+    """A request can't be served: an RFC 9457 problem. `faults` are those of a config."""
+
+    def __init__(
+        self, status: int, detail: str, faults: Sequence[Fault] = (), headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.faults = faults
+        self.headers = headers or {}
+
+    def answer(self) -> Answer:
+        """What the caller gets."""
+        document: dict[str, Any] = {
+            "type": "about:blank",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+        }
+        if self.faults:
+            document["faults"] = [fault_document(f) for f in self.faults]
+        return Answer(document, self.status, self.headers, PROBLEM)
+
+
+def fault_document(fault: Fault) -> dict[str, Any]:
+    """A fault of a config; without `file` it is in the request's body."""
+    return {
+        "message": fault.message,
+        "path": fault.path,
+        "file": fault.file or None,
+        "line": fault.line or None,
+        "remedy": fault.remedy,
+    }
+
+
+Handler = Callable[[Request], Answer | Awaitable[Answer]]
+
+
+class Model(BaseModel):
+    """The base of documents in answers; attributes' docstrings become descriptions in the OpenAPI document."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A body that is not JSON."""
+
+    media: str
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`answers` has the model, or `Text`, of each status that is not a problem, None for no body; `problems` the others
+    beside those that every route may have. `body` names what it takes, `takes` the media types of that; `query` says
+    what the parameters after `?` mean. A route that is `open` needs no token."""
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    answers: Mapping[int, Any]
+    problems: Sequence[int] = ()
+    body: str = ""
+    open: bool = False
+    takes: Sequence[str] = (JSON, YAML[0])
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    def match(self, path: str) -> dict[str, str] | None:
+        """The named parts of a path; None if the route does not match it."""
+        pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(self.path))
+        found = re.fullmatch(pattern, path)
+        return {name: unquote(part) for name, part in found.groupdict().items()} if found else None

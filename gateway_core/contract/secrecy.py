@@ -1,0 +1,40 @@
+"""What may be shown of an address. Everything that shows one or passes one on (status, log, graph, traces, dead
+letters) uses this module."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+HIDDEN = "****"
+_TOKENS = re.compile(
+    r"(^|[-_.])(access|auth|authorization|bearer|code|credentials?|jwt|key|password|passwd|pwd|sas|"
+    r"secret|session|sig|signature|token)([-_.]|$)|(apikey|accesskey|secretkey|privatekey|token|password|secret|"
+    r"signature)$",
+    re.IGNORECASE,
+)
+"""Names of query parameters that hold credentials."""
+
+
+def shown_url(url: str, *, hidden: bool = False, written: bool = False) -> str:
+    """The URL without user and password, without its fragment, and without the values of query parameters that are
+    named like secrets. `hidden` if some part came from a secret: then only scheme and host are left. `written` to show
+    it as its author wrote it, with `****@` for user and password."""
+    if "://" not in url:
+        return HIDDEN if hidden else url
+    try:
+        parts = urlsplit(url)
+        user, _, place = parts.netloc.rpartition("@")
+        place = f"{HIDDEN}@{place}" if user and written else place
+        _ = parts.port  # raises if it is not a number
+    except ValueError:
+        return f"{url.partition('://')[0]}://{HIDDEN}"
+    if hidden:
+        return f"{parts.scheme}://{place}/{HIDDEN}"
+    query = "&".join(_shown_parameter(parameter) for parameter in parts.query.split("&"))
+    return f"{parts.scheme}://{place}{parts.path}" + (f"?{query}" if query else "")
+
+
+def _shown_parameter(parameter: str) -> str:
+    name, given, value = parameter.partition("=")
+    return f"{name}={HIDDEN}" if given and value and _TOKENS.search(name) else parameter

@@ -1,0 +1,99 @@
+"""Traces: how an event's trace context goes through the gateway.
+
+A trace context is kept in two places that never mix. The attributes `traceparent` and `tracestate` (CloudEvents
+distributed tracing extension) belong to the sender and are forwarded unchanged. The hop's own context travels beside
+the event: in the headers `traceparent` and `tracestate` of its transport (W3C Trace Context), and inside the gateway in
+`Event.trace`, as the text of `traceparent` and, after one space, that of `tracestate` if there is one. It is None if
+the gateway does not trace, and then nothing here is called: these steps are put in only where an observer has a
+`tracer`.
+
+The way of `Event.trace`: a source sets what came in the headers (`of_headers`); `traced_intake` lets the tracer put the
+gateway's own context in its place; the channel stores it with the event; `traced_send` gives each attempt a copy of the
+event with a context of its own, which the sink writes into headers (`headers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from .component import TRACE_HEADERS
+from .errors import Refused
+from .event import Event
+from .outcome import Outcome
+
+MOST_BYTES = 1024
+"""A longer `tracestate` is dropped; the specification asks for 512 at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The origin of events: a component of this name ("http"; "reply" for replies), for the broker or bridge `owner`.
+    `address` is known once it has started. `pulls` says that it fetches them."""
+
+    owner: str
+    component: str
+    address: Callable[[], str]
+    pulls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SendContext:
+    """What an attempt is for: a delivery to the subscriber of a trigger or the sink of a bridge, or the writing of a
+    dead letter. `owner` is the trigger's or the bridge's name, `broker` that of the broker or bridge."""
+
+    operation: Literal["deliver", "dead_letter"]
+    owner: str
+    broker: str
+    address: Callable[[], str]
+
+
+class Tracer(Protocol):
+    """Records an event's path as spans, and continues its trace. Calls must be quick and not raise."""
+
+    def received(self, origin: Origin, events: Sequence[Event]) -> Callable[[BaseException | None], None]:
+        """Events arrived together. `event.trace` has the context that came with each by its transport, or None; sets it
+        to the context that what follows belongs to. The result is called once with the answer."""
+
+    def refused(self, origin: Origin, error: Refused) -> None:
+        """An input arrived that is not an event; `error.trace` is the context that came with it, or None."""
+
+    def sending(self, context: SendContext, event: Event, attempt: int) -> tuple[str | None, Callable[[Outcome], None]]:
+        """An attempt begins. Returns the context that goes with it, and what is called once with its outcome; that sets
+        the `trace` of the outcome's reply, if any."""
+
+
+def of_headers(headers: Iterable[tuple[bytes, bytes]], names: tuple[bytes, bytes] | None = TRACE_HEADERS) -> str | None:
+    """The context that a message's headers carry (in lower case, under the names of a `Binding.trace`), None if they
+    carry none. The tracer checks whether it is well formed."""
+    if names is None:
+        return None
+    of_parent, of_state = names
+    parent: bytes | None = None
+    states: list[bytes] = []
+    for name, value in headers:
+        if name == of_parent:
+            if parent is not None:
+                return None  # W3C Trace Context section 3.2: more than one is none
+            parent = value
+        elif name == of_state:
+            states.append(value)
+    if parent is None or not parent.isascii() or b" " in parent:
+        return None
+    state = b",".join(states)
+    if not state or len(state) > MOST_BYTES or not state.isascii():
+        return parent.decode()
+    return f"{parent.decode()} {state.decode()}"
+
+
+def headers(trace: str, names: tuple[bytes, bytes] | None = TRACE_HEADERS) -> list[tuple[bytes, bytes]]:
+    """The headers that carry a context, under the names of a `Binding.trace`; none if the binding has no place for
+    them."""
+    if names is None:
+        return []
+    parent, _, state = trace.partition(" ")
+    found = [(names[0], parent.encode())]
+    if state:
+        found.append((names[1], state.encode()))
+    return found

@@ -1,0 +1,1 @@
+"""The path of an event: source, broker, trigger, sink."""

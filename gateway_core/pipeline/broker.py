@@ -1,0 +1,257 @@
+"""A broker and its triggers at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anyio.abc import TaskGroup
+
+from ..contract.capabilities import Faulty
+from ..contract.condition import Condition
+from ..contract.event import Event
+from ..contract.interfaces import Accepted, Channel, Filter, Observer, ReaderFeed, ReadingSink, Sink, Source
+from ..delivery import Subscription
+from ..delivery.dead_letter_writer import SourceDeadLetterWriter
+from .guards import FilterGuard
+from .infos import lag_of, reader_state, source_errors
+from .intake import BoundSource, Counted
+from .metering import Accept, Meter
+
+
+class Broker(Counted):
+    """One broker: the intake of its sources, in front of its channel."""
+
+    stores = True
+
+    def __init__(
+        self,
+        name: str,
+        channel_name: str,
+        channel: Channel,
+        dead_letter: Sink,
+        writer: SourceDeadLetterWriter,
+        observers: tuple[Observer, ...],
+        meter: Meter | None = None,
+    ) -> None:
+        super().__init__(name, observers)
+        self.meter = meter
+        self.channel_name = channel_name
+        self.channel = channel
+        self.bound_sources: list[BoundSource] = []
+        self.taking = False
+        self.use_dead_letter(dead_letter, writer)
+        self.accept: Accept
+        self.observe(observers)
+
+    @property
+    def sources(self) -> list[Source]:
+        """Its sources."""
+        return [bound_source.source for bound_source in self.bound_sources]
+
+    def observe(self, observers: tuple[Observer, ...]) -> None:
+        """Replaces the observers."""
+        super().observe(observers)
+        # without observers and metrics, sources write to the channel directly
+        self.accept = self._observed if observers else self.channel.append
+        if self.meter is not None:
+            self.accept = self.meter.accepting(self.accept)
+        self.dead_letter_writer.observe(observers)
+        for bound_source in self.bound_sources:
+            if bound_source.intake.target is self:  # during a reload it may already feed another one
+                bound_source.intake.switch_to(self)
+
+    def publish(self, events: Sequence[Event], done: Accepted) -> None:
+        """Accepts replies, which come from no source."""
+        self.accept(events, done)
+
+    def use_dead_letter(self, dead_letter: Sink, writer: SourceDeadLetterWriter) -> None:
+        """Uses this dead letter from now on."""
+        self.dead_letter = dead_letter
+        self.dead_letter_writer = writer
+        self.undeliverable = writer.write
+
+    def _observed(self, events: Sequence[Event], done: Accepted) -> None:
+        def accepted(error: BaseException | None) -> None:
+            if error is None:
+                for observer in self._observers:
+                    observer.accepted(self.name, events)
+            done(error)
+
+        self.channel.append(events, accepted)
+
+    def withdraw(self, partition: int) -> Sequence[int]:
+        """See `Intake.withdraw`: what was accepted is stored by now or soon."""
+        return ()
+
+    def condition(self, info: Mapping[str, Any]) -> Condition:
+        """Whether it is ready, else why not (Knative Broker specification: Ready while the ingress takes events)."""
+        if not self.taking:
+            return Condition(False, "the ingress is not open", "IngressClosed")
+        if not info.get("writable", True):
+            why = f": {info['error']}" if info.get("error") else ""
+            return Condition(False, f"the channel can't be written{why}", "ChannelNotWritable")
+        if fault := self.faults.get("channel"):
+            return Condition(False, fault, "ComponentFailed")
+        errors = source_errors(self.bound_sources)
+        if errors:
+            first = next(iter(errors.values()))
+            if len(errors) == len(self.bound_sources):
+                return Condition(False, f"no source works: {first}", "SourceFails")
+            return Condition(
+                True, f"{len(errors)} of {len(self.bound_sources)} sources do not work: {first}", "IngressDegraded"
+            )
+        if fault := self.faults.get("dead_letter") or self.dead_letter_writer.stuck:
+            return Condition(True, fault, "DeadLetterFails")  # events are accepted; undeliverable ones wait
+        return Condition(True, "", "IngressOpen")
+
+
+class Trigger:
+    """A trigger whose events are sent to its subscriber."""
+
+    def __init__(
+        self,
+        name: str,
+        broker: Broker,
+        filter: Filter,
+        subscription: Subscription,
+        dead_letter: Sink,
+        from_start: bool,
+        sinks: list[Sink],
+        meter: Meter | None = None,
+    ) -> None:
+        self.name = name
+        self.broker = broker
+        self.filter = filter
+        self.subscription = subscription
+        self.dead_letter = dead_letter
+        self.from_start = from_start
+        self.sinks = sinks  # started and stopped with it
+        self.faults: dict[str, str] = {}  # components that do not work any more, by their word in the config
+        self.meter = meter
+
+    def attach(self) -> None:
+        """Attaches the trigger to the broker's channel."""
+        s = self.subscription
+        s.feed = self.broker.channel.attach(self.name, self.filter, s, from_start=self.from_start)
+
+    def condition(self) -> Condition:
+        """Whether it is ready, else why not (Knative Broker specification: Ready while events can be delivered)."""
+        s = self.subscription
+        if not self.broker.taking:
+            return Condition(False, f"broker {self.broker.name!r} is not ready", "BrokerNotReady")
+        if fault := next(iter(self.faults.values()), ""):
+            return Condition(False, fault, "ComponentFailed")
+        if s.suspended:
+            return Condition(False, "paused by an operator", "Paused")
+        if isinstance(s.feed, Faulty) and (why := s.feed.fault):
+            return Condition(False, why, "FeedFails")
+        if s.paused:
+            return Condition(False, s.last_error or "paused", "DeadLetterFails")
+        if s.short:
+            return Condition(False, s.last_error or "this machine is short of resources", "OutOfResources")
+        if s.failing:
+            return Condition(False, f"the subscriber fails: {s.last_error}", "SubscriberFails")
+        return Condition(True, "", "Delivering")
+
+    def status(self) -> dict[str, Any]:
+        s = self.subscription
+        return {
+            **_head(self, self.condition(), s.sink.address),
+            "dead_letter": self.dead_letter.address,
+            "delivered": s.delivered,
+            "attempts": s.attempts,
+            "retried": s.retried,
+            "dead_lettered": s.dead_lettered,
+            "in_flight": s.in_flight,
+            "waiting": s.held - s.in_flight,
+            "lag": lag_of(s.feed),
+            "paused": s.paused or s.suspended,
+            "last_error": s.last_error,
+            "reader": None,
+            "dead_lettered_by_stage": dict(s.dead_lettered_by_stage),
+            "filter_errors": s.filter_errors,
+            **(self.meter.of_deliveries() if self.meter else {}),
+        }
+
+
+class ReadingTrigger:
+    """A trigger whose subscriber reads the channel itself (Spark)."""
+
+    def __init__(
+        self,
+        name: str,
+        broker: Broker,
+        filter: Filter,
+        sink: ReadingSink,
+        from_start: bool,
+        options: Mapping[str, Any],
+        guard: FilterGuard | None = None,
+    ) -> None:
+        self.name = name
+        self.broker = broker
+        self.filter = filter
+        self.sink = sink
+        self.from_start = from_start
+        self._options = options
+        self._guard = guard
+        self.faults: dict[str, str] = {}
+        self.feed: ReaderFeed | None = None
+
+    def attach(self) -> None:
+        """Attaches the trigger to the broker's channel."""
+        feed = self.broker.channel.attach_reader(self.name, self.filter, from_start=self.from_start)
+        self.feed = feed
+        self.filtered = FilteredFeed(feed, self._options)
+
+    async def start(self, tasks: TaskGroup) -> None:
+        await self.sink.start_reading(self.filtered, tasks)
+
+    def condition(self) -> Condition:
+        """Whether it is ready, else why not."""
+        state = reader_state(self.sink)
+        if not self.broker.taking:
+            return Condition(False, f"broker {self.broker.name!r} is not ready", "BrokerNotReady")
+        if fault := next(iter(self.faults.values()), ""):
+            return Condition(False, fault, "ComponentFailed")
+        if state["state"] in ("running", "submitted"):  # submitted: others run it
+            return Condition(True, "", "Delivering")
+        return Condition(False, state.get("error") or f"the reader is {state['state']}", "ReaderNotRunning")
+
+    def status(self) -> dict[str, Any]:
+        state = reader_state(self.sink)
+        idle = dict.fromkeys(("delivered", "attempts", "retried", "dead_lettered", "in_flight", "waiting"), 0)
+        return {
+            **_head(self, self.condition(), self.sink.address),
+            "dead_letter": None,
+            **idle,
+            "delivered": state.get("rows", 0),
+            "lag": state.get("lag"),
+            "paused": False,
+            "last_error": state.get("error"),
+            "filter_errors": self._guard.errors.count if self._guard else 0,
+            "reader": state,
+        }
+
+
+class FilteredFeed:
+    """A channel's reader feed with the trigger's filter among its options."""
+
+    def __init__(self, feed: ReaderFeed, options: Mapping[str, Any]) -> None:
+        self.name = feed.name
+        self.location = feed.location
+        self.start = feed.start
+        self.options: Mapping[str, Any] = {**feed.options, **options}
+        self.advance = feed.advance
+        self.ends = feed.ends
+
+
+def _head(trigger: Trigger | ReadingTrigger, condition: Condition, subscriber: str) -> dict[str, Any]:
+    return {
+        "name": trigger.name,
+        "broker": trigger.broker.name,
+        "ready": condition.ready,
+        "reason": condition.message,
+        "condition": condition.reason,
+        "subscriber": subscriber,
+    }

@@ -1,0 +1,173 @@
+"""Filters that the core itself needs, and that plugins build on: a trigger's attributes, and filters joined by AND.
+
+An attribute's value is compared as the text that headers carry (`text_of`): an event in binary mode and the same event
+in structured mode match the same filters. Hints (`Filter.exact`, `Filter.prefix`) refer to the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ..contract.event import Event, text_of
+from ..contract.interfaces import Clause, Filter
+
+Matches = Callable[[Event], bool]
+
+
+def _always(event: Event) -> bool:
+    return True
+
+
+_MATCH_ALL = Filter(_always, explain=lambda event: Clause("every event", True))
+
+
+def match_all() -> Filter:
+    """The filter that matches every event."""
+    return _MATCH_ALL
+
+
+def has_value(name: str, value: str) -> Matches:
+    """Whether the attribute is there and its text equals `value`."""
+
+    def matches(event: Event) -> bool:
+        found = event.attributes.get(name)
+        return found == value if type(found) is str else found is not None and text_of(found) == value
+
+    return matches
+
+
+def is_present(name: str) -> Matches:
+    """Whether the attribute is there, with any value."""
+
+    def matches(event: Event) -> bool:
+        return name in event.attributes
+
+    return matches
+
+
+def every(conditions: Sequence[Matches]) -> Matches:
+    """Whether all conditions hold; true if there are none."""
+    if not conditions:
+        return _always
+    if len(conditions) == 1:
+        return conditions[0]
+    if len(conditions) == 2:
+        first, second = conditions
+        return lambda event: first(event) and second(event)
+    fixed = tuple(conditions)
+
+    def matches(event: Event) -> bool:
+        for condition in fixed:  # noqa: SIM110 - `all` with a generator costs twice as much
+            if not condition(event):
+                return False
+        return True
+
+    return matches
+
+
+def attributes_filter(attributes: Mapping[str, str]) -> Filter:
+    """The filter of a trigger's `filter:` key: every attribute equals its value; an empty value only requires that the
+    attribute is present; no attributes match every event (Knative Broker specification, "Trigger filtering")."""
+    if not attributes:
+        return _MATCH_ALL
+    conditions = [has_value(n, v) if v else is_present(n) for n, v in attributes.items()]
+    exact = tuple((n, v) for n, v in attributes.items() if v)
+    return Filter(every(conditions), exact=exact, explain=_all_clauses("exact", conditions, attributes))
+
+
+def indexable(filter: Filter) -> bool:
+    """Whether a filter has hints, so that it need not run on every event."""
+    if filter.exact or filter.prefix:
+        return True
+    return bool(filter.alternatives) and all(map(indexable, filter.alternatives))
+
+
+def all_of(filters: Sequence[Filter]) -> Filter:
+    """The filter that an event matches if it matches all of these. Their hints hold together; of several sets of
+    alternatives the shortest that can be indexed is kept, since each alone is a condition of a match."""
+    if not filters:
+        return _MATCH_ALL
+    if len(filters) == 1:
+        return filters[0]
+    choices = [f.alternatives for f in filters if f.alternatives and all(map(indexable, f.alternatives))]
+    return Filter(
+        every([f.matches for f in filters]),
+        exact=_joined([f.exact for f in filters]),
+        prefix=_joined([f.prefix for f in filters]),
+        alternatives=min(choices, key=len, default=()),
+        explain=lambda event: _joined_clause("all", event, filters, all),
+    )
+
+
+def any_of(filters: Sequence[Filter]) -> Filter:
+    """The filter that an event matches if it matches at least one of these. Needs one filter at least."""
+    if len(filters) == 1:
+        return filters[0]
+    fixed = tuple(f.matches for f in filters)
+
+    def matches(event: Event) -> bool:
+        for condition in fixed:  # noqa: SIM110
+            if condition(event):
+                return True
+        return False
+
+    return Filter(
+        matches, alternatives=tuple(filters), explain=lambda event: _joined_clause("any", event, filters, any)
+    )
+
+
+# -- why a filter matches, or does not ------------------------------------------------------------------------------
+
+
+def clause_of(filter: Filter, event: Event) -> Clause:
+    """The filter's own explanation; without one, only whether it matched."""
+    if filter.explain is not None:
+        return filter.explain(event)
+    return Clause("a filter that does not say why", filter.matches(event))
+
+
+def not_of(filter: Filter) -> Filter:
+    """The filter that an event matches if it does not match this one."""
+    matches = filter.matches
+
+    def explain(event: Event) -> Clause:
+        inner = clause_of(filter, event)
+        return Clause("not", not inner.matched, parts=(inner,))
+
+    return Filter(lambda event: not matches(event), explain=explain)
+
+
+def on_attributes(word: str, condition: Callable[[str, str], Matches], attributes: Mapping[str, str]) -> Filter:
+    """The filter that an event matches if `condition` holds for every attribute and its text; `word` names it."""
+    conditions = [condition(name, text) for name, text in attributes.items()]
+    return Filter(every(conditions), explain=_all_clauses(word, conditions, attributes))
+
+
+def found_in(event: Event, name: str) -> str:
+    """The value of an attribute of an event, in words."""
+    value = event.attributes.get(name)
+    return f"{name} is absent" if value is None else f"{name} is {text_of(value)!r}"
+
+
+def _all_clauses(word: str, conditions: Sequence[Matches], attributes: Mapping[str, str]) -> Callable[[Event], Clause]:
+    pairs = list(zip(attributes.items(), conditions, strict=True))
+
+    def explain(event: Event) -> Clause:
+        parts = [
+            Clause(f"{word} {name}: {text!r}" if text else f"{name} is there", matches(event), found_in(event, name))
+            for (name, text), matches in pairs
+        ]
+        return parts[0] if len(parts) == 1 else Clause("all", all(p.matched for p in parts), parts=tuple(parts))
+
+    return explain
+
+
+def _joined_clause(
+    word: str, event: Event, filters: Sequence[Filter], join: Callable[[Iterable[bool]], bool]
+) -> Clause:
+    parts = tuple(clause_of(f, event) for f in filters)
+    return Clause(word, join(p.matched for p in parts), parts=parts)
+
+
+def _joined(hints: Sequence[tuple[tuple[str, str], ...]]) -> tuple[tuple[str, str], ...]:
+    return tuple(dict.fromkeys(pair for pairs in hints for pair in pairs))

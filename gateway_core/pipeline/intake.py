@@ -1,0 +1,98 @@
+"""What stands between sources and brokers or bridges, and the counts that both of these keep."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+
+from ..contract.capabilities import Sharing, pulls
+from ..contract.component import SourceRef
+from ..contract.errors import Refused
+from ..contract.event import Event
+from ..contract.interfaces import Intake, Observer, Outcome, Source
+from ..contract.one_line import one_line
+from ..contract.tracing import Origin, Tracer
+from .tracing import Accept, traced_intake, traced_refusal
+
+log = logging.getLogger("tidegate.intake")
+
+TELL_S = 60.0
+"""Refusals are logged at most this often, for each broker and bridge, with their number; in seconds."""
+
+
+class SwitchableIntake:
+    """The intake given to a source. It forwards to a broker or bridge, which a reload may replace. With a `tracer`,
+    spans begin here."""
+
+    def __init__(self, intake: Intake, tracer: Tracer | None = None, origin: Origin | None = None) -> None:
+        self._tracer = tracer
+        self._origin = origin
+        self.switch_to(intake)
+
+    def switch_to(self, intake: Intake) -> None:
+        """Forwards to this intake from now on. The previous one still answers what it accepted."""
+        self.target = intake
+        self.stores = intake.stores
+        # bound here, so that a call costs no extra step
+        self.accept: Accept = intake.accept
+        self.refuse: Callable[[Refused], None] = intake.refuse
+        self.attempted = intake.attempted
+        self.undeliverable = intake.undeliverable
+        self.withdraw = intake.withdraw
+        if self._tracer is not None and self._origin is not None:
+            self.accept = traced_intake(self._tracer, self._origin, intake.accept)
+            self.refuse = traced_refusal(self._tracer, self._origin, intake.refuse)
+
+
+@dataclass(slots=True)
+class BoundSource:
+    """A source with its place in the config and its intake. It is `open` from its start to its stop; in a worker that
+    does not run it, it never is."""
+
+    ref: SourceRef
+    source: Source
+    intake: SwitchableIntake
+    owner: str = ""  # its path in the config
+    fault: str = ""  # why one of its tasks ended
+    open: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """Whether it runs in one worker only."""
+        source = self.source
+        return not source.shares if isinstance(source, Sharing) else pulls(source)
+
+
+class Counted:
+    """Counts `refused` inputs, and `failed` attempts that a source made itself."""
+
+    def __init__(self, name: str, observers: tuple[Observer, ...]) -> None:
+        self.name = name
+        self.refused = self.failed = 0
+        self._told = 0
+        self._tell_at = 0.0
+        self.faults: dict[str, str] = {}  # components that do not work any more, by their word in the config
+        self._observers = observers
+
+    def observe(self, observers: tuple[Observer, ...]) -> None:
+        """Replaces the observers."""
+        self._observers = observers
+
+    def refuse(self, error: Refused) -> None:
+        """See `Intake.refuse`."""
+        self.refused += 1
+        now = monotonic()
+        if now >= self._tell_at:
+            self._tell_at = now + TELL_S
+            count, self._told = self.refused - self._told, self.refused
+            log.warning("%s refused inputs: %d; the last: %s", self.name, count, one_line(error))
+        for observer in self._observers:
+            observer.refused(self.name, error)
+
+    def attempted(self, event: Event, outcome: Outcome, seconds: float) -> None:
+        """See `Intake.attempted`."""
+        self.failed += not outcome.delivered
+        for observer in self._observers:
+            observer.attempted(self.name, event, outcome, seconds)

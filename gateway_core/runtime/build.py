@@ -1,0 +1,225 @@
+"""Builds the objects of a config: every broker, trigger and bridge with its components, connected but not started."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..config.check import effective_delivery
+from ..config.model import BridgeConfig, DeliveryConfig, GatewayConfig, TriggerConfig
+from ..config.registry import Registry
+from ..contract.capabilities import Gathering, LimitingInFlight, pulls
+from ..contract.clock import Clock
+from ..contract.component import BuildContext, ComponentRef
+from ..contract.interfaces import Filter, ReadingSink, Send, Sink
+from ..delivery import Budget, Subscription, ordering
+from ..delivery.dead_letter_writer import SourceDeadLetterWriter
+from ..delivery.ordering import OrderKeyOf
+from ..pipeline import filters
+from ..pipeline.bridge import Bridge, Bridged
+from ..pipeline.broker import Broker, ReadingTrigger, Trigger
+from ..pipeline.guards import FilterGuard, GuardedObserver
+from ..pipeline.intake import BoundSource
+from ..pipeline.metering import Meter
+from ..pipeline.spans import Tracing
+from .settings import Settings
+from .status import Earlier
+
+
+@dataclass(slots=True)
+class Built:
+    """Everything that a gateway runs."""
+
+    brokers: dict[str, Broker] = field(default_factory=dict)
+    triggers: dict[str, Trigger | ReadingTrigger] = field(default_factory=dict)
+    orphans: dict[str, TriggerConfig] = field(default_factory=dict)  # triggers whose broker does not exist
+    bridges: dict[str, Bridged] = field(default_factory=dict)
+    observers: tuple[GuardedObserver, ...] = ()
+    earlier: Earlier = field(default_factory=Earlier)
+
+
+class Builder:
+    """Builds one worker's share of a gateway."""
+
+    def __init__(
+        self, config: GatewayConfig, settings: Settings, registry: Registry, clock: Clock, worker: int = 0
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._registry = registry
+        self._budget = Budget()
+        self._metrics = settings.metrics
+        self._built = Built()
+        self._tracing = Tracing(None)
+        self._context = BuildContext(
+            owner="",
+            data_dir=settings.data_dir.absolute(),
+            clock=clock,
+            registry=registry,
+            worker=worker,
+            workers=settings.workers,
+        )
+
+    def build(self) -> Built:
+        """Raises `StartError` with the path in the config if a component can't be built."""
+        built = self._built
+        built.observers = tuple(self._observer(ref, i) for i, ref in enumerate(self._config.observers))
+        self._tracing = Tracing(next((o.tracer for o in built.observers if o.tracer is not None), None))
+        self._context = replace(self._context, traces=self._tracing.on)
+        for name in self._config.brokers:
+            built.brokers[name] = self.broker(name)
+        for name, trigger in self._config.triggers.items():
+            if trigger.broker in built.brokers:
+                built.triggers[name] = self.trigger(name, built.brokers[trigger.broker])
+            else:
+                built.orphans[name] = trigger
+        for name in self._config.bridges:
+            built.bridges[name] = self.bridge(name)
+        return built
+
+    def renewed(self, config: GatewayConfig) -> Builder:
+        """A builder for another config of the same gateway, with the same observers and bounds."""
+        other = copy(self)
+        other._config = config
+        return other
+
+    def _make(self, ref: ComponentRef, owner: str, **changes: Any) -> Any:
+        return self._registry.build(ref, replace(self._context, owner=owner, **changes))
+
+    def _observer(self, ref: ComponentRef, number: int) -> GuardedObserver:
+        owner = f"observers[{number}]"
+        before = [other.name for other in self._config.observers[:number]]
+        name = f"{ref.name}#{number}" if ref.name in before else ref.name  # unique, because it labels metrics
+        return GuardedObserver(self._make(ref, owner), name, f"{owner} ({ref.name})")
+
+    def _meter(self) -> Meter | None:
+        return Meter(self._clock) if self._metrics else None
+
+    def broker(self, name: str) -> Broker:
+        """One broker of the config."""
+        config, owner = self._config.brokers[name], f"brokers.{name}"
+        channel = self._make(config.channel, f"{owner}.channel", broker=name)
+        broker = Broker(
+            name, config.channel.name, channel, *self.dead_letter(name), self._built.observers, self._meter()
+        )
+        broker.bound_sources = [self.bound_source(broker, i) for i in range(len(config.ingress))]
+        return broker
+
+    def dead_letter(self, name: str) -> tuple[Sink, SourceDeadLetterWriter]:
+        """A broker's dead letter."""
+        sink = self._make(self._config.brokers[name].dead_letter, f"brokers.{name}.dead_letter", broker=name)
+        traced = self._tracing.dead_letter(sink, name, name)
+        return sink, SourceDeadLetterWriter(name, traced, self._clock, self._built.observers)
+
+    def bound_source(self, broker: Broker, number: int) -> BoundSource:
+        """One of a broker's sources."""
+        ref = self._config.brokers[broker.name].ingress[number]
+        owner = f"brokers.{broker.name}.ingress[{number}]"
+        source = self._make(ref, owner, broker=broker.name)
+        return BoundSource(ref, source, self._tracing.intake(broker, broker.name, ref.name, source), owner)
+
+    def _filter(self, config: TriggerConfig | BridgeConfig, owner: str) -> tuple[Filter, FilterGuard | None]:
+        """The filter, and its guard if it comes from plugins."""
+        if config.filters:
+            built = [self._make(ref, f"{owner}.filters[{i}]") for i, ref in enumerate(config.filters)]
+            guard = FilterGuard(filters.all_of(built), f"{owner}.filters")
+            return guard.filter, guard
+        if isinstance(config, TriggerConfig) and config.filter:
+            return filters.attributes_filter(config.filter), None
+        return filters.match_all(), None
+
+    def trigger(self, name: str, broker: Broker, dead_letter: Sink | None = None) -> Trigger | ReadingTrigger:
+        """One trigger of the config. `dead_letter` is the new one of its broker, if that changes."""
+        config, owner = self._config.triggers[name], f"triggers.{name}"
+        wanted, guard = self._filter(config, owner)
+        names = {"broker": broker.name, "trigger": name}
+        sink = self._make(config.subscriber, f"{owner}.subscriber", wants_reply=True, **names)
+        from_start = config.start == "earliest"
+        if isinstance(sink, ReadingSink):
+            options = {"attributes": dict(config.filter), "filters": [{r.name: r.raw} for r in config.filters]}
+            return ReadingTrigger(name, broker, wanted, sink, from_start, options, guard)
+        sinks = [sink]
+        dead_letter = dead_letter or broker.dead_letter
+        if config.dead_letter is not None:
+            dead_letter = self._make(config.dead_letter, f"{owner}.dead_letter", **names)
+            sinks.append(dead_letter)
+        policy = effective_delivery(self._config.brokers[broker.name].delivery, config.delivery)
+        policy = _with_window(policy, sink)
+        meter = self._meter()
+        subscription = Subscription(
+            name,
+            sink,
+            policy,
+            self._clock,
+            dead_letter=self._tracing.dead_letter(dead_letter, name, broker.name),
+            publish=self._tracing.replies(broker.name, broker.publish),
+            budget=self._budget,
+            observers=self._built.observers,
+            order_key_of=self._order_key_of(policy, owner, **names),
+            send=self._tracing.send(_timed(sink.send, meter), sink, name, broker.name),
+            filter=guard,
+        )
+        return Trigger(name, broker, wanted, subscription, dead_letter, from_start, sinks, meter)
+
+    def _order_key_of(self, policy: DeliveryConfig, owner: str, **changes: Any) -> OrderKeyOf | None:
+        if policy.order == "unordered":
+            return None
+        if policy.order == "partition":
+            return ordering.of_partition
+        if policy.order_key is None:
+            return ordering.of_key
+        mapper: OrderKeyOf = self._make(policy.order_key, f"{owner}.delivery.order_key", **changes)
+        return mapper
+
+    def bridge(self, name: str, bound_source: BoundSource | None = None) -> Bridged:
+        """One bridge of the config. It gets a new source, or the given one, which does not yet feed this bridge."""
+        config, owner = self._config.bridges[name], f"bridges.{name}"
+        source = bound_source.source if bound_source else self._make(config.source, f"{owner}.source", broker=name)
+        fetched = pulls(source)
+        policy = DeliveryConfig() if fetched else BridgeConfig.model_fields["delivery"].default
+        if "delivery" in config.model_fields_set:  # else it is the default for sources that can't wait
+            policy = effective_delivery(policy, config.delivery)
+        wanted, guard = self._filter(config, owner) if config.filters else (None, None)
+        meter = self._meter()
+        bridge = Bridge(name, wanted, self._built.observers)
+        dead_letter = None
+        if config.dead_letter is not None:
+            dead_letter = self._make(config.dead_letter, f"{owner}.dead_letter", broker=name)
+            traced = self._tracing.dead_letter(dead_letter, name, name)
+            bridge.dead_letter_writer = SourceDeadLetterWriter(name, traced, self._clock, self._built.observers)
+        sink = self._make(config.sink, f"{owner}.sink", broker=name)
+        policy = _with_window(policy, sink)
+        bridge.subscription = Subscription(
+            name,
+            sink,
+            policy,
+            self._clock,
+            dead_letter=self._tracing.dead_letter(dead_letter, name, name) if dead_letter else None,
+            give_back=None if fetched else bridge.give_back,
+            budget=self._budget,
+            observers=self._built.observers,
+            order_key_of=self._order_key_of(policy, owner, broker=name),
+            send=self._tracing.send(_timed(sink.send, meter), sink, name, name),
+            what="bridge",
+            filter=guard,
+        )
+        bridge.subscription.feed = bridge
+        sinks = [sink] if dead_letter is None else [sink, dead_letter]
+        intake = self._tracing.intake(bridge, name, config.source.name, source)
+        bound_source = bound_source or BoundSource(config.source, source, intake, f"{owner}.source")
+        return Bridged(name, bridge, bound_source, dead_letter, sinks, meter)
+
+
+def _timed(send: Send, meter: Meter | None) -> Send:
+    return send if meter is None else meter.sending(send)
+
+
+def _with_window(policy: DeliveryConfig, sink: Sink) -> DeliveryConfig:
+    """The policy with the number of concurrent attempts that suits this sink, unless the config sets one, but never
+    more than the sink can have under way: an attempt that waits for a connection would waste its time, and a try."""
+    wanted = policy.max_in_flight
+    if "max_in_flight" not in policy.model_fields_set and isinstance(sink, Gathering):
+        wanted = sink.in_flight or wanted
+    most = sink.most_in_flight if isinstance(sink, LimitingInFlight) else None
+    return policy.model_copy(update={"max_in_flight": min(wanted, most) if most else wanted})

@@ -1,0 +1,306 @@
+"""The life cycle of a gateway: start, run, drain, stop. One object per process; nothing global."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskGroup
+
+from .. import __version__
+from ..config.model import GatewayConfig
+from ..config.registry import Registry
+from ..contract.clock import Clock, SystemClock
+from ..contract.errors import StartError, TidegateError
+from ..contract.files import keep_private
+from ..contract.routes import Route
+from ..contract.services import Peers, RunningService
+from ..pipeline.broker import Trigger
+from ..pipeline.infos import addresses, channel_info
+from ..pipeline.intake import BoundSource
+from .applied import Applied, applied_dir
+from .build import Builder, Built
+from .component_tasks import component_tasks, quietly
+from .component_tasks import started as start_of
+from .folder import DataFolder
+from .parts import Parts
+from .process import process_status
+from .reload import Reload
+from .reloader import Reloader
+from .settings import Settings
+from .status import bridge_status, broker_status, merge, orphan_status, start_failure, takes_events, with_failure
+from .worker_rpc import NoPeers
+
+log = logging.getLogger("tidegate")
+
+
+@dataclass(frozen=True, slots=True)
+class Supervised:
+    """What a worker knows about its supervisor, which holds the data directory: its process id, and when it started
+    (`time.monotonic`)."""
+
+    pid: int
+    began: float
+
+
+class Gateway:
+    """A gateway (one worker of it) built from a config. Raises `StartError` if a component can't be built.
+
+    `others` returns the status of the other workers, in the first worker; `ended` the counts of those that have ended.
+    """
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        settings: Settings,
+        registry: Registry,
+        clock: Clock | None = None,
+        worker: int = 0,
+        others: Callable[[], list[dict[str, Any]]] = list,
+        ended: Callable[[], list[dict[str, Any]]] = list,
+        supervised: Supervised | None = None,
+    ) -> None:
+        self.worker = worker
+        self.others = others
+        self._ended = ended
+        self._supervised = supervised
+        self._pid = supervised.pid if supervised else os.getpid()
+        self._started_at = supervised.began if supervised else time.monotonic()
+        self.started = self._ready = self.stopping = False
+        self.worker, self.workers = worker, settings.workers
+        self.settings = settings
+        self.folder = DataFolder(settings.data_dir.absolute())
+        self._config = config
+        self.clock = clock or SystemClock()
+        self._builder = Builder(config, settings, registry, self.clock, worker)
+        self.built: Built = self._builder.build()
+        self.registry = registry
+        self.peers: Peers = NoPeers()
+        self._paused = Applied(applied_dir(settings)).paused()
+        self._reloading = anyio.Lock()
+        self._generation = 1
+        self.config_error: str | None = None
+        self.config_read_ns = 0
+        self.failed: dict[str, str] = {}
+        self.reloader: Reloader | None = None
+        self.spread: Callable[[], None] = lambda: None
+        self.services: dict[str, RunningService] = {
+            name: service.build(self) for name, (service, _) in registry.services.items()
+        }
+
+    def follows(self, reloader: Reloader, spread: Callable[[], None]) -> None:
+        """Sets the reloader that applies new configs; `spread` makes the other workers reload."""
+        self.reloader = reloader
+        self.spread = spread
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    async def run(self, stop: anyio.Event, started: anyio.Event | None = None) -> None:
+        """Starts everything, sets `started`, runs until `stop` is set, then drains and stops.
+
+        Raises `StartError` if something can't start; what had started is stopped before.
+        """
+        fault: StartError | None = None
+        async with anyio.create_task_group() as tasks:
+            try:
+                await self._start(tasks)
+                if started is not None:
+                    started.set()
+                await stop.wait()
+            except StartError as e:
+                fault = e
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._stop()
+                tasks.cancel_scope.cancel()
+        if fault is not None:
+            raise fault
+
+    async def _start(self, tasks: TaskGroup) -> None:
+        drain_s, workers = self.settings.drain_timeout_s, self.settings.workers
+        self._parts = Parts(self.built, tasks, self.worker, drain_s, self._paused, workers)
+        if self.worker == 0:
+            if self._supervised is None:
+                self.folder.claim()
+            keep_private(applied_dir(self.settings))
+        # services come first: a start may take long (a channel that waits for Kafka), and the admin API reports that
+        for name, service in self.services.items():
+            owner = f"service {name}"
+            await start_of(owner, service.start(component_tasks(tasks, owner, lambda _: None)))
+        await self._parts.start()
+        self.started = self._ready = True
+        self._tell(lambda service: service.reached(self._config))
+        if self.worker == 0:
+            self._announce()
+
+    async def _stop(self) -> None:
+        self._ready, self.stopping = False, True
+        await self._parts.stop()
+        for name, service in reversed(self.services.items()):
+            await quietly(service.stop, f"service {name}")
+        self.folder.leave(keep=self._supervised is not None)
+
+    def _tell(self, what: Callable[[RunningService], None]) -> None:
+        """Notifies all services. One that raises must not stop a reload or affect the others."""
+        for name, service in self.services.items():
+            try:
+                what(service)
+            except Exception:
+                log.exception("service %s failed; it keeps running", name)
+
+    async def reload(
+        self, config: GatewayConfig, commit: Callable[[], None] | None = None
+    ) -> tuple[str, dict[str, str]]:
+        """Changes the running gateway to another config: only what changed is restarted. Returns what changed, and what
+        could not be started, by its path (everything else runs; the next reload tries that again). Raises
+        `ConfigError` or `StartError` if nothing was done.
+
+        `commit` runs in a thread once the config is known to be possible, before anything changes: it saves the config
+        for the next start. Its exceptions are passed on.
+        """
+        async with self._reloading:
+            if commit is None:
+                self._tell(lambda service: service.wanted(config))
+            step = Reload(self._parts, self._builder, self._config, config)
+            with anyio.CancelScope(shield=True):
+                if commit is not None:
+                    await to_thread.run_sync(commit)
+                    self._tell(lambda service: service.wanted(config))
+                if step.changes:
+                    await step.run()
+                    self._generation += 1
+            self._builder, self._config, self.failed = step.builder, step.reached(), step.failed
+            self._tell(lambda service: service.reached(config))
+            if self.worker == 0:
+                try:
+                    self._announce()
+                except StartError as e:  # commands may not find the new addresses, but events arrive
+                    log.error("%s", e)
+            return str(step.changes), step.failed
+
+    async def fetch(self) -> None:
+        """Starts the sources that run in one worker only; no other worker runs them. Retries those that can't be
+        started."""
+        for wait_s in chain((0.5, 1.0, 2.0, 5.0), repeat(10.0)):
+            async with self._reloading:
+                if not self._ready:
+                    return
+                self._parts.fetches = True
+                for bound_source in self._parts.waiting():
+                    await self._fetch_from(bound_source)
+                if not self._parts.waiting():
+                    return
+            await anyio.sleep(wait_s)
+
+    async def _fetch_from(self, bound_source: BoundSource) -> None:
+        try:
+            await self._parts.start_source(bound_source)
+        except Exception as e:
+            expected = isinstance(e, TidegateError)
+            log.error("%s source: %s", bound_source.ref.name, e, exc_info=None if expected else e)
+            await self._parts.stop_source(bound_source)
+
+    def pause(self, names: Collection[str]) -> None:
+        """Pauses these triggers and resumes all others. A paused one starts no attempts; those under way finish."""
+        self._paused.clear()
+        self._paused.update(names)
+        for trigger in self.built.triggers.values():
+            if isinstance(trigger, Trigger) and trigger.subscription.suspended != (trigger.name in self._paused):
+                trigger.subscription.proceed() if trigger.subscription.suspended else trigger.subscription.suspend()
+        self._tell(lambda service: service.changed())
+
+    @property
+    def paused(self) -> frozenset[str]:
+        """The names of paused triggers."""
+        return frozenset(self._paused)
+
+    @property
+    def config(self) -> GatewayConfig:
+        """The running config."""
+        return self._config
+
+    @property
+    def data_dir(self) -> Path:
+        """Where the gateway keeps its state; absolute."""
+        return self.folder.path
+
+    @property
+    def running(self) -> bool:
+        """True between start and stop."""
+        return self._ready
+
+    def routes(self) -> Sequence[Route]:
+        """The routes of all services."""
+        return [route for service in self.services.values() for route in service.routes()]
+
+    @property
+    def addresses(self) -> Mapping[str, str]:
+        """Where services can be reached, by kind."""
+        return {kind: at for service in self.services.values() for kind, at in service.addresses().items()}
+
+    # -- looking in -------------------------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """True while the ingress of every broker and bridge takes events, and every channel can be written."""
+        built = self.built
+        return (
+            self._ready
+            and all(b.condition(channel_info(b.channel)).ready for b in built.brokers.values())
+            and all(takes_events(b, self._ready) for b in built.bridges.values())
+            and not any(
+                place.startswith(("brokers.", "bridges.")) and ".dead_letter" not in place for place in self.failed
+            )
+        )
+
+    def status(self) -> dict[str, Any]:
+        """What `tidegate status` shows; numbers are those of all workers."""
+        return merge(self.own_status(), [*self.others(), *self._ended()])
+
+    def own_status(self) -> dict[str, Any]:
+        """The same for this worker only."""
+        built, earlier = self.built, self.built.earlier
+        return {
+            "version": __version__,
+            "pid": self._pid,
+            "uptime_s": round(time.monotonic() - self._started_at, 3),
+            "ready": self.ready,
+            "workers": self.settings.workers,
+            "data_dir": str(self.settings.data_dir.absolute()),
+            "config": {
+                "generation": self._generation,
+                "error": self.config_error,
+                "read_ns": self.config_read_ns,
+            },
+            "brokers": [
+                with_failure(earlier.add_to("brokers", broker_status(b)), start_failure(self.failed, "brokers", b.name))
+                for b in built.brokers.values()
+            ],
+            "triggers": [
+                *(earlier.add_to("triggers", t.status()) for t in built.triggers.values()),
+                *(orphan_status(name, t) for name, t in built.orphans.items() if name not in built.triggers),
+            ],
+            "bridges": [earlier.add_to("bridges", bridge_status(b, self._ready)) for b in built.bridges.values()],
+            "observers": [observer.status() for observer in built.observers],
+            "processes": [process_status(self.worker)] if self.settings.metrics else [],
+        }
+
+    @property
+    def ingress(self) -> dict[str, list[str]]:
+        """Addresses by broker (or bridge)."""
+        return {
+            **{name: addresses(b.bound_sources) for name, b in self.built.brokers.items()},
+            **{name: addresses([b.bound_source]) for name, b in self.built.bridges.items()},
+        }
+
+    def _announce(self) -> None:
+        """Lets commands find the running gateway by its data directory."""
+        self.folder.announce({"pid": self._pid, **self.addresses, "ingress": self.ingress})

@@ -1,0 +1,284 @@
+"""Changes a running gateway to another config: only what changed is restarted.
+
+`plan` finds the changes without applying them; `Reload` applies them. A changed trigger passes its cursor to its
+successor; an unchanged source stays open, and feeds whatever is behind it then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from ..config.check import effective_delivery
+from ..config.model import GatewayConfig, TriggerConfig
+from ..contract.capabilities import pulls
+from ..contract.errors import ConfigError, Fault, StartError
+from ..contract.interfaces import Sink
+from ..delivery.dead_letter_writer import SourceDeadLetterWriter
+from ..pipeline.bridge import Bridged
+from ..pipeline.broker import Broker, ReadingTrigger, Trigger
+from ..pipeline.intake import BoundSource
+from .build import Builder
+from .component_tasks import quietly
+from .parts import Parts
+from .status import bridge_status
+
+log = logging.getLogger("tidegate.reload")
+
+
+Names = Mapping[str, list[str]]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Names that are `added`, `removed` or `changed`. A changed broker keeps its channel, and gets other sources or
+    another dead letter."""
+
+    brokers: Names
+    triggers: Names
+    bridges: Names
+
+    def __bool__(self) -> bool:
+        return any(names for kind in (self.brokers, self.triggers, self.bridges) for names in kind.values())
+
+    def __str__(self) -> str:
+        told = [
+            f"{what} {kind} {', '.join(names)}"
+            for kind, section in (("brokers", self.brokers), ("triggers", self.triggers), ("bridges", self.bridges))
+            for what, names in section.items()
+            if names
+        ]
+        return "; ".join(told)
+
+
+def plan(old: GatewayConfig, new: GatewayConfig) -> Changes:
+    """The changes. Raises `ConfigError` for those that need a restart."""
+    _check_possible(old, new)
+    brokers, triggers = _compared(old.brokers, new.brokers), _compared(old.triggers, new.triggers)
+    begun = [*brokers["added"], *brokers["removed"]]
+    for name in old.triggers.keys() & new.triggers.keys() - {*triggers["changed"]}:
+        trigger = new.triggers[name]
+        if trigger.broker in begun or (trigger.broker in brokers["changed"] and _differs(trigger, old, new)):
+            triggers["changed"].append(name)
+    return Changes(brokers, triggers, _compared(old.bridges, new.bridges))
+
+
+def _check_possible(old: GatewayConfig, new: GatewayConfig) -> None:
+    faults = []
+    for name in old.triggers.keys() & new.triggers.keys():
+        was, wanted = old.triggers[name].broker, new.triggers[name].broker
+        if was != wanted:  # Knative Broker specification, Trigger: the broker is immutable
+            text = f"the broker of a trigger can't be changed (it is `{was}`, not `{wanted}`)"
+            faults.append(Fault(text, f"triggers.{name}.broker", remedy="remove it and add it under another name"))
+    for name in old.brokers.keys() & new.brokers.keys():
+        if old.brokers[name].channel != new.brokers[name].channel:
+            text = "the channel of a broker can't be changed while the gateway runs: its events stay where they are"
+            faults.append(Fault(text, f"brokers.{name}.channel", remedy="restart the gateway once they are delivered"))
+    if old.observers != new.observers:
+        faults.append(Fault("observers can't be changed while the gateway runs", "observers", remedy="restart it"))
+    if faults:
+        raise ConfigError(faults)
+
+
+def _compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, list[str]]:
+    return {
+        "added": [n for n in new if n not in old],
+        "removed": [n for n in old if n not in new],
+        "changed": [n for n in new if n in old and old[n] != new[n]],
+    }
+
+
+def _differs(trigger: TriggerConfig, old: GatewayConfig, new: GatewayConfig) -> bool:
+    """Whether a trigger inherits something from its broker that changed."""
+    was, now = old.brokers[trigger.broker], new.brokers[trigger.broker]
+    if trigger.dead_letter is None and was.dead_letter != now.dead_letter:
+        return True
+    return effective_delivery(was.delivery, trigger.delivery) != effective_delivery(now.delivery, trigger.delivery)
+
+
+@dataclass
+class Fresh:
+    """What is built for the new config before the old one is changed."""
+
+    brokers: dict[str, Broker] = field(default_factory=dict)
+    bound_sources: dict[str, list[BoundSource]] = field(default_factory=dict)  # of changed brokers, with kept ones
+    dead_letters: dict[str, tuple[Sink, SourceDeadLetterWriter]] = field(default_factory=dict)
+    triggers: dict[str, Trigger | ReadingTrigger] = field(default_factory=dict)
+    bridges: dict[str, Bridged] = field(default_factory=dict)
+
+
+class Reload:
+    """One step from a config to the next."""
+
+    def __init__(self, parts: Parts, builder: Builder, old: GatewayConfig, new: GatewayConfig) -> None:
+        """Raises `ConfigError` or `StartError` without changing anything."""
+        self.changes = plan(old, new)
+        self.builder = builder.renewed(new)
+        self.failed: dict[str, str] = {}  # what could not be started, by its path in the config
+        self._parts = parts
+        self._built = parts.built
+        self._old = old
+        self._new = new
+        self._fresh = self._build()
+
+    def _build(self) -> Fresh:
+        changes, builder, built, fresh = self.changes, self.builder, self._built, Fresh()
+        for name in changes.brokers["added"]:
+            fresh.brokers[name] = builder.broker(name)
+        for name in changes.brokers["changed"]:
+            broker = built.brokers[name]
+            if self._old.brokers[name].dead_letter != self._new.brokers[name].dead_letter:
+                fresh.dead_letters[name] = builder.dead_letter(name)
+            kept = {
+                i: bound_source
+                for bound_source in broker.bound_sources
+                if (i := self._place(bound_source, name)) is not None
+            }
+            wanted = range(len(self._new.brokers[name].ingress))
+            fresh.bound_sources[name] = [kept.get(i) or builder.bound_source(broker, i) for i in wanted]
+        for name in (*changes.triggers["added"], *changes.triggers["changed"]):
+            owner = self._new.triggers[name].broker
+            found = fresh.brokers.get(owner) or built.brokers.get(owner)
+            if found is not None and owner in self._new.brokers:
+                dead_letter = fresh.dead_letters.get(owner)
+                fresh.triggers[name] = builder.trigger(name, found, dead_letter[0] if dead_letter else None)
+        for name in (*changes.bridges["added"], *changes.bridges["changed"]):
+            before = built.bridges.get(name)
+            same = before is not None and before.bound_source.ref == self._new.bridges[name].source
+            if before is not None and pulls(before.bound_source.source):
+                same = False  # it starts once the old bridge has settled everything
+            fresh.bridges[name] = builder.bridge(name, before.bound_source if before is not None and same else None)
+        return fresh
+
+    def _place(self, bound_source: BoundSource, broker: str) -> int | None:
+        refs = self._new.brokers[broker].ingress
+        return refs.index(bound_source.ref) if bound_source.ref in refs else None
+
+    # -- doing it ---------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Applies the changes. `failed` lists what can't be started; the rest runs, whatever a part raises."""
+        changes, built = self.changes, self._built
+        for name in changes.bridges["removed"]:
+            if name in built.bridges:
+                await quietly(partial(self._parts.retire_bridge, built.bridges.pop(name), with_source=True))
+        for name in (*changes.triggers["removed"], *changes.triggers["changed"]):
+            if name in built.triggers:
+                trigger = built.triggers.pop(name)
+                await quietly(partial(self._parts.retire, trigger))
+                built.earlier.keep("triggers", trigger.status())
+        for name in changes.brokers["removed"]:
+            if name in built.brokers:
+                await quietly(partial(self._parts.retire_broker, built.brokers.pop(name)))
+        for name in changes.brokers["changed"]:
+            await self._tried(f"brokers.{name}", self._alter, name)
+        for name, broker in self._fresh.brokers.items():
+            if not await self._tried(f"brokers.{name}", self._open_broker, broker):
+                await self._abandon(broker)
+        for name, trigger in self._fresh.triggers.items():
+            if trigger.broker.name not in self._fresh.brokers:
+                await self._tried(f"triggers.{name}", self._start_trigger, trigger)
+        for name, bridged in self._fresh.bridges.items():
+            await self._tried(f"bridges.{name}", self._start_bridge, bridged)
+        new = self._new
+        built.earlier.forget(lambda section, name: name in getattr(new, section))
+        built.orphans = {n: t for n, t in self._new.triggers.items() if n not in built.triggers}
+
+    def reached(self) -> GatewayConfig:
+        """The config that now runs: the new one without what failed, so that the next reload retries it."""
+        new = self._new
+
+        def left(section: str, entries: Mapping[str, Any]) -> dict[str, Any]:
+            return {name: entry for name, entry in entries.items() if f"{section}.{name}" not in self.failed}
+
+        brokers = left("brokers", new.brokers)
+        for name, broker in brokers.items():
+            ingress = [r for i, r in enumerate(broker.ingress) if f"brokers.{name}.ingress[{i}]" not in self.failed]
+            brokers[name] = broker.model_copy(update={"ingress": ingress})
+        triggers, bridges = left("triggers", new.triggers), left("bridges", new.bridges)
+        return new.model_copy(update={"brokers": brokers, "triggers": triggers, "bridges": bridges})
+
+    async def _tried(self, owner: str, start: Callable[[Any], Awaitable[None]], part: Any) -> bool:
+        try:
+            await start(part)
+        except StartError as e:
+            self.failed[owner] = str(e)
+            log.error("%s", e)
+        except Exception as e:
+            self.failed[owner] = f"{owner}: {type(e).__name__}: {e}"
+            log.exception("%s could not be started", owner)
+        return owner not in self.failed
+
+    async def _open_broker(self, broker: Broker) -> None:
+        await self._parts.start_channel(broker)
+        self._built.brokers[broker.name] = broker
+        mine = [t for t in self._fresh.triggers.values() if t.broker is broker]
+        for trigger in mine:
+            await self._parts.attach(trigger)
+            self._built.triggers[trigger.name] = trigger
+        await self._parts.open_channel(broker)
+        for trigger in mine:
+            await self._parts.begin_reading(trigger)
+        await self._parts.open(broker)
+
+    async def _abandon(self, broker: Broker) -> None:
+        for trigger in [t for t in self._built.triggers.values() if t.broker is broker]:
+            await quietly(partial(self._parts.retire, self._built.triggers.pop(trigger.name)))
+        self._built.brokers.pop(broker.name, None)
+        await quietly(partial(self._parts.retire_broker, broker))
+
+    async def _alter(self, name: str) -> None:
+        """Changes the sources and the dead letter of a broker."""
+        broker = self._built.brokers[name]
+        if name in self._fresh.dead_letters:
+            gone, (sink, writer) = broker.dead_letter, self._fresh.dead_letters[name]
+            if await self._tried(f"brokers.{name}.dead_letter", partial(self._parts.start_dead_letter, broker), sink):
+                before = broker.dead_letter_writer
+                counts = {"dead_lettered": before.written, "dead_lettered_by_stage": dict(before.stages)}
+                before.hand_over(writer)
+                broker.use_dead_letter(sink, writer)
+                self._built.earlier.keep("brokers", {"name": name, **counts})
+                await self._parts.stop_sinks([gone])
+        earlier, broker.bound_sources = broker.bound_sources, self._fresh.bound_sources[name]
+        gone_sources = [bound_source for bound_source in earlier if bound_source not in broker.bound_sources]
+        for number, bound_source in enumerate(broker.bound_sources):
+            if bound_source not in earlier:
+                start = partial(self._parts.start_source, instead=gone_sources)
+                await self._tried(f"brokers.{name}.ingress[{number}]", start, bound_source)
+        for bound_source in gone_sources:
+            await self._parts.stop_source(bound_source)
+        broker.bound_sources = [
+            bound_source
+            for n, bound_source in enumerate(broker.bound_sources)
+            if f"brokers.{name}.ingress[{n}]" not in self.failed
+        ]
+
+    async def _start_trigger(self, trigger: Trigger | ReadingTrigger) -> None:
+        await self._parts.attach(trigger)
+        self._built.triggers[trigger.name] = trigger
+        await self._parts.begin_reading(trigger)
+
+    async def _start_bridge(self, bridged: Bridged) -> None:
+        """The new bridge takes over from the one before it, if any, which finishes what it has accepted."""
+        await self._parts.start_bridge_sinks(bridged)
+        before = self._built.bridges.get(bridged.name)
+        if before is None:
+            await self._parts.start_source(bridged.bound_source)
+        elif before.bound_source is bridged.bound_source:
+            bridged.bound_source.intake.switch_to(bridged.bridge)
+        elif pulls(before.bound_source.source):
+            await self._parts.stop_source(before.bound_source)
+            await self._parts.start_source(bridged.bound_source)
+        else:
+            gone = [before.bound_source]
+            await self._parts.start_source(bridged.bound_source, instead=gone)
+            for bound_source in gone:
+                await self._parts.stop_source(bound_source)
+        self._built.bridges[bridged.name] = bridged
+        if before is not None:
+            ended = self._built.earlier.follow("bridges", partial(bridge_status, before, False))
+            await self._parts.retire_bridge(before, with_source=False)
+            ended()

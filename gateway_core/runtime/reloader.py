@@ -1,0 +1,179 @@
+"""Reloads the config after a change of its files or a SIGHUP, or reports its faults."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+from anyio import to_thread
+
+from ..config.load import Loaded, load_all
+from ..config.model import GatewayConfig
+from ..config.registry import Registry
+from ..contract.config_node import Node
+from ..contract.errors import ConfigError, Fault, StartError
+from .applied import Applied, all_paths, applied_dir
+from .settings import Settings
+
+log = logging.getLogger("tidegate.reload")
+
+LOOK_EVERY_S = 0.5
+
+Signature = tuple[tuple[str, int, int, int], ...]
+
+
+class Reloadable(Protocol):
+    """The gateway, as the reloader sees it."""
+
+    config_error: str | None
+    config_read_ns: int
+
+    def pause(self, names: Collection[str]) -> None:
+        """Pauses these triggers, and no others."""
+
+    async def reload(self, config: GatewayConfig) -> tuple[str, dict[str, str]]:
+        """Changes the running gateway to this config. Returns what changed, and what could not be started."""
+
+
+class Reloader:
+    """Loads the config and changes the gateway to it. Calls `then` afterwards, so that other workers follow."""
+
+    def __init__(
+        self,
+        gateway: Reloadable,
+        paths: Sequence[Path],
+        settings: Settings,
+        registry: Registry,
+        then: Callable[[], None] = lambda: None,
+        *,
+        loaded: Loaded | None = None,
+        since_ns: int = 0,
+    ) -> None:
+        """`loaded` is the config that the gateway runs, read at `since_ns` (Unix time) or later."""
+        self._gateway = gateway
+        self.paths = paths
+        self._asked = anyio.Event()
+        self._settings = settings
+        self._registry = registry
+        self._then = then
+        self._files = list(loaded.files) if loaded else []
+        self._since_ns = since_ns
+        self.loaded = loaded  # the config in use
+        self.lock = anyio.Lock()  # held from reading the files to using them, and by whatever changes them
+
+    def ask(self) -> None:
+        """Requests a reload. Several requests before it starts are one."""
+        self._asked.set()
+
+    async def answer(self) -> None:
+        """Reloads after each `ask`. Runs until cancelled."""
+        while True:
+            await self._asked.wait()
+            self._asked = anyio.Event()
+            await self.reload()
+
+    async def reload(self) -> list[Fault]:
+        """Reloads once. Returns the faults, none if the gateway now runs the config in the files. A config with faults
+        changes nothing."""
+        async with self.lock:
+            return await self.reload_locked()
+
+    async def reload_locked(self) -> list[Fault]:
+        """`reload` for a caller that holds the lock."""
+        began_ns = time.time_ns()
+        try:
+            loaded = await self.load()
+            self._files = loaded.files
+            self._gateway.pause(Applied(applied_dir(self._settings)).paused())
+            changes, failed = await self._gateway.reload(loaded.config)
+        except ConfigError as e:
+            faults = e.faults
+            log.error("the config has faults, and the one before stays in force:\n%s", e)
+        except StartError as e:
+            faults = [Fault(str(e))]
+            log.error("the config can't be used, and the one before stays in force: %s", e)
+        except Exception as e:  # whatever it is, the gateway must keep running
+            faults = [Fault(f"the reload failed: {described(e)}")]
+            log.exception("the reload failed; the gateway continues with the config before")
+        else:
+            return self.took(loaded, changes, failed, began_ns)
+        self._gateway.config_error = "\n".join(map(str, faults))
+        self._gateway.config_read_ns = began_ns
+        return faults
+
+    def took(self, loaded: Loaded, changes: str, failed: Mapping[str, str], began_ns: int) -> list[Fault]:
+        """The gateway now runs this config, except for what failed to start; it was read at `began_ns` or later."""
+        log.log(logging.INFO if changes else logging.DEBUG, "config reloaded: %s", changes or "nothing changed")
+        self.loaded = loaded
+        self._files = loaded.files
+        self._gateway.config_error = "\n".join(failed.values()) or None
+        self._gateway.config_read_ns = began_ns
+        self._then()
+        return [Fault(reason) for reason in failed.values()]
+
+    async def load(self, documents: Sequence[Node] = (), without: Collection[Path] = ()) -> Loaded:
+        """Reads the files, with more documents and without some files (`load_all`). Raises `ConfigError`."""
+        try:
+            paths = all_paths(self.paths, self._settings)
+        except StartError as e:
+            raise ConfigError([Fault(str(e))]) from e
+        return await to_thread.run_sync(load_all, paths, self._registry, None, documents, without)
+
+    async def watch(self) -> None:
+        """Polls the files. A change counts once they are the same in two polls, because an editor may write in several
+        steps. Polls run in a thread, because a file system that hangs must not hold up events."""
+        known = seen = await to_thread.run_sync(self._look)
+        for path, changed_ns, size, number in known:
+            if changed_ns >= self._since_ns or size < 0 or (path in self._files and not number):
+                known = ()  # it changed while it was read, or since
+                break
+        while True:
+            await anyio.sleep(LOOK_EVERY_S)
+            now = await to_thread.run_sync(self._look)
+            if now != known and now == seen:
+                known = now
+                await self.reload()
+                known = seen = await to_thread.run_sync(self._look)
+            seen = now
+
+    def _look(self) -> Signature:
+        """The state of all files that were read, and of those in the named folders. A file that can't be read is
+        represented by its error, and a reload then reports it."""
+        named = {str(path) for path in (*self.paths, applied_dir(self._settings))}
+        found = {}
+        for path in named:
+            if stat.S_ISDIR(_facts(path)[4]):
+                try:
+                    names = os.listdir(path)
+                except OSError as e:
+                    found[path] = (path, 0, -1, e.errno or 0)
+                else:
+                    inside = [os.path.join(path, name) for name in names if name.endswith((".yaml", ".yml"))]
+                    found.update({file: _facts(file)[:4] for file in inside})
+        for path in {*self._files, *named} - found.keys():
+            found[path] = _facts(path)[:4]
+        return tuple(found[path] for path in sorted(found))
+
+
+def _facts(path: str) -> tuple[str, int, int, int, int]:
+    """Path, time of change, size and number of a file, and its mode. A folder has neither time nor size, one that is
+    gone has no number, and one that can't be looked at has its error instead."""
+    try:
+        facts = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return (path, 0, 0, 0, 0)
+    except (OSError, ValueError) as e:
+        return (path, 0, -1, getattr(e, "errno", 0) or 0, 0)
+    folder = stat.S_ISDIR(facts.st_mode)
+    return (path, 0 if folder else facts.st_mtime_ns, 0 if folder else facts.st_size, facts.st_ino, facts.st_mode)
+
+
+def described(error: Exception) -> str:
+    """An unexpected error, in one line."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

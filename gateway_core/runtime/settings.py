@@ -1,0 +1,45 @@
+"""Settings of the process: from flags, else from the environment (`TIDEGATE_*`), else the defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """What belongs to the process and not to the routing. `TIDEGATE_DATA_DIR=/var/lib/tidegate` sets `data_dir`."""
+
+    model_config = SettingsConfigDict(env_prefix="TIDEGATE_", extra="ignore", use_attribute_docstrings=True)
+
+    data_dir: Path = Path("tidegate-data")
+    """Where events, positions and dead letters are kept."""
+    admin: str = "127.0.0.1:9080"
+    """Address of the admin API (status, health, metrics); "off" for none. Port 0 takes a free one. It also answers at a
+    socket in the data directory, `admin.sock`, that commands of the same user find; "socket" means that one only. If
+    the default address is taken (by a second gateway on this machine), a warning says so and only the socket is
+    used."""
+    admin_token: SecretStr | None = None
+    """The token that callers of the admin API must send (`Authorization: Bearer …`), except for health. If it is not
+    set, anyone on this machine may call. The commands send it from the same variable. With an address that other
+    machines can reach, the gateway does not start without it."""
+    admin_hosts: str = ""
+    """Host names by which callers may address the admin API, separated by commas, beside `localhost` and its addresses.
+    A request with another name in `Host` is refused (403), because it may come from a web page (DNS rebinding)."""
+    metrics: bool = True
+    """Measure durations, and serve metrics in Prometheus's text format at `/metrics` of the admin API."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """What is logged to standard error."""
+    log_format: Literal["auto", "text", "json"] = "auto"
+    """Log lines for people, or as JSON; auto: text on a terminal, else JSON."""
+    workers: Annotated[int, Field(ge=1, le=64)] = 1
+    """Processes that share the ingress addresses."""
+    watchdog_s: Annotated[float, Field(ge=0, le=3600)] = 30.0
+    """How long the event loop may stand still, in seconds, before a worker is killed and started again; a single
+    process only logs where it hangs. 0 disables the watchdog."""
+    reload: Literal["watch", "signal", "off"] = "watch"
+    """When the config is read again: when its files change or on SIGHUP, on SIGHUP only, or never."""
+    drain_timeout_s: Annotated[float, Field(ge=0, le=3600)] = 20.0
+    """How long a stop waits for deliveries under way, in seconds."""

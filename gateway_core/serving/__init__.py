@@ -1,1 +1,0 @@
-"""What every listener shares: accepting, limits, the budget for unfinished requests, and this process's descriptors."""

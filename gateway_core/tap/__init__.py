@@ -1,1 +1,0 @@
-"""Live events for people who look: what is accepted, or what becomes of attempts."""

@@ -1,0 +1,1 @@
+"""Tidegate plugin `admin`: the admin API and the commands that use it."""

@@ -1,0 +1,1 @@
+"""Commands that query or change a running gateway."""

@@ -1,0 +1,142 @@
+"""Names, arguments and help of the commands that query or change a running gateway."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway_core.cli.options import AdminAddress, DataDir, Json
+
+from ..client import complete
+
+KINDS = ("brokers", "triggers", "bridges")
+
+
+def kind_of(word: str) -> str:
+    """A kind by its plural or singular. Raises `BadParameter`."""
+    plural = word if word.endswith("s") else f"{word}s"
+    if plural not in KINDS:
+        raise typer.BadParameter(f"{word!r} is not one of {', '.join(KINDS)}")
+    return plural
+
+
+def deletable(word: str) -> str:
+    """The one kind that can be deleted. Raises `BadParameter`."""
+    if kind_of(word) != "triggers":
+        raise typer.BadParameter("only triggers can be deleted; brokers and bridges belong to the config")
+    return "triggers"
+
+
+def _kinds(incomplete: str) -> list[str]:
+    return [kind for kind in KINDS if kind.startswith(incomplete)]
+
+
+def _deletables(incomplete: str) -> list[str]:
+    return ["trigger"] if "trigger".startswith(incomplete) else []
+
+
+class Output(StrEnum):
+    wide = "wide"
+    json = "json"
+    yaml = "yaml"
+
+
+Trigger = Annotated[
+    str, typer.Argument(help="Its name, as `tidegate get triggers` shows it.", autocompletion=complete.triggers)
+]
+
+
+def status(
+    admin: AdminAddress = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Show a running gateway: brokers, triggers, lag. `tidegate top` shows rates, live."""
+    from .status import show_status
+
+    raise typer.Exit(show_status(admin, data_dir, as_json=as_json))
+
+
+def get(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="What to show; the singular works too.",
+            metavar="brokers|triggers|bridges",
+            parser=kind_of,
+            autocompletion=_kinds,
+        ),
+    ],
+    name: Annotated[str | None, typer.Argument(help="Show only this one.", autocompletion=complete.of_kind)] = None,
+    output: Annotated[
+        Output | None, typer.Option("--output", "-o", help="A table with more columns, or the full document.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, like -o json.")] = False,
+    admin: AdminAddress = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Show brokers, triggers and bridges of a running gateway: conditions, addresses, where each is defined."""
+    from .resources import get as show
+
+    if as_json and output not in (None, Output.json):
+        raise typer.BadParameter(f"--json and -o {output} exclude each other: use one")
+    form = "json" if as_json else output.value if output else None
+    raise typer.Exit(show(kind, name, form, admin, data_dir))
+
+
+def apply(
+    files: Annotated[
+        list[Path], typer.Option("--file", "-f", help="A file, a folder, or - for standard input. Can be repeated.")
+    ],
+    admin: AdminAddress = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Create or change triggers of a running gateway, all or none: a section `triggers:`, or Knative manifests.
+
+    They are stored in the data directory. Exit codes: 0 applied, 1 the config has errors or the gateway refused it.
+    """
+    from .apply import apply as send
+
+    raise typer.Exit(send(files, admin, data_dir, as_json=as_json))
+
+
+def delete(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="Only triggers can be deleted.", metavar="trigger", parser=deletable, autocompletion=_deletables
+        ),
+    ],
+    name: Trigger,
+    admin: AdminAddress = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Delete a trigger that was applied."""
+    from .resources import delete as send
+
+    raise typer.Exit(send(name, admin, data_dir))
+
+
+def pause(trigger: Trigger, admin: AdminAddress = None, data_dir: DataDir = None) -> None:
+    """Pause a trigger: no attempt starts, and its events stay in the channel, also across restarts."""
+    from .resources import pause as send
+
+    raise typer.Exit(send(trigger, admin, data_dir, resume=False))
+
+
+def resume(trigger: Trigger, admin: AdminAddress = None, data_dir: DataDir = None) -> None:
+    """Resume a paused trigger where it stopped."""
+    from .resources import pause as send
+
+    raise typer.Exit(send(trigger, admin, data_dir, resume=True))
+
+
+def reload(admin: AdminAddress = None, data_dir: DataDir = None) -> None:
+    """Make a running gateway read its config again. A config with errors is reported and changes nothing."""
+    from .resources import reload as send
+
+    raise typer.Exit(send(admin, data_dir))

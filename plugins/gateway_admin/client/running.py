@@ -1,0 +1,104 @@
+"""Finding a running gateway: by its data directory, or by the address of its admin API."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+from gateway_http.cli.post import secure
+
+from gateway_core.cli import common
+from gateway_core.cli.common import CommandError
+from gateway_core.runtime.folder import address_file, reachable, socket_path
+
+if TYPE_CHECKING:
+    from gateway_core.runtime.settings import Settings
+
+UNAUTHORIZED = "{url} requires a token: set TIDEGATE_ADMIN_TOKEN to the gateway's value"
+
+
+def addresses(data_dir: Path) -> dict[str, Any] | None:
+    """The addresses that a running gateway wrote (`address_file`); None if no gateway runs with this data directory."""
+    try:
+        found = json.loads(address_file(data_dir).read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as e:
+        raise CommandError(f"can't read {address_file(data_dir)}: {e}") from e
+    return found if isinstance(found, dict) else None
+
+
+def admin_url(address: str | None, data_dir: Path) -> str:
+    """The admin API's URL: the given one (`HOST:PORT` or a URL), else that of the data directory. Raises
+    `CommandError`."""
+    if address:
+        return address.rstrip("/") if "://" in address else f"http://{address}"
+    found = addresses(data_dir)
+    if found is None:
+        raise CommandError(
+            f"no gateway is running with the data directory {data_dir}: use another --data-dir, or pass the "
+            "address of its admin API with --admin"
+        )
+    if not found.get("admin"):
+        if found.get("socket"):
+            raise CommandError(
+                f"the gateway of {data_dir} does not respond at {found['socket']}: is it running as another user?"
+            )
+        raise CommandError(f"the gateway of {data_dir} has no admin API (admin: off)")
+    return str(found["admin"])
+
+
+def _local(data_dir: Path, stack: ExitStack) -> str | None:
+    """The socket of the gateway with this data directory, None if nothing responds there (no gateway, or another
+    user's)."""
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        path = stack.enter_context(reachable(socket_path(data_dir)))
+        probe.connect(path)
+        return path
+    return None
+
+
+def is_running(settings: Settings) -> bool:
+    """Whether a gateway with this data directory responds at its socket. The address file alone may be left from a
+    killed gateway."""
+    with ExitStack() as stack:
+        return _local(settings.data_dir, stack) is not None
+
+
+@contextmanager
+def connected(admin: str | None, data_dir: Path | None, timeout_s: float = 10.0) -> Iterator[tuple[str, httpx.Client]]:
+    """The admin API's URL, and a client for it: through the socket in the data directory if it exists and no address is
+    given; else with the token from `TIDEGATE_ADMIN_TOKEN`. Raises `CommandError`."""
+    settings = common.settings(data_dir=data_dir)
+    with ExitStack() as stack:
+        path = None if admin else _local(settings.data_dir, stack)
+        if path is not None:
+            url = str((addresses(settings.data_dir) or {}).get("admin") or "http://localhost")
+            transport = httpx.HTTPTransport(verify=False, uds=path)
+            http = httpx.Client(timeout=timeout_s, trust_env=False, transport=transport)
+        else:
+            url = admin_url(admin, settings.data_dir)
+            token = settings.admin_token.get_secret_value() if settings.admin_token else ""
+            headers = {b"authorization": b"Bearer " + token.encode()} if token else {}
+            http = httpx.Client(timeout=timeout_s, trust_env=False, verify=secure([url]), headers=headers)
+        yield url, stack.enter_context(http)
+
+
+def fetch_status(url: str, http: httpx.Client) -> dict[str, Any]:
+    """The status document. Raises `CommandError` if the gateway does not respond."""
+    try:
+        response = http.get(f"{url}/status")
+        if response.status_code == 401:
+            raise CommandError(UNAUTHORIZED.format(url=url))
+        response.raise_for_status()
+        document = response.json()
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as e:
+        raise CommandError(f"no status from {url}: {e}") from e
+    if not isinstance(document, dict) or "brokers" not in document:
+        raise CommandError(f"no status from {url}: another service answers there")
+    return document

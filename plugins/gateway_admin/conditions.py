@@ -1,0 +1,142 @@
+"""Samples conditions, to know the time of their last change."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.lowlevel
+
+from gateway_core.contract.clock import Clock
+from gateway_core.contract.condition import Condition
+from gateway_core.pipeline.broker import ReadingTrigger
+from gateway_core.pipeline.infos import channel_info
+from gateway_core.runtime.status import bridge_condition, orphan_condition, start_failure
+
+from .generations import SECTIONS, Generations, Key
+
+if TYPE_CHECKING:
+    from gateway_core.runtime.gateway import Gateway
+
+log = logging.getLogger("tidegate")
+
+LOOK_EVERY_S = 1.0
+SLICE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A condition and when its `ready` last changed (Unix time)."""
+
+    condition: Condition
+    since_ns: int
+
+    def document(self) -> dict[str, str]:
+        """As in Kubernetes."""
+        words = {True: "True", False: "False", None: "Unknown"}
+        ready, message, reason = self.condition
+        return {
+            "type": "Ready",
+            "status": words[ready],
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": timestamp(self.since_ns),
+        }
+
+
+def timestamp(ns: int) -> str:
+    """RFC 3339, to the millisecond."""
+    return datetime.fromtimestamp(ns // 1_000_000 / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Conditions:
+    """The conditions of everything in a gateway's config. A change is seen within a second, or at the next request."""
+
+    def __init__(self, gateway: Gateway, generations: Generations, clock: Clock) -> None:
+        self._gateway = gateway
+        self._generations = generations
+        self._clock = clock
+        self._seen: dict[Key, Seen] = {}
+
+    async def watch(self) -> None:
+        """Samples periodically. Thousands of entries are sampled in slices, so that events don't wait."""
+        while True:
+            try:
+                for number, (key, condition) in enumerate(self._look(), 1):
+                    self._note(key, condition)
+                    if number % SLICE == 0:
+                        await anyio.lowlevel.checkpoint()
+            except Exception:  # a component whose condition raises
+                log.exception("the conditions can't be read")
+            await anyio.sleep(LOOK_EVERY_S)
+
+    def observe(self) -> None:
+        """Samples all conditions once."""
+        for key, condition in self._look():
+            self._note(key, condition)
+
+    def _note(self, key: Key, condition: Condition) -> None:
+        known = self._seen.get(key)
+        if known is None or known.condition.ready is not condition.ready:
+            self._seen[key] = Seen(condition, self._clock.now_ns())
+            self._tell(key, condition, known)
+        elif known.condition != condition:
+            self._seen[key] = Seen(condition, known.since_ns)
+
+    def _tell(self, key: Key, condition: Condition, before: Seen | None) -> None:
+        """Logs changes of brokers, bridges and readers; triggers log their own deliveries. During a planned stop it
+        logs nothing."""
+        if self._gateway.stopping:
+            return
+        section, name = key
+        if section == "triggers" and not isinstance(self._gateway.built.triggers.get(name), ReadingTrigger):
+            return
+        what = f"{section.removesuffix('s')} {name}"
+        if condition.ready is False:
+            log.error("%s is not ready: %s (%s)", what, condition.message, condition.reason)
+        elif condition.ready and before is not None and before.condition.ready is False:
+            log.warning("%s is ready again", what)
+
+    def of(self, section: str, name: str) -> Seen:
+        """The condition as last seen."""
+        return self._seen[section, name]
+
+    def _look(self) -> Iterator[tuple[Key, Condition]]:
+        gateway = self._gateway
+        others = {
+            (section, entry["name"]): Condition(False, entry["reason"], entry["condition"])
+            for document in gateway.others()
+            for section in SECTIONS
+            for entry in document[section]
+            if not entry["ready"]
+        }
+        names = {section: self._generations.names(section) for section in SECTIONS}
+        for key in self._seen.keys() - {(section, name) for section in SECTIONS for name in names[section]}:
+            self._seen.pop(key, None)
+        for section in SECTIONS:
+            for name in names[section]:
+                condition = self._mine(section, name)
+                if others and condition.ready and not isinstance(gateway.built.triggers.get(name), ReadingTrigger):
+                    condition = others.get((section, name), condition)
+                yield (section, name), condition
+
+    def _mine(self, section: str, name: str) -> Condition:
+        """The condition in this worker."""
+        gateway, built = self._gateway, self._gateway.built
+        if not gateway.started:
+            return Condition(None, "the gateway is starting", "Starting")
+        if failure := start_failure(gateway.failed, section, name):
+            return Condition(False, failure, "StartFailed")
+        if section == "brokers" and name in built.brokers:
+            return built.brokers[name].condition(channel_info(built.brokers[name].channel))
+        if section == "triggers" and name in built.triggers:
+            return built.triggers[name].condition()
+        if section == "bridges" and name in built.bridges:
+            return bridge_condition(built.bridges[name], gateway.running)
+        if section == "triggers" and name in built.orphans:
+            return orphan_condition(built.orphans[name])
+        return Condition(None, "it is not running yet: see `config.error` in the status", "NotReconciled")

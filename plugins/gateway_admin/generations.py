@@ -1,0 +1,68 @@
+"""The desired and the running version of each broker, trigger and bridge (Kubernetes: `metadata.generation`,
+`status.observedGeneration`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gateway_core.config.model import GatewayConfig
+
+SECTIONS = ("brokers", "triggers", "bridges")
+Key = tuple[str, str]
+"""Section and name."""
+
+
+@dataclass(slots=True)
+class Version:
+    """The desired state of an entry. `generation` counts its changes since the start, from 1; `observed` is the running
+    one, 0 for none."""
+
+    config: Any
+    generation: int = 1
+    observed: int = 0
+
+
+class Generations:
+    """The versions of all entries."""
+
+    def __init__(self, config: GatewayConfig) -> None:
+        self._versions: dict[Key, Version] = {}
+        self.want(config)
+
+    def want(self, config: GatewayConfig) -> None:
+        """Sets the desired config."""
+        wanted = dict(_entries(config))
+        for key, entry in wanted.items():
+            version = self._versions.get(key)
+            if version is None:
+                self._versions[key] = Version(entry)
+            elif version.config is not entry:
+                version.generation += version.config != entry
+                version.config = entry
+        for key in [k for k, v in self._versions.items() if k not in wanted and not v.observed]:
+            del self._versions[key]
+
+    def reach(self, wanted: GatewayConfig, reached: GatewayConfig) -> None:
+        """Sets the running config: `reached` is `wanted` without what could not be started."""
+        running, asked = dict(_entries(reached)), dict(_entries(wanted))
+        for key in [k for k in self._versions if k not in asked]:
+            del self._versions[key]
+        for key, version in self._versions.items():
+            if key in running and running[key] == version.config:
+                version.observed = version.generation
+
+    def get(self, section: str, name: str) -> Version | None:
+        """One entry, or None."""
+        return self._versions.get((section, name))
+
+    def names(self, section: str) -> list[str]:
+        """All names of a section."""
+        return [name for of, name in self._versions if of == section]
+
+
+def _entries(config: GatewayConfig) -> Iterator[tuple[Key, Any]]:
+    for section in SECTIONS:
+        for name, entry in getattr(config, section).items():
+            yield (section, name), entry

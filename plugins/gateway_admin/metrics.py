@@ -1,0 +1,63 @@
+"""The status document in Prometheus's text format, version 0.0.4. `metric_table` lists the metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+from typing import Any
+
+from gateway_core.pipeline.histogram import BOUNDS_S
+
+from .metric_table import METRICS, Entry, Metric
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
+Labels = list[tuple[str, str]]
+
+
+def render(status: Entry) -> str:
+    """The status document of all workers as text. Metrics without values are left out."""
+    lines: list[str] = []
+    for metric in METRICS:
+        series: dict[str, float] = {}
+        for values, entry in metric.part.found(status):
+            for name, number in _series(metric, list(zip(metric.part.labels, values, strict=True)), entry):
+                # two sources that read from the same address are one series
+                series[name] = series.get(name, 0) + number
+        if series:
+            lines += [f"# HELP {metric.name} {_help(metric.help)}", f"# TYPE {metric.name} {metric.type}"]
+            lines += [f"{name} {number}" for name, number in series.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _series(metric: Metric, labels: Labels, entry: Entry) -> Iterator[tuple[str, float]]:
+    value = metric.read(entry)
+    if metric.type == "histogram" and isinstance(value, Mapping):
+        yield from _histogram(metric.name, labels, value)
+    elif isinstance(value, Mapping):
+        for key, number in value.items():
+            yield _name(metric.name, [*labels, (metric.by, key)]), number
+    elif value is not None:
+        yield _name(metric.name, labels), value
+
+
+def _histogram(name: str, labels: Labels, value: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    counts = list(accumulate(value["buckets"]))
+    for bound, count in zip([*map(repr, BOUNDS_S), "+Inf"], counts, strict=True):
+        yield _name(f"{name}_bucket", [*labels, ("le", bound)]), count
+    yield _name(f"{name}_sum", labels), value["sum_s"]
+    yield _name(f"{name}_count", labels), counts[-1]
+
+
+def _name(name: str, labels: Labels) -> str:
+    # an empty label is the same as none
+    written = ",".join(f'{label}="{_escaped(value)}"' for label, value in labels if value)
+    return f"{name}{{{written}}}" if written else name
+
+
+def _help(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _escaped(text: str) -> str:
+    return _help(text).replace('"', '\\"')

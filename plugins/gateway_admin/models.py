@@ -1,0 +1,203 @@
+"""Schemas of the admin API's responses, for its OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from gateway_core.contract.routes import Model
+
+
+class FaultDocument(Model):
+    """One fault in a config."""
+
+    message: str
+    path: str
+    """The path of keys to it."""
+    file: str | None
+    """The file with the fault; null if it is in the request's body."""
+    line: int | None
+    """Its line, from 1."""
+    remedy: str
+    """How to fix it; may be empty."""
+
+
+class ProblemDocument(Model):
+    """A problem (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    faults: list[FaultDocument] | None = None
+
+
+class ConditionDocument(Model):
+    """A condition, as in Kubernetes."""
+
+    type: Literal["Ready"]
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    """One word for programs."""
+    message: str
+    lastTransitionTime: str
+    """When `status` last changed, to the second (RFC 3339)."""
+
+
+class Origin(Model):
+    """Where a trigger is defined."""
+
+    file: str
+    line: int
+    applied: bool
+    """Whether it was applied to the running gateway and can be changed here."""
+
+
+class Metadata(Model):
+    name: str
+    namespace: str | None = None
+    """The namespace of its Knative manifest, if any."""
+    generation: int
+    """Counts the changes of `spec` since the gateway's start, from 1."""
+    id: str
+    """Its name in this API and in `tidegate status`: the name, prefixed with a namespace other than `default`."""
+    origin: Origin | None = None
+
+
+class Address(Model):
+    url: str
+
+
+class BrokerCounts(Model):
+    accepted: int
+    refused: int
+    unrouted: int
+    failed: int
+    dead_lettered: int
+
+
+class TriggerCounts(Model):
+    delivered: int
+    attempts: int
+    retried: int
+    dead_lettered: int
+    in_flight: int
+    waiting: int
+    lag: int
+
+
+class BridgeCounts(TriggerCounts):
+    accepted: int
+    unwanted: int
+    refused: int
+    failed: int
+
+
+class Observed(Model):
+    observedGeneration: int
+    """The running generation; less than `metadata.generation` during a reload or after one that failed."""
+    conditions: list[ConditionDocument]
+    deadLetterSinkUri: str | None
+
+
+class BrokerState(Observed):
+    address: Address | None
+    """Where the broker receives events: its first address."""
+    addresses: list[Address]
+    channel: str | None
+    counts: BrokerCounts
+
+
+class TriggerState(Observed):
+    subscriberUri: str | None
+    paused: bool
+    """Whether an operator paused it."""
+    lastError: str | None
+    counts: TriggerCounts
+
+
+class BridgeState(Observed):
+    sourceUri: str | None
+    sinkUri: str | None
+    lastError: str | None
+    counts: BridgeCounts
+
+
+class Broker(Model):
+    metadata: Metadata
+    spec: dict[str, Any]
+    """As in the config; secrets are `****`."""
+    status: BrokerState
+
+
+class Trigger(Model):
+    metadata: Metadata
+    spec: dict[str, Any]
+    """As in the config; secrets are `****`."""
+    status: TriggerState
+
+
+class Bridge(Model):
+    metadata: Metadata
+    spec: dict[str, Any]
+    """As in the config; secrets are `****`."""
+    status: BridgeState
+
+
+class BrokerList(Model):
+    items: list[Broker]
+
+
+class TriggerList(Model):
+    items: list[Trigger]
+
+
+class BridgeList(Model):
+    items: list[Bridge]
+
+
+class AppliedTrigger(Model):
+    name: str
+    result: Literal["created", "changed", "unchanged"]
+
+
+class ApplyResult(Model):
+    triggers: list[AppliedTrigger]
+    warnings: list[FaultDocument]
+
+
+class ReloadResult(Model):
+    generation: int
+    """Counts the reloads that changed something, from 1."""
+
+
+class Live(Model):
+    live: bool
+
+
+class Ready(Model):
+    ready: bool
+
+
+class Startup(Model):
+    startup: bool
+
+
+class Status(BaseModel):
+    """The full status of a gateway, with the counts of all workers added up (`tidegate status --json`)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    version: str
+    pid: int
+    uptime_s: float
+    ready: bool
+    workers: int
+    data_dir: str
+    config: dict[str, Any]
+    brokers: list[dict[str, Any]]
+    triggers: list[dict[str, Any]]
+    bridges: list[dict[str, Any]]
+    observers: list[dict[str, Any]]
+    """Each with the number of `errors` that it raised, and the last one."""

@@ -1,0 +1,73 @@
+"""The plugin's hooks: its service, the commands that use it, and a check of its address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gateway_core.contract.component import Command
+from gateway_core.contract.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from gateway_core.contract.errors import Fault
+    from gateway_core.contract.services import RunningService, Service
+    from gateway_core.runtime.gateway import Gateway
+    from gateway_core.runtime.settings import Settings
+
+_APPLY = "Create or change triggers of a running gateway, all or none: a section `triggers:`, or Knative manifests."
+
+
+def _command(name: str) -> Callable[[], Any]:
+    def load() -> Any:
+        from .cli import app
+
+        return getattr(app, name)
+
+    return load
+
+
+@hookimpl
+def gateway_commands() -> list[Command]:
+    def look(name: str, summary: str) -> Command:
+        return Command(name, summary, _command(name), panel="Look inside")
+
+    def change(name: str, summary: str) -> Command:
+        return Command(name, summary, _command(name), panel="Change")
+
+    return [
+        look("status", "Show a running gateway: brokers, triggers, lag. `tidegate top` shows rates, live."),
+        look(
+            "get",
+            "Show brokers, triggers and bridges of a running gateway: conditions, addresses, where each is defined.",
+        ),
+        change("apply", _APPLY),
+        change("delete", "Delete a trigger that was applied."),
+        change(
+            "pause", "Pause a trigger: no attempt starts, and its events stay in the channel, also across restarts."
+        ),
+        change("resume", "Resume a paused trigger where it stopped."),
+        change(
+            "reload",
+            "Make a running gateway read its config again. A config with errors is reported and changes nothing.",
+        ),
+    ]
+
+
+def _build(gateway: Gateway) -> RunningService:
+    from .service import AdminService
+
+    return AdminService(gateway)
+
+
+@hookimpl
+def gateway_services() -> list[Service]:
+    from gateway_core.contract.services import Service
+
+    return [Service("admin", "The admin API: status, metrics, health, and changes to a running gateway.", _build)]
+
+
+@hookimpl
+def gateway_settings_checks() -> list[Callable[[Settings], list[Fault]]]:
+    from .guard import check_settings
+
+    return [check_settings]

@@ -1,0 +1,110 @@
+"""Brokers, triggers and bridges as resources in Knative's shape: metadata, spec, status."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from gateway_core.contract.routes import Problem
+from gateway_core.pipeline.broker import Trigger
+
+from .context import AdminContext
+from .shown import shown
+
+Document = dict[str, Any]
+
+_COUNTS = {
+    "brokers": ("accepted", "refused", "unrouted", "failed", "dead_lettered"),
+    "triggers": ("delivered", "attempts", "retried", "dead_lettered", "in_flight", "waiting", "lag"),
+    "bridges": (
+        *("accepted", "unwanted", "delivered", "attempts", "retried", "refused", "failed", "dead_lettered"),
+        *("in_flight", "waiting", "lag"),
+    ),
+}
+
+
+class Resources:
+    """Reads the resources of a gateway."""
+
+    def __init__(self, service: AdminContext) -> None:
+        self._service = service
+        self._gateway = service.gateway
+
+    def list(self, section: str) -> Document:
+        """All entries of a section, sorted by name."""
+        self._service.conditions.observe()
+        counted = self._counted(section)
+        return {"items": [self._one(section, n, counted) for n in sorted(self._service.generations.names(section))]}
+
+    def get(self, section: str, name: str) -> Document:
+        """One entry. Raises `Problem` if it does not exist."""
+        if self._service.generations.get(section, name) is None:
+            raise Problem(404, f"there is no {section[:-1]} `{name}`")
+        self._service.conditions.observe()
+        return self._one(section, name, self._counted(section))
+
+    def tag(self, section: str, name: str) -> str:
+        """The entity tag of an entry: it changes with the generation, and across restarts with the spec."""
+        version = self._service.generations.get(section, name)
+        if version is None:
+            return ""
+        digest = hashlib.sha256(msgspec.json.encode(shown(version.config), enc_hook=str)).hexdigest()
+        return f'"{version.generation}-{digest[:12]}"'
+
+    def _counted(self, section: str) -> dict[str, Document]:
+        return {entry["name"]: entry for entry in self._gateway.status()[section]}
+
+    def _one(self, section: str, name: str, counted: dict[str, Document]) -> Document:
+        version = self._service.generations.get(section, name)
+        assert version is not None
+        config, entry = version.config, counted.get(name, {})
+        status: Document = {
+            "observedGeneration": version.observed,
+            "conditions": [self._service.conditions.of(section, name).document()],
+        }
+        spec = shown(config)
+        if section == "triggers":
+            spec = {"broker": config.broker, **spec}
+            status |= self._of_trigger(name, entry)
+        elif section == "brokers":
+            status |= self._of_broker(name, entry)
+        else:
+            status |= {"sourceUri": entry.get("source"), "sinkUri": entry.get("sink")}
+            status |= {"deadLetterSinkUri": entry.get("dead_letter"), "lastError": entry.get("last_error")}
+        status["counts"] = {count: entry.get(count) or 0 for count in _COUNTS[section]}
+        return {"metadata": self._metadata(section, name), "spec": spec, "status": status}
+
+    def _metadata(self, section: str, name: str) -> Document:
+        version = self._service.generations.get(section, name)
+        assert version is not None
+        metadata: Document = {"name": name, "generation": version.generation}
+        if (document := version.config.origin) is not None:
+            metadata["name"] = document.name
+            metadata |= {"namespace": document.namespace} if document.namespace else {}
+        metadata["id"] = name
+        control = self._service.control
+        if section == "triggers" and control is not None and (origin := control.origin(name)) is not None:
+            metadata["origin"] = origin
+        return metadata
+
+    def _of_broker(self, name: str, entry: Document) -> Document:
+        urls = entry.get("ingress") or []
+        broker = self._gateway.built.brokers.get(name)
+        return {
+            "address": {"url": urls[0]} if urls else None,
+            "addresses": [{"url": url} for url in urls],
+            "deadLetterSinkUri": broker.dead_letter.address if broker else None,
+            "channel": entry.get("channel", {}).get("name"),
+        }
+
+    def _of_trigger(self, name: str, entry: Document) -> Document:
+        trigger = self._gateway.built.triggers.get(name)
+        held = isinstance(trigger, Trigger) and trigger.subscription.suspended
+        return {
+            "subscriberUri": entry.get("subscriber"),
+            "deadLetterSinkUri": entry.get("dead_letter"),
+            "paused": held or name in self._gateway.paused,
+            "lastError": entry.get("last_error"),
+        }

@@ -1,0 +1,146 @@
+"""The admin API's server: passes requests to routes, at its own address."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+from inspect import isawaitable
+from urllib.parse import parse_qs
+
+import anyio
+from anyio.abc import TaskGroup
+from gateway_serving.asgi import (
+    AsgiServer,
+    ClientDisconnected,
+    Receive,
+    Scope,
+    Send,
+    listening,
+    read_body,
+    respond,
+    stream,
+)
+from gateway_serving.limits import ListenerLimits
+from gateway_serving.unexpected import log_unexpected
+
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.routes import Answer, Problem, Request, Route
+
+from .guard import EXPOSED_REMEDY, MAX_BODY, Guard, LocalGuard, check_body, exposed
+from .routes import Router
+from .table import Status, described, watching_routes
+
+log = logging.getLogger("tidegate.admin")
+
+LIMITS = ListenerLimits(max_connections=256, max_unfinished_bytes=16 * 1024 * 1024)
+_MOST_FIELDS = 1000
+
+_REMEDY = (
+    'set another address with --admin or TIDEGATE_ADMIN ("socket": only the socket in the data directory; "off": none)'
+)
+
+
+def _yes() -> bool:
+    return True
+
+
+class Admin:
+    """Serves status, metrics, health, an OpenAPI document, and `more` routes; errors are problem documents (RFC 9457).
+
+    `status` returns the status document, or an awaitable of it. `ready`, `live` and `started` answer the probes: 200 if
+    true, else 503. Without `with_metrics` there are no metrics. If `token` is set, everything but the probes requires
+    it. `names` are accepted host names besides the server's addresses.
+    """
+
+    def __init__(
+        self,
+        status: Status,
+        ready: Callable[[], bool] = _yes,
+        live: Callable[[], bool] = _yes,
+        started: Callable[[], bool] = _yes,
+        *,
+        with_metrics: bool = True,
+        more: Sequence[Route] = (),
+        token: str = "",
+        names: Sequence[str] = (),
+    ) -> None:
+        probes = {"ready": ready, "live": live, "startup": started}
+        self._router = Router(described([*watching_routes(status, probes, with_metrics), *more]))
+        self._token = token
+        self._names = names
+        self._servers: list[AsgiServer] = []
+
+    @property
+    def routes(self) -> Sequence[Route]:
+        """All routes."""
+        return self._router.routes
+
+    async def start(self, address: str, tasks: TaskGroup) -> str:
+        """Listens on `host:port` (port 0: a free one); returns the URL. Raises `StartError`."""
+        try:
+            if fault := exposed(address, self._token):
+                raise StartError(f"admin: {fault}: {EXPOSED_REMEDY}")
+            sock = listening(address)
+        except ValueError as e:
+            raise StartError(f"admin: {e}: {_REMEDY}") from e
+        except OSError as e:
+            raise StartError(f"admin: can't listen on {address}: {e.strerror or e}: {_REMEDY}") from e
+        host, port = sock.getsockname()[:2]
+        self._serve(sock, Guard(host, self._token, self._names), tasks)
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    async def start_local(self, sock: socket.socket, tasks: TaskGroup) -> None:
+        """Also serves on a listening unix socket. The permissions of the file control access, so no token is
+        required."""
+        self._serve(sock, LocalGuard(), tasks)
+
+    def _serve(self, sock: socket.socket, guard: Guard | LocalGuard, tasks: TaskGroup) -> None:
+        server = AsgiServer(partial(self._app, guard), LIMITS, MAX_BODY)
+        server.start([sock], tasks, graceful_s=1.0)
+        self._servers.append(server)
+
+    async def stop(self) -> None:
+        """Finishes the current requests and frees the addresses."""
+        async with anyio.create_task_group() as stopping:
+            for server in self._servers:
+                stopping.start_soon(server.stop)
+
+    async def _app(self, guard: Guard | LocalGuard, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            answer = await self._answer(guard, scope, receive)
+        except Problem as problem:
+            answer = problem.answer()
+        except ClientDisconnected:
+            raise
+        except Exception as e:
+            log_unexpected(log, "answering a request of the API", e)
+            answer = Problem(500, "see the log").answer()
+        headers = [(b"content-type", answer.media.encode())] if answer.status != 204 else []
+        headers += [(name.encode(), value.encode()) for name, value in answer.headers.items()]
+        if answer.stream is not None and scope["method"] == "GET":
+            await stream(receive, send, headers, answer.stream)
+            return
+        await respond(send, answer.status, headers, answer.encoded(), head=scope["method"] == "HEAD")
+
+    async def _answer(self, guard: Guard | LocalGuard, scope: Scope, receive: Receive) -> Answer:
+        path = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        asked = Request(scope["method"], path, {}, headers)
+        guard.check_host(asked)
+        try:
+            fields = scope["query_string"].decode("latin-1")
+            query = parse_qs(fields, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+        except ValueError as e:
+            raise Problem(400, f"the query has more than {_MOST_FIELDS} parameters") from e
+        route, params = self._router.find(asked.method, path)
+        guard.check(asked, open=route.open)
+        body = await read_body(receive, MAX_BODY)
+        if body is None:
+            raise Problem(413, f"the body is longer than {MAX_BODY // 1024} KiB")
+        request = Request(asked.method, path, params, headers, body, query)
+        if request.method not in ("GET", "HEAD"):
+            check_body(request)
+        found = route.handler(request)
+        return await found if isawaitable(found) else found

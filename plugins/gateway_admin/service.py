@@ -1,0 +1,112 @@
+"""The admin API as a service of a gateway: the first worker serves it for all workers."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anyio.abc import TaskGroup
+
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.files import no_room
+from gateway_core.contract.routes import Route
+from gateway_core.contract.services import RunningService
+from gateway_core.runtime.applied import Applied, applied_dir
+from gateway_core.runtime.folder import socket_path
+from gateway_core.runtime.gateway import Gateway
+
+from .conditions import Conditions
+from .control import Control
+from .generations import Generations
+from .server import Admin
+from .table import control_routes
+
+log = logging.getLogger("tidegate")
+
+
+class AdminService(RunningService):
+    """Listens on a socket in the data directory and, unless `admin` is "socket" or "off", on an address."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        self.generations = Generations(gateway.config)
+        self.conditions = Conditions(gateway, self.generations, gateway.clock)
+        self._control: Control | None = None
+        self._admin: Admin | None = None
+        self._addresses: dict[str, str] = {}
+
+    @property
+    def control(self) -> Control | None:
+        """Changes the gateway; None if it has no config files, or never reloads."""
+        gateway = self.gateway
+        if self._control is None and gateway.reloader is not None:
+            applied = Applied(applied_dir(gateway.settings))
+            self._control = Control(gateway, gateway.reloader, applied, self.generations)
+        return self._control
+
+    def routes(self) -> Sequence[Route]:
+        return control_routes(self)
+
+    def addresses(self) -> Mapping[str, str]:
+        """By "admin" and "socket"."""
+        return self._addresses
+
+    async def start(self, tasks: TaskGroup) -> None:
+        gateway = self.gateway
+        if gateway.worker != 0 or gateway.settings.admin == "off":
+            return
+        self._admin = self._made()
+        await self._open(self._admin, tasks)
+        tasks.start_soon(self.conditions.watch)
+
+    def _made(self) -> Admin:
+        gateway, settings = self.gateway, self.gateway.settings
+        token = settings.admin_token
+        return Admin(
+            gateway.status,
+            lambda: gateway.ready,
+            started=lambda: gateway.started,
+            with_metrics=settings.metrics,
+            more=gateway.routes(),
+            token=token.get_secret_value() if token else "",
+            names=[name for name in settings.admin_hosts.split(",") if name.strip()],
+        )
+
+    async def _open(self, admin: Admin, tasks: TaskGroup) -> None:
+        """Opens the socket in the data directory first, which can't collide with another gateway's. After that, a
+        default address in use is only a warning, but a configured one is an error."""
+        gateway = self.gateway
+        address, named = gateway.settings.admin, "admin" in gateway.settings.model_fields_set
+        folder = gateway.folder
+        try:
+            await admin.start_local(folder.listen(), tasks)
+            self._addresses["socket"] = str(socket_path(folder.path))
+        except OSError as e:
+            if address == "socket" and not no_room(e):
+                raise StartError(f"admin: can't listen in {folder.path}: {e.strerror or e}") from e
+            log.warning("no socket of the admin API in %s: %s", folder.path, e.strerror or e)
+        if address == "socket":
+            return
+        try:
+            self._addresses = {"admin": await admin.start(address, tasks), **self._addresses}
+        except StartError as e:
+            taken = isinstance(e.__cause__, OSError) and e.__cause__.errno == errno.EADDRINUSE
+            if named or not taken or "socket" not in self._addresses:
+                raise
+            log.warning("%s. The admin API is only available at %s", e, self._addresses["socket"])
+
+    async def stop(self) -> None:
+        if self._admin is not None:
+            await self._admin.stop()
+
+    def wanted(self, config: Any) -> None:
+        self.generations.want(config)
+
+    def reached(self, wanted: Any) -> None:
+        self.generations.reach(wanted, self.gateway.config)
+        self.conditions.observe()
+
+    def changed(self) -> None:
+        self.conditions.observe()

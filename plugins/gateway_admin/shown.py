@@ -1,0 +1,50 @@
+"""The config of an entry as plain values: what its author wrote, with secrets as `****`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, RootModel, SecretBytes, SecretStr
+
+from gateway_core.contract.component import ComponentRef, Config
+from gateway_core.contract.secrecy import HIDDEN, shown_url
+
+
+def shown(value: Any, hidden: bool = False) -> Any:
+    """A config's value. `hidden` if it holds a secret, unless a model inside knows which part does."""
+    if isinstance(value, ComponentRef):
+        return _reference(value, hidden)
+    if isinstance(value, RootModel):
+        return shown(value.root, hidden)
+    if isinstance(value, BaseModel):
+        return _model(value, hidden)
+    if isinstance(value, dict):
+        return {str(k): shown(v, hidden) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [shown(v, hidden) for v in value]
+    if value is None or isinstance(value, bool):
+        return value
+    if hidden or isinstance(value, SecretStr | SecretBytes | bytes):
+        return HIDDEN
+    return value if isinstance(value, int | float) else shown_url(str(value), written=True)
+
+
+def _reference(ref: ComponentRef, hidden: bool) -> Any:
+    options = shown(ref.raw if ref.options is None else ref.options, hidden)
+    return ref.name if options in ({}, None) else {ref.name: options}
+
+
+def _model(model: BaseModel, hidden: bool) -> dict[str, Any]:
+    fields = type(model).model_fields
+    return {
+        fields[name].alias or name: shown(
+            _part(model, name), model.hides(name) if isinstance(model, Config) else hidden
+        )
+        for name in fields
+        if name in model.model_fields_set
+    }
+
+
+def _part(model: BaseModel, name: str) -> Any:
+    text = model.shown(name) if isinstance(model, Config) else None
+    return getattr(model, name) if text is None else text

@@ -1,0 +1,153 @@
+"""All routes of the admin API; the OpenAPI document is generated from them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from inspect import isawaitable
+from typing import Any
+
+from gateway_core.contract.routes import Answer, Problem, Request, Route, Text, fault_document
+
+from . import documents, metrics, models, openapi
+from .context import AdminContext
+from .control import Control
+from .preconditions import Preconditions
+from .resources import Resources
+
+NO_STORE = {"cache-control": "no-store"}
+Status = Callable[[], dict[str, Any] | Awaitable[dict[str, Any]]]
+
+_V1 = "/api/v1"
+_WHAT = {"brokers": models.BrokerList, "triggers": models.TriggerList, "bridges": models.BridgeList}
+_ONE = {"brokers": models.Broker, "triggers": models.Trigger, "bridges": models.Bridge}
+_PROBES: dict[str, Any] = {"live": models.Live, "ready": models.Ready, "startup": models.Startup}
+_BODY = "A trigger as the section `triggers` has it, or a Knative manifest of `kind: Trigger`; YAML or JSON."
+_BODIES = "One or several triggers: a section `triggers`, or Knative manifests of `kind: Trigger`; YAML or JSON."
+_REFUSED = (409, 422, 503, 507)
+
+
+def watching_routes(status: Status, probes: Mapping[str, Callable[[], bool]], with_metrics: bool) -> list[Route]:
+    """Routes for status, metrics and health."""
+
+    async def document() -> dict[str, Any]:
+        found = status()
+        return await found if isawaitable(found) else found
+
+    async def show(request: Request) -> Answer:
+        return Answer(await document(), headers=NO_STORE)
+
+    async def measure(request: Request) -> Answer:
+        if not with_metrics:
+            raise Problem(404, "metrics are disabled by the gateway's setting TIDEGATE_METRICS")
+        return Answer(body=metrics.render(await document()).encode(), media=metrics.CONTENT_TYPE.decode())
+
+    def probe(word: str) -> Callable[[Request], Answer]:
+        def answer(request: Request) -> Answer:
+            good = probes[word]()
+            return Answer({word: good}, 200 if good else 503, NO_STORE)
+
+        return answer
+
+    return [
+        Route("GET", "/status", show, "The full status of the gateway", {200: models.Status}),
+        Route("GET", "/metrics", measure, "Metrics for Prometheus", {200: Text("text/plain")}, problems=[404]),
+        *(
+            Route("GET", f"/health/{word}", probe(word), f"Health: {word}", {200: model, 503: model}, open=True)
+            for word, model in _PROBES.items()
+        ),
+    ]
+
+
+def control_routes(service: AdminContext) -> list[Route]:
+    """Routes to read and change resources."""
+    resources = Resources(service)
+    return [*(route for section in _WHAT for route in _reading(resources, section)), *_changing(service, resources)]
+
+
+def _reading(resources: Resources, section: str) -> list[Route]:
+    def everything(request: Request) -> Answer:
+        return Answer(resources.list(section), headers=NO_STORE)
+
+    def single(request: Request) -> Answer:
+        return one(resources, section, request.params["name"])
+
+    path = f"{_V1}/{section}"
+    return [
+        Route("GET", path, everything, f"All {section}", {200: _WHAT[section]}),
+        Route("GET", f"{path}/{{name}}", single, f"One of the {section}", {200: _ONE[section]}, problems=[404]),
+    ]
+
+
+def one(resources: Resources, section: str, name: str, status: int = 200) -> Answer:
+    """A resource with its entity tag."""
+    document = resources.get(section, name)
+    return Answer(document, status, {**NO_STORE, "etag": resources.tag(section, name)})
+
+
+def _changing(service: AdminContext, resources: Resources) -> list[Route]:
+    registry = service.gateway.registry
+
+    def control() -> Control:
+        if service.control is None:
+            raise Problem(409, "this gateway can't be changed: it has no config files, or `reload` is off")
+        return service.control
+
+    def check(request: Request) -> Callable[[], None]:
+        return Preconditions(resources, request.params["name"], request.headers)
+
+    async def put(request: Request) -> Answer:
+        name = request.params["name"]
+        results, _ = await control().apply(documents.entry(request, name, registry, os.environ), check(request))
+        return one(resources, "triggers", name, 201 if results[name] == "created" else 200)
+
+    async def apply(request: Request) -> Answer:
+        results, warnings = await control().apply(documents.entries(request, registry, os.environ))
+        told = [{"name": name, "result": result} for name, result in results.items()]
+        return Answer({"triggers": told, "warnings": [fault_document(w) for w in warnings]}, headers=NO_STORE)
+
+    async def delete(request: Request) -> Answer:
+        await control().delete(request.params["name"], check(request))
+        return Answer(status=204)
+
+    def pausing(paused: bool) -> Callable[[Request], Awaitable[Answer]]:
+        async def answer(request: Request) -> Answer:
+            await control().pause(request.params["name"], paused, check(request))
+            return one(resources, "triggers", request.params["name"])
+
+        return answer
+
+    async def reload(request: Request) -> Answer:
+        await control().reload()
+        return Answer({"generation": service.gateway.status()["config"]["generation"]}, headers=NO_STORE)
+
+    trigger = f"{_V1}/triggers/{{name}}"
+    some = {200: models.Trigger}
+    there = (404, 412, *_REFUSED)
+    return [
+        Route(
+            *("PUT", trigger, put, "Create or change a trigger", {200: models.Trigger, 201: models.Trigger}),
+            problems=[412, *_REFUSED],
+            body=_BODY,
+        ),
+        Route("DELETE", trigger, delete, "Delete a trigger that was applied", {204: None}, problems=there),
+        Route("POST", f"{trigger}/pause", pausing(True), "Pause a trigger", some, problems=there),
+        Route("POST", f"{trigger}/resume", pausing(False), "Resume a trigger", some, problems=there),
+        Route(
+            *("POST", f"{_V1}/apply", apply, "Create or change triggers, all or none", {200: models.ApplyResult}),
+            problems=_REFUSED,
+            body=_BODIES,
+        ),
+        Route("POST", f"{_V1}/reload", reload, "Read the config again", {200: models.ReloadResult}, problems=_REFUSED),
+    ]
+
+
+def described(routes: list[Route]) -> list[Route]:
+    """The routes, and one that describes them all."""
+    found: list[Route] = []
+
+    def describe(request: Request) -> Answer:
+        return Answer(openapi.document(found))
+
+    found += [*routes, Route("GET", "/openapi.json", describe, "This document", {200: dict})]
+    return found

@@ -1,0 +1,85 @@
+"""`tidegate dlq`: names, arguments and help of its commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gateway_core.cli.options import Config, DataDir, Json
+
+dlq = typer.Typer(help="Show dead letters and replay them.", no_args_is_help=True, add_completion=False)
+
+Admin = Annotated[
+    str | None,
+    typer.Option(help="Ask the gateway whose admin API listens here, HOST:PORT or a URL. [TIDEGATE_ADMIN]"),
+]
+Trigger = Annotated[str | None, typer.Option(help="Only dead letters of this trigger or bridge.")]
+Reason = Annotated[str | None, typer.Option(help="Only dead letters whose reason contains this text.")]
+Broker = Annotated[str | None, typer.Option(help="Only dead letters of this broker.")]
+
+
+@dlq.command("list")
+def list_(
+    config: Config = None,
+    data_dir: DataDir = None,
+    admin: Admin = None,
+    broker: Broker = None,
+    trigger: Trigger = None,
+    reason: Reason = None,
+    as_json: Json = False,
+) -> None:
+    """List dead letters, oldest first.
+
+    Asks the gateway at --admin or the one running with the data directory. With --config, or if no gateway runs, it
+    reads the files itself.
+    """
+    from ..dead_letters import Query
+    from .dlq import Where, list_dead_letters
+
+    list_dead_letters(Where(config, data_dir, admin), Query(broker, trigger, reason), as_json=as_json)
+
+
+@dlq.command()
+def show(
+    id_: Annotated[str, typer.Argument(metavar="ID", help="Its id, as shown by `dlq list`.")],
+    config: Config = None,
+    data_dir: DataDir = None,
+    admin: Admin = None,
+    as_json: Json = False,
+) -> None:
+    """Show one dead letter in full: reason, attributes, data."""
+    from .dlq import Where, show_dead_letter
+
+    show_dead_letter(Where(config, data_dir, admin), id_, as_json=as_json)
+
+
+@dlq.command()
+def replay(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids, as shown by `dlq list`.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All dead letters that match the other options.")] = False,
+    to: Annotated[str | None, typer.Option(help="Where to send them (default: the ingress of their broker).")] = None,
+    broker: Broker = None,
+    trigger: Trigger = None,
+    reason: Reason = None,
+    retry: Annotated[
+        int, typer.Option(min=0, help="Number of retries after a temporary failure (503, no response).")
+    ] = 5,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent.")] = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Send the original events again, and remove the accepted ones from the dead letter.
+
+    An event sent to its broker goes to all triggers that match it, not only to the one that failed.
+    """
+    from ..dead_letters import Query
+    from .dlq import Where
+    from .replay import Replay, replay_dead_letters
+
+    if bool(ids) == all_:
+        raise typer.BadParameter("pass ids of dead letters, or --all")
+    query = Query(broker, trigger, reason, frozenset(ids or ()))
+    plan = Replay(to, retry, dry_run, as_json)
+    raise typer.Exit(replay_dead_letters(Where(config, data_dir).stores(), query, plan))

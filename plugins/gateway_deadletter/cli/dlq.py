@@ -1,0 +1,117 @@
+"""`tidegate dlq list` and `show`: through the running gateway, else from its files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from gateway_admin.client.remote import Declined, Remote, remote
+from gateway_admin.client.running import is_running
+
+from gateway_core.cli import common, tables
+from gateway_core.config.load import load
+from gateway_core.config.registry import Registry
+from gateway_core.runtime.applied import all_paths
+
+from ..dead_letters import Query, Stores, detail, row
+
+COLUMNS = ("id", "trigger", "type", "event_id", "attempts", "code", "reason", "last")
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where to look for dead letters: in the stores of the given config files, else through the gateway that is given
+    or running with the data directory, else in the stores of the default config."""
+
+    config: Sequence[Path] | None = None
+    data_dir: Path | None = None
+    admin: str | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether to ask a gateway."""
+        return self.admin is not None or (not self.config and is_running(common.settings(data_dir=self.data_dir)))
+
+    def stores(self) -> Stores:
+        """The stores of the config, and of the triggers that were applied to its gateway."""
+        registry = Registry.installed()
+        settings = common.settings(data_dir=self.data_dir)
+        loaded = load(all_paths(common.config_paths(self.config), settings), registry)
+        return Stores(loaded, settings.data_dir, registry)
+
+
+@dataclass(slots=True)
+class _Found:
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+
+def list_dead_letters(where: Where, query: Query, *, as_json: bool) -> None:
+    """Lists all dead letters that match, one per row."""
+    found = _asked(where, query) if where.asks else _read(where.stores(), query)
+    if as_json:
+        common.print_json(found.rows)
+        return
+    if found.rows:
+        shown = [[common.one_line(row[name], 60) for name in COLUMNS] for row in found.rows]
+        tables.print_table("Dead letters", COLUMNS, shown)
+    else:
+        print("no dead letters")
+        for missing in found.unknown:
+            print(f"the config has no {missing}")
+    for other in found.unreadable:
+        print(f"not readable from here: {other}")
+
+
+def _read(stores: Stores, query: Query) -> _Found:
+    rows = [row(dead_letter) for dead_letter in stores.dead_letters(query)]
+    return _Found(rows, list(stores.unknown(query)), stores.unreadable)
+
+
+def _asked(where: Where, query: Query) -> _Found:
+    chosen = {"broker": query.broker, "trigger": query.trigger, "reason": query.reason}
+    given = {name: value for name, value in chosen.items() if value is not None}
+    found = _Found()
+    with remote(where.admin, where.data_dir) as gateway:
+        for skip in count(0, _PAGE):
+            page = gateway.ask("GET", "dead-letters", query={**given, "skip": str(skip), "limit": str(_PAGE)})
+            found.rows += page["items"]
+            found.unknown, found.unreadable = page["unknown"], page["unreadable"]
+            if not page["more"]:
+                return found
+    raise AssertionError
+
+
+def show_dead_letter(where: Where, id_: str, *, as_json: bool) -> None:
+    """Shows one dead letter: why it failed, the subscriber's response, and the original event."""
+    if where.asks:
+        with remote(where.admin, where.data_dir) as gateway:
+            document = _one(gateway, id_)
+    else:
+        dead_letter = next(where.stores().dead_letters(Query(ids=frozenset((id_,)))), None)
+        document = None if dead_letter is None else detail(dead_letter)
+    if document is None:
+        raise common.CommandError(f"there is no dead letter with the id {id_}")
+    if as_json:
+        common.print_json(document)
+        return
+    for name, value in document.items():
+        if name != "event" and value not in (None, ""):
+            print(f"{name:>9}  {common.one_line(value, 2000)}")
+    print(json.dumps(document["event"], indent=2, ensure_ascii=False))
+
+
+def _one(gateway: Remote, id_: str) -> dict[str, Any] | None:
+    try:
+        document: dict[str, Any] = gateway.ask("GET", "dead-letters", id_)
+    except Declined as e:
+        if e.status == 404:
+            return None
+        raise
+    return document

@@ -1,0 +1,142 @@
+"""`tidegate dlq replay`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import typer
+from gateway_admin.client.running import addresses
+from gateway_http.cli.post import STRUCTURED, binary, check_url, client, post
+
+from gateway_core.cli import common
+from gateway_core.cli.exit_codes import FAULT, OK
+from gateway_core.contract import event_json
+from gateway_core.contract.secrecy import HIDDEN
+from gateway_core.contract.tracing import headers as trace_headers
+from gateway_core.delivery.dead_letter import without_facts
+
+from ..dead_letters import DeadLetter, Query, Store, Stores
+
+REMOVE_EVERY = 500
+"""Dead letters are removed in groups, since each removal rewrites the file; after a crash a group may be sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Options: `to` is an address, or None for each broker's ingress."""
+
+    to: str | None
+    retry: int
+    dry_run: bool
+    as_json: bool
+
+
+@dataclass(slots=True)
+class Count:
+    replayed: int = 0
+    refused: int = 0
+    skipped: int = 0
+
+
+def replay_dead_letters(stores: Stores, query: Query, plan: Replay) -> int:
+    """Sends the selected dead letters and removes those that got a 2xx. Returns the exit code."""
+    if plan.to is not None:
+        try:
+            check_url(plan.to)
+        except ValueError as e:
+            raise typer.BadParameter(str(e), param_hint="--to") from e
+    # read first, because replayed events may come back meanwhile
+    dead_letters = list(stores.dead_letters(query))
+    if missing := query.ids - {dead_letter.id for dead_letter in dead_letters}:
+        raise common.CommandError(f"no letter has the id {', '.join(sorted(missing))}")
+    targets = _targets(stores, dead_letters, plan)
+    count = Count()
+    if plan.dry_run:
+        for dead_letter in dead_letters:
+            where = targets[dead_letter.broker] if _original(dead_letter) else "nowhere: it was never an event"
+            print(f"{dead_letter.id}  {dead_letter.fact('type')} {dead_letter.fact('id')} -> {where}", file=sys.stderr)
+    elif dead_letters:
+        _replay_all(dead_letters, targets, plan, count)
+    _report(count, len(dead_letters), plan)
+    return OK if plan.dry_run or count.replayed == len(dead_letters) else FAULT
+
+
+def _targets(stores: Stores, dead_letters: Iterable[DeadLetter], plan: Replay) -> dict[str, str]:
+    """The address for each broker's dead letters. Raises `CommandError` if it is unknown."""
+    brokers = {dead_letter.broker: dead_letter for dead_letter in dead_letters}
+    if plan.to is not None:
+        return dict.fromkeys(brokers, plan.to)
+    found = addresses(stores.data_dir)
+    if brokers and found is None:
+        raise common.CommandError("the gateway isn't running: start it, or pass an address with --to")
+    return {name: _ingress_of(dead_letter, found["ingress"] if found else {}) for name, dead_letter in brokers.items()}
+
+
+def _ingress_of(dead_letter: DeadLetter, ingress: dict[str, list[str]]) -> str:
+    if not dead_letter.broker:
+        raise common.CommandError(
+            f"{dead_letter.place.owner}: a bridge can't replay dead letters: pass an address with --to"
+        )
+    for url in ingress.get(dead_letter.broker, ()):
+        if url.startswith(("http://", "https://")) and HIDDEN not in url:
+            return url
+    raise common.CommandError(f"broker {dead_letter.broker!r} has no known HTTP ingress: pass an address with --to")
+
+
+def _original(dead_letter: DeadLetter) -> bool:
+    """Whether the dead letter holds an event that was once accepted, not raw input that no codec could read."""
+    return dead_letter.fact("tidegatestage") != "decode"
+
+
+def _replay_all(dead_letters: list[DeadLetter], targets: dict[str, str], plan: Replay, count: Count) -> None:
+    done: dict[str, tuple[Store, list[str]]] = {}
+    try:
+        with client(list(targets.values())) as to:
+            for dead_letter in dead_letters:
+                if not _original(dead_letter):
+                    count.skipped += 1
+                    print(f"{dead_letter.id}: skipped, it was never an event", file=sys.stderr)
+                    continue
+                event = without_facts(dead_letter.event)
+                # functions that know events under Fn's 0.1 names (`cloudEventsVersion`) expect JSON
+                if event.attributes.get("specversion") == "1.0" or "cloudEventsVersion" in event.attributes:
+                    headers, body = STRUCTURED, event_json.structured(event)
+                else:
+                    headers, body = binary(event)
+                if event.trace is not None:
+                    headers = {**headers, **{n.decode(): v.decode() for n, v in trace_headers(event.trace)}}
+                answer = post(to, targets[dead_letter.broker], headers, body, plan.retry)
+                if not answer.accepted:
+                    count.refused += 1
+                    print(f"{dead_letter.id}: {answer.detail}", file=sys.stderr)
+                    if answer.status is None:
+                        return
+                    continue
+                place, ids = done.setdefault(dead_letter.place.address, (dead_letter.place, []))
+                ids.append(dead_letter.id)
+                if len(ids) >= REMOVE_EVERY:
+                    count.replayed += _remove(place, ids)
+    finally:
+        for place, ids in done.values():
+            count.replayed += _remove(place, ids)
+
+
+def _remove(place: Store, ids: list[str]) -> int:
+    number = len(ids)
+    if ids:
+        place.store.remove(ids)
+        ids.clear()
+    return number
+
+
+def _report(count: Count, all_: int, plan: Replay) -> None:
+    left = all_ - count.replayed
+    if plan.as_json:
+        counts = {"replayed": count.replayed, "refused": count.refused, "skipped": count.skipped, "left": left}
+        common.print_json({**counts, "dry_run": plan.dry_run})
+    elif plan.dry_run:
+        print(f"{all_} would be sent")
+    else:
+        print(f"{count.replayed} replayed, {left} left")

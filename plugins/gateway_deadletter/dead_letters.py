@@ -1,0 +1,150 @@
+"""The dead letters of a config: finds their stores, selects dead letters, and converts them to JSON values."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gateway_core.config.model import GatewayConfig
+from gateway_core.config.registry import Registry
+from gateway_core.contract import event_json
+from gateway_core.contract.capabilities import DeadLetterStore
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext, DeadLetterRef
+from gateway_core.contract.event import Event, text_of
+from gateway_core.delivery.dead_letter import without_facts
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A readable dead letter sink of the config. Several owners may share it."""
+
+    owner: str
+    address: str
+    store: DeadLetterStore
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    id: str
+    event: Event
+    place: Store
+    broker: str
+    """The broker of its trigger, "" for a bridge."""
+
+    def fact(self, name: str) -> str:
+        """A fact as text, or ""."""
+        value = self.event.attributes.get(name)
+        return "" if value is None else text_of(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Selects dead letters that match all given values. Without ids, any id matches."""
+
+    broker: str | None = None
+    trigger: str | None = None
+    reason: str | None = None
+    ids: frozenset[str] = frozenset()
+
+    def has(self, dead_letter: DeadLetter) -> bool:
+        return (
+            (not self.ids or dead_letter.id in self.ids)
+            and (self.broker is None or dead_letter.broker == self.broker)
+            and (self.trigger is None or dead_letter.fact("tidegatetrigger") == self.trigger)
+            and (self.reason is None or self.reason.lower() in dead_letter.fact("tidegatereason").lower())
+        )
+
+
+class Stores:
+    """All readable dead letter sinks of a config. `unreadable` lists the others (a sink elsewhere)."""
+
+    def __init__(self, config: GatewayConfig, data_dir: Path, registry: Registry) -> None:
+        self.data_dir = data_dir
+        self.stores: list[Store] = []
+        self.unreadable: list[str] = []
+        self._brokers = {name: trigger.broker for name, trigger in config.triggers.items()}
+        self._owners: dict[str, str] = {}
+        self._config = config
+        context = BuildContext("", data_dir.absolute(), SystemClock(), registry)
+        for owner, broker, ref, name, trigger in _places(config):
+            built = registry.build(ref, replace(context, owner=owner, broker=name, trigger=trigger))
+            address = getattr(built, "address", owner)
+            if not isinstance(built, DeadLetterStore):
+                self.unreadable.append(f"{owner}: {address}")
+            elif not any(s.address == address for s in self.stores):
+                self.stores.append(Store(owner, address, built))
+                self._owners[address] = broker
+
+    def unknown(self, query: Query) -> Iterator[str]:
+        """Names in the query that the config does not have. Dead letters of earlier configs may still have them."""
+        if query.broker is not None and query.broker not in self._config.brokers:
+            yield f"broker {query.broker!r}"
+        if query.trigger is not None and query.trigger not in {*self._config.triggers, *self._config.bridges}:
+            yield f"trigger or bridge {query.trigger!r}"
+
+    def dead_letters(self, query: Query) -> Iterator[DeadLetter]:
+        """The selected dead letters, store by store, oldest first."""
+        for place in self.stores:
+            for id_, event in place.store.entries():
+                # the trigger's broker, or the file's owner if the trigger is no longer in the config
+                trigger = event.attributes.get("tidegatetrigger")
+                broker = self._brokers.get(str(trigger), self._owners[place.address])
+                dead_letter = DeadLetter(id_, event, place, broker)
+                if query.has(dead_letter):
+                    yield dead_letter
+
+
+def _places(config: GatewayConfig) -> Iterator[tuple[str, str, DeadLetterRef, str, str]]:
+    """Yields (path in the config, broker or "", component, and the names of broker and trigger that it is built
+    with)."""
+    for name, broker in config.brokers.items():
+        yield f"brokers.{name}.dead_letter", name, broker.dead_letter, name, ""
+    for name, trigger in config.triggers.items():
+        if trigger.dead_letter is not None:
+            yield f"triggers.{name}.dead_letter", trigger.broker, trigger.dead_letter, trigger.broker, name
+    for name, bridge in config.bridges.items():
+        if bridge.dead_letter is not None:
+            yield f"bridges.{name}.dead_letter", "", bridge.dead_letter, name, ""
+
+
+def row(dead_letter: DeadLetter) -> dict[str, Any]:
+    """The summary of a dead letter, as JSON values."""
+    return {
+        "id": dead_letter.id,
+        "store": dead_letter.place.address,
+        "broker": dead_letter.broker or None,
+        "trigger": dead_letter.fact("tidegatetrigger"),
+        "type": dead_letter.fact("type"),
+        "source": dead_letter.fact("source"),
+        "event_id": dead_letter.fact("id"),
+        "attempts": dead_letter.event.attributes.get("tidegateattempts"),
+        "code": dead_letter.fact("knativeerrorcode") or None,
+        "stage": dead_letter.fact("tidegatestage"),
+        "reason": dead_letter.fact("tidegatereason"),
+        "first": dead_letter.fact("tidegatefirst"),
+        "last": dead_letter.fact("tidegatelast"),
+    }
+
+
+def detail(dead_letter: DeadLetter) -> dict[str, Any]:
+    """A dead letter in full: `row`, where the event was sent, the subscriber's response, the original event."""
+    event = json.loads(event_json.structured(without_facts(dead_letter.event)))
+    return {
+        **row(dead_letter),
+        "dest": dead_letter.fact("knativeerrordest"),
+        "answer": _answer(dead_letter),
+        "event": event,
+    }
+
+
+def _answer(dead_letter: DeadLetter) -> str | None:
+    """The subscriber's response (`knativeerrordata` is base64)."""
+    try:
+        return b64decode(dead_letter.fact("knativeerrordata")).decode(errors="replace") or None
+    except ValueError:
+        return dead_letter.fact("knativeerrordata")

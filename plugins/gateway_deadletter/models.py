@@ -1,0 +1,55 @@
+"""Schemas of the responses about dead letters, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway_core.contract.routes import Model
+
+
+class DeadLetterRow(Model):
+    """The summary of a dead letter."""
+
+    id: str
+    store: str
+    """The address of the dead letter that holds it."""
+    broker: str | None
+    """The broker of its trigger; null for a bridge."""
+    trigger: str
+    """The trigger or bridge that gave it up."""
+    type: str
+    source: str
+    event_id: str
+    attempts: int | None
+    code: str | None
+    """The last HTTP status, if the subscriber gave one."""
+    stage: str
+    """Where it failed: `decode`, `encode`, `filter`, `delivery` or `reply`."""
+    reason: str
+    first: str
+    """When the first attempt began (RFC 3339)."""
+    last: str
+    """When the last attempt ended (RFC 3339)."""
+
+
+class DeadLetterList(Model):
+    """Dead letters (`tidegate dlq list`)."""
+
+    items: list[DeadLetterRow]
+    more: bool
+    """Whether there are more: request them with a higher `skip`."""
+    unknown: list[str]
+    """Names in the query that the config doesn't have. Dead letters of an earlier config may still have them."""
+    unreadable: list[str]
+    """Dead letters that the gateway can't read: they go to a service or a topic."""
+
+
+class DeadLetterDetail(DeadLetterRow):
+    """A dead letter in full (`tidegate dlq show`)."""
+
+    dest: str
+    """Where the event was sent."""
+    answer: str | None
+    """The start of the subscriber's response."""
+    event: dict[str, Any]
+    """The original event, in CloudEvents JSON."""

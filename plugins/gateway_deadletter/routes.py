@@ -1,0 +1,94 @@
+"""Routes for dead letters: a list, and a single one."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from anyio import to_thread
+
+from gateway_core.contract.routes import Answer, Problem, Request, Route
+
+from . import models
+from .dead_letters import Query, Stores, detail, row
+
+if TYPE_CHECKING:
+    from gateway_core.runtime.gateway import Gateway
+
+MAX_DEAD_LETTERS = 1000
+"""Per response."""
+_PATH = "/api/v1/dead-letters"
+_NO_STORE = {"cache-control": "no-store"}
+_QUERY = {
+    "broker": "Only dead letters of this broker.",
+    "trigger": "Only dead letters of this trigger or bridge.",
+    "reason": "Only dead letters whose reason contains this text.",
+    "skip": "Skip the first N dead letters (default: 0).",
+    "limit": f"List at most N dead letters. Default and maximum: {MAX_DEAD_LETTERS}.",
+}
+
+
+def dead_letter_routes(gateway: Gateway) -> list[Route]:
+    """The routes. Files are read in a thread."""
+
+    def stores() -> Stores:
+        return Stores(gateway.config, gateway.data_dir, gateway.registry)
+
+    async def everything(request: Request) -> Answer:
+        query, skip, limit = _asked(request)
+
+        def read() -> dict[str, Any]:
+            found = stores()
+            rows = [row(dead_letter) for dead_letter in islice(found.dead_letters(query), skip, skip + limit + 1)]
+            return {
+                "items": rows[:limit],
+                "more": len(rows) > limit,
+                "unknown": list(found.unknown(query)),
+                "unreadable": found.unreadable,
+            }
+
+        return Answer(await to_thread.run_sync(read), headers=_NO_STORE)
+
+    async def single(request: Request) -> Answer:
+        id_ = request.params["id"]
+
+        def read() -> dict[str, Any] | None:
+            dead_letter = next(stores().dead_letters(Query(ids=frozenset((id_,)))), None)
+            return None if dead_letter is None else detail(dead_letter)
+
+        document = await to_thread.run_sync(read)
+        if document is None:
+            raise Problem(404, f"there is no dead letter with the id {id_}")
+        return Answer(document, headers=_NO_STORE)
+
+    return [
+        Route(
+            "GET",
+            _PATH,
+            everything,
+            "Dead letters, oldest first",
+            {200: models.DeadLetterList},
+            problems=[422],
+            query=_QUERY,
+        ),
+        Route(
+            "GET", f"{_PATH}/{{id}}", single, "One dead letter in full", {200: models.DeadLetterDetail}, problems=[404]
+        ),
+    ]
+
+
+def _asked(request: Request) -> tuple[Query, int, int]:
+    """Which dead letters, how many to skip, how many to list. Raises `Problem`."""
+    if unknown := request.query.keys() - _QUERY.keys():
+        raise Problem(422, f"unknown parameter {', '.join(sorted(unknown))}; known: {', '.join(_QUERY)}")
+    query = Query(request.asked("broker"), request.asked("trigger"), request.asked("reason"))
+    return query, _number(request, "skip", 0, 2**63), _number(request, "limit", MAX_DEAD_LETTERS, MAX_DEAD_LETTERS)
+
+
+def _number(request: Request, name: str, default: int, most: int) -> int:
+    text = request.asked(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= most):
+        raise Problem(422, f"{name} must be a number from 0 to {most}")
+    return int(text)

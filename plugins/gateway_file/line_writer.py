@@ -1,0 +1,296 @@
+"""Writes lines to a file (or a stream) with group commit: one write and one fsync for all waiting lines.
+
+Several processes may write lines to the same file, and another process may rewrite the file meanwhile: writers and
+rewriters hold an exclusive `flock` on the file itself, and then check whether the path still refers to the locked file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from gateway_core.contract.clock import Clock, Timer
+from gateway_core.contract.files import sync_directory as sync_directory
+from gateway_core.contract.interfaces import DELIVERED, Outcome
+from gateway_core.contract.outcome import raised, short
+from gateway_core.contract.shortage import is_shortage
+
+log = logging.getLogger("tidegate.files")
+
+Done = Callable[[Outcome], None]
+MOST_TAIL = 256 * 1024 * 1024
+"""Our lines are never longer; a longer line has another origin."""
+
+
+class Target(Protocol):
+    """Where lines go. All methods but `open` run in the writer's thread."""
+
+    def open(self) -> None:
+        """Opens it. Raises `OSError`."""
+
+    def write(self, data: bytes) -> None:
+        """Returns when all data is stored. Raises `OSError`; then none of it is."""
+
+    def close(self) -> None: ...
+
+
+class FileTarget:
+    """Appends to a file. It follows the path: after the file is replaced or moved away, the next lines go to the new
+    file at the path.
+
+    Existing content is never lost. A last line without a line break gets one, unless it is the torn beginning of one of
+    our lines (left by a crash): that is moved to `NAME.torn` next to the file, with a log entry.
+    """
+
+    def __init__(self, path: Path, fsync: bool, mode: int = 0o640) -> None:
+        self._path = path
+        self._mode = mode
+        self._fsync = fsync
+        self._fd = -1
+        self._regular = True
+
+    def open(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._reopen()
+        with self._lock():
+            pass
+
+    def write(self, data: bytes) -> None:
+        with self._lock() as size:
+            try:
+                _write_all(self._fd, data)
+                if self._fsync and self._regular:
+                    os.fsync(self._fd)
+            except OSError:
+                if self._regular:
+                    # a partial line must not become the beginning of the next one
+                    with suppress(OSError):
+                        os.ftruncate(self._fd, size)
+                raise
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _reopen(self) -> None:
+        self.close()
+        fresh = not self._path.exists()
+        self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, self._mode)
+        self._regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
+        if fresh and self._fsync:
+            sync_directory(self._path.parent)
+
+    @contextmanager
+    def _lock(self) -> Iterator[int]:
+        """Locks the current file of the path, completes its last line, and yields its size."""
+        if self._fd < 0:
+            self._reopen()
+        while True:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            if is_at(self._path, self._fd):
+                break
+            self._reopen()  # closing releases the lock
+        try:
+            yield self._mend() if self._regular else 0
+        finally:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def _mend(self) -> int:
+        """Completes the last line. While the lock is held, a line can only be incomplete after a crash of its writer,
+        or if another program wrote to the file."""
+        size = os.fstat(self._fd).st_size
+        if size == 0 or os.pread(self._fd, 1, size - 1) == b"\n":
+            return size
+        start = self._line_start(size)
+        tail = _read(self._fd, start, size) if size - start <= MOST_TAIL else b""
+        if not _is_torn(tail):
+            _write_all(self._fd, b"\n")
+            log.warning("%s: the last line had no line break; added one", self._path)
+            return size + 1
+        aside = self._path.with_name(self._path.name + ".torn")
+        self._keep(aside, tail)
+        os.ftruncate(self._fd, start)
+        log.warning(
+            "%s: the last line was torn (%d bytes, at byte %d): moved to %s", self._path, len(tail), start, aside
+        )
+        return start
+
+    def _line_start(self, end: int) -> int:
+        """The offset of the last line."""
+        while end > 0:
+            start = max(0, end - 65_536)
+            found = os.pread(self._fd, end - start, start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            end = start
+        return 0
+
+    def _keep(self, aside: Path, tail: bytes) -> None:
+        """Saves a torn line elsewhere. If it raises `OSError`, the line must not be removed."""
+        fd = os.open(aside, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, self._mode)
+        try:
+            _write_all(fd, tail + b"\n")
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        sync_directory(aside.parent)
+
+
+def _is_torn(tail: bytes) -> bool:
+    """Whether this may be the beginning of one of our lines, or the zeros that some file systems leave. A complete JSON
+    text only lacks its line break, and a line that does not begin like an object has another origin."""
+    if tail[:1] == b"\0":
+        return True
+    if tail[:1] != b"{":
+        return False
+    try:
+        msgspec.json.decode(tail)
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
+def _read(fd: int, start: int, end: int) -> bytes:
+    parts = []
+    while start < end and (part := os.pread(fd, end - start, start)):
+        parts.append(part)
+        start += len(part)
+    return b"".join(parts)
+
+
+class StreamTarget:
+    """Writes to an open file descriptor, such as standard output."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def open(self) -> None:
+        return
+
+    def write(self, data: bytes) -> None:
+        _write_all(self._fd, data)
+
+    def close(self) -> None:
+        return
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def is_at(path: Path, fd: int) -> bool:
+    """Whether the path refers to the file open as `fd`."""
+    try:
+        there, here = os.stat(path), os.fstat(fd)
+    except FileNotFoundError:
+        return False
+    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+
+
+class _Line:
+    __slots__ = ("data", "deadline", "done")
+
+    def __init__(self, data: bytes, deadline: float, done: Done) -> None:
+        self.data = data
+        self.deadline = deadline
+        self.done: Done | None = done
+
+
+class LineWriter:
+    """Passes lines to a thread that writes all waiting lines at once, and calls each `done` in the loop's thread."""
+
+    def __init__(self, target: Target, clock: Clock) -> None:
+        self._target = target
+        self._clock = clock
+        self._waiting: list[_Line] = []
+        self._pending: set[_Line] = set()
+        self._changed = threading.Condition()
+        self._closing = False
+        self._timer: Timer | None = None  # while something is pending
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop
+
+    async def start(self) -> None:
+        """Opens the target. Raises `OSError`."""
+        self._loop = asyncio.get_running_loop()
+        self._target.open()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="line-writer", daemon=True)
+        self._thread.start()
+
+    def write(self, line: bytes, timeout_s: float, done: Done) -> None:
+        """Writes one line (adds the line break); calls `done` within `timeout_s` seconds."""
+        if self._thread is None or self._closing:
+            done(Outcome(False, retry=True, reason="not open"))
+            return
+        entry = _Line(line, self._clock.monotonic() + timeout_s, done)
+        self._pending.add(entry)
+        if self._timer is None:
+            self._timer = self._clock.call_later(timeout_s, self._expire)
+        with self._changed:
+            self._waiting.append(entry)
+            self._changed.notify()
+
+    async def stop(self) -> None:
+        """Writes all waiting lines, then closes the target."""
+        if self._thread is None:
+            return
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        await self._loop.run_in_executor(None, self._thread.join)
+        self._thread = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._target.close()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closing)
+                batch, self._waiting = self._waiting, []
+            if not batch:
+                return
+            live = [entry for entry in batch if entry.done is not None]  # the others have timed out
+            outcome = self._commit(live) if live else DELIVERED
+            self._loop.call_soon_threadsafe(self._finish, batch, outcome)
+
+    def _commit(self, batch: list[_Line]) -> Outcome:
+        try:
+            self._target.write(b"".join([entry.data + b"\n" for entry in batch]))
+        except OSError as e:
+            return short(e) if is_shortage(e) else Outcome(False, retry=True, reason=e.strerror or str(e))
+        except Exception as e:  # the thread must survive: every line needs its outcome
+            return raised(e)
+        return DELIVERED
+
+    def _finish(self, batch: list[_Line], outcome: Outcome) -> None:
+        for entry in batch:
+            self._pending.discard(entry)
+            done, entry.done = entry.done, None
+            if done is not None:
+                done(outcome)
+
+    def _expire(self) -> None:
+        """Fails lines that have timed out (a disk that hangs): they may still be written, and will be retried."""
+        now = self._clock.monotonic()
+        late = [entry for entry in self._pending if entry.deadline <= now]
+        self._finish(late, Outcome(False, retry=True, reason="not written in time"))
+        self._timer = None
+        if self._pending:
+            wait = min(e.deadline for e in self._pending) - now
+            self._timer = self._clock.call_later(wait, self._expire)

@@ -1,0 +1,1 @@
+"""`tidegate send`, and posting events from other commands."""

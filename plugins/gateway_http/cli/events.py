@@ -1,0 +1,128 @@
+"""Events for `tidegate send`: from JSON text or from flags."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+import typer
+
+from gateway_core.cli.common import CommandError
+from gateway_core.contract import event_json
+from gateway_core.contract.event import Event
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+def from_file(file: Path) -> Iterator[bytes]:
+    """The events of a file (`-`: standard input), each as JSON text. Raises `CommandError` naming the line."""
+    if str(file) == "-":
+        yield from read(sys.stdin.buffer, "standard input")
+        return
+    try:
+        with file.open("rb") as f:
+            yield from read(f, str(file))
+    except OSError as e:
+        raise CommandError(f"can't read {file}: {e.strerror}") from e
+
+
+def read(source: BinaryIO, name: str) -> Iterator[bytes]:
+    """Reads events: one per line, in an array, or a single event over many lines. Lines are read as they arrive."""
+    first, number = b"", 0
+    while not first:
+        line = source.readline()
+        number += 1
+        if not line:
+            return
+        first = line.strip()
+    if _is_object(first):
+        yield first
+        for line in source:
+            number += 1
+            if text := line.strip():
+                if not _is_object(text):
+                    raise CommandError(f"{name}:{number}: not a JSON object")
+                yield text
+        return
+    whole = (first + b"\n" + source.read()).strip()
+    if _is_object(whole):
+        yield whole
+        return
+    try:
+        texts = [bytes(raw) for raw in _list(whole)]
+    except msgspec.MsgspecError as e:
+        why = "" if whole.startswith(b"{") else f": {e}"
+        raise CommandError(f"{name}: expected one event per line, an array, or a single event{why}") from e
+    for i, text in enumerate(texts):
+        if not _is_object(text):
+            raise CommandError(f"{name}: element {i} of the array is not a JSON object")
+        yield text
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        _members(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def plain(text: bytes) -> bytes:
+    """The text unchanged, or without the members that exist only in our own files."""
+    return event_json.structured(event_json.load(text)) if event_json.OWN & _members(text).keys() else text
+
+
+def from_flags(attributes: Mapping[str, str | None], data: str | None, extensions: Sequence[str]) -> Event:
+    """One event from the flags; `specversion`, `id` and `time` are filled in. Raises `BadParameter`."""
+    event: dict[str, Any] = {
+        "specversion": "1.0",
+        "id": str(uuid.uuid4()),
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+    }
+    event.update((name, value) for name, value in attributes.items() if value is not None)
+    for extension in extensions:
+        name, equals, value = extension.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{extension!r}: write NAME=VALUE", param_hint="--ext")
+        event[name] = value
+    if data is None:
+        return Event(event)
+    content = _content(data)
+    if "datacontenttype" not in event and not data.startswith("@"):
+        _not_nearly_json(content)
+    event.setdefault("datacontenttype", "application/json" if _is_json(content) else "text/plain")
+    return Event(event, content)
+
+
+def _not_nearly_json(content: bytes) -> None:
+    """Rejects data that begins like JSON but is not valid: the shell removed a quote, or a bracket is missing."""
+    if content.lstrip()[:1] not in (b"{", b"["):
+        return
+    try:
+        msgspec.json.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
+        hint = "fix it, or pass --content-type text/plain if it is text"
+        raise typer.BadParameter(f"it begins like JSON but is not valid: {e}; {hint}", param_hint="--data") from e
+
+
+def _content(data: str) -> bytes:
+    if not data.startswith("@"):
+        return data.encode()
+    try:
+        return Path(data[1:]).read_bytes()
+    except OSError as e:
+        raise typer.BadParameter(f"can't read {data[1:]}: {e.strerror}", param_hint="--data") from e
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        msgspec.json.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True

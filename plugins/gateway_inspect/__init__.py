@@ -1,0 +1,1 @@
+"""Tidegate plugin `inspect`: explain, why, tap, top, graph."""

@@ -1,0 +1,1 @@
+"""Commands for looking inside a gateway."""

@@ -1,0 +1,146 @@
+"""Names, arguments and help of the commands that show what happens to events."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from gateway_admin.client import complete
+
+from gateway_core.cli.options import AdminAddress, DataDir, Json, Paths, RunningAdmin, RunningDataDir
+
+Broker = Annotated[str | None, typer.Option(help="Only this broker or bridge.", autocompletion=complete.brokers)]
+
+
+class Sort(StrEnum):
+    rate = "rate"
+    lag = "lag"
+    name = "name"
+
+
+class Form(StrEnum):
+    mermaid = "mermaid"
+    dot = "dot"
+    svg = "svg"
+    json = "json"
+
+
+def explain(
+    event: Annotated[
+        Path,
+        typer.Argument(
+            help="A file of JSON events: one per line, an array, or a single event. Use - for standard input."
+        ),
+    ],
+    paths: Paths = None,
+    broker: Broker = None,
+    trigger: Annotated[str | None, typer.Option(help="Only this trigger.", autocompletion=complete.triggers)] = None,
+    admin: RunningAdmin = None,
+    data_dir: RunningDataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Explain what the gateway would do with an event: which triggers match, what they would send, the
+    retries. Nothing is sent.
+
+    The answer comes from a config, or with --admin or --data-dir from a running gateway.
+
+    Exit codes: 0 every event matches a trigger, 1 an event is refused or matches no trigger (or the config has errors),
+    2 the input is not a JSON event.
+    """
+    from .explain import explain_events
+
+    raise typer.Exit(explain_events(event, paths, broker, trigger, admin=admin, data_dir=data_dir, as_json=as_json))
+
+
+def why(
+    id_: Annotated[str, typer.Argument(metavar="ID", help="The event's id.")],
+    source: Annotated[str | None, typer.Option(help="Its source, if several events have this id.")] = None,
+    broker: Broker = None,
+    admin: AdminAddress = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Show what happened to an event: where it is, and for each trigger whether it was delivered, or why not.
+
+    Exit codes: 0 the event was found and delivered to every trigger that matches, 1 it was not found, or is not
+    delivered (yet).
+    """
+    from .why import show_why
+
+    raise typer.Exit(show_why(id_, source, broker, admin, data_dir, as_json=as_json))
+
+
+def tap(
+    broker: Annotated[
+        str | None,
+        typer.Option(help="Only events that this broker or bridge accepts.", autocompletion=complete.brokers),
+    ] = None,
+    trigger: Annotated[
+        str | None,
+        typer.Option(
+            help="Show the delivery attempts of this trigger or bridge, with their outcomes.",
+            autocompletion=complete.triggers_and_bridges,
+        ),
+    ] = None,
+    filter_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter",
+            help="Only events that match NAME=VALUE (VALUE may end with *), or a CloudEvents SQL expression; may be "
+            "repeated, then all must match.",
+        ),
+    ] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many events.")] = None,
+    data: Annotated[bool, typer.Option("--data", help="Also show the first 1 KiB of each event's data.")] = False,
+    admin: AdminAddress = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Show events live, as a running gateway accepts them, until Ctrl-C.
+
+    If events arrive faster than they can be
+    shown, the command skips some and counts them.
+    """
+    from .tap import show_tap
+
+    choice = {"broker": broker, "trigger": trigger, "filter": filter_ or [], "data_bytes": "1024" if data else "0"}
+    raise typer.Exit(show_tap(choice, count, admin, data_dir, as_json=as_json))
+
+
+def top(
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two updates.")] = 2.0,
+    sort: Annotated[Sort, typer.Option(help="Sort order.")] = Sort.rate,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many updates.")] = None,
+    admin: AdminAddress = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Show rates and durations of a running gateway, live: q quits, s changes the sort order.
+
+    If the output is not a
+    terminal, the tables are printed one after another.
+    """
+    from .top import show_top
+
+    raise typer.Exit(show_top(admin, data_dir, interval, sort.value, count, as_json=as_json))
+
+
+def graph(
+    paths: Paths = None,
+    form: Annotated[Form, typer.Option("--format", "-f", help="Output format.")] = Form.mermaid,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Output file (default: standard output).")
+    ] = None,
+    admin: RunningAdmin = None,
+    data_dir: RunningDataDir = None,
+) -> None:
+    """Draw the topology: sources, brokers, triggers with their filters, sinks, dead letters, bridges.
+
+    It comes from a
+    config, or with --admin or --data-dir from a running gateway.
+    """
+    from .graph import draw
+
+    raise typer.Exit(draw(paths, form.value, output, admin, data_dir))

@@ -1,0 +1,154 @@
+"""The delivery state of an event for one trigger or bridge: a word for programs, and a sentence for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway_core.contract.capabilities import TracksDeliveries
+from gateway_core.delivery import Subscription
+from gateway_core.delivery.dead_letter import rfc3339
+from gateway_core.delivery.history import id_of
+from gateway_core.pipeline.broker import ReadingTrigger
+from gateway_core.runtime.build import Built
+
+Facts = Mapping[str, Any]
+
+
+def states_of(built: Built, owner: str, id: str, source: str | None, position: int) -> dict[str, dict[str, Any]]:
+    """What this worker knows about an event, by the names of the broker's triggers, or the bridge's own: the
+    `delivery_state` (None if another worker knows it, or without a position), what is `held`, the `failures` of its
+    attempts, and the state of the trigger."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, trigger in built.triggers.items():
+        if trigger.broker.name == owner:
+            if isinstance(trigger, ReadingTrigger):
+                found[name] = {"delivery_state": _delivery_state(trigger.feed, position), "held": None, "failures": []}
+            else:
+                found[name] = _subscription_state(trigger.subscription, id, source, position)
+    if owner in built.bridges:
+        found[owner] = _subscription_state(built.bridges[owner].bridge.subscription, id, source, 0)
+    return found
+
+
+def _subscription_state(subscription: Subscription, id: str, source: str | None, position: int) -> dict[str, Any]:
+    held = None
+    for state, delivery in subscription.under_way():
+        event = delivery.event
+        same = event.position == position if position else id_of(event) == id
+        if same and source in (None, event.attributes.get("source")):
+            due = rfc3339(delivery.due_ns) if state == "waiting" else None
+            held = {"state": state, "attempts": delivery.attempts, "next": due}
+            break
+    failures = [
+        {"at": rfc3339(f.at_ns), "attempt": f.attempt, "code": f.code, "reason": f.reason}
+        for f in subscription.memory.of(id, source)
+        if position in (0, f.position)
+    ]
+    return {
+        "delivery_state": _delivery_state(subscription.feed, position),
+        "held": held,
+        "failures": failures,
+        "in_flight": subscription.in_flight,
+        "suspended": subscription.suspended,
+        "stuck": subscription.paused,
+        "last_error": subscription.last_error,
+    }
+
+
+def _delivery_state(feed: Any, position: int) -> str | None:
+    return feed.delivery_state(position) if position and isinstance(feed, TracksDeliveries) else None
+
+
+def merged(answers: list[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Merges the answers of several workers: each event is with one of them."""
+    found: dict[str, dict[str, Any]] = {}
+    for answer in answers:
+        for name, theirs in answer.items():
+            mine = found.setdefault(name, theirs)
+            if mine is theirs:
+                continue
+            knows = theirs["held"] is not None or theirs["delivery_state"] is not None
+            failures = mine["failures"] + theirs["failures"]
+            found[name] = {**mine, **(theirs if knows else {}), "failures": failures}
+    return found
+
+
+def state_of(delivery: Facts, where: Facts | None, dead_letter: Facts | None, found: bool) -> dict[str, Any]:
+    """`state`: not_matched, before, waiting, in_flight, retrying, dead_lettering, dead_lettered, delivered, read or
+    unknown; `text` describes it. `found` is true if the event was found in its channel."""
+    if delivery and not delivery["matched"] and dead_letter is None:
+        return _told("not_matched", "its filter does not match", None, None)
+    if where is None:
+        return _told("unknown", "nothing is known about it here", None, dead_letter)
+    state, text = _state(delivery, where, dead_letter, found)
+    return _told(state, text, where, dead_letter)
+
+
+def _told(state: str, text: str, where: Facts | None, dead_letter: Facts | None) -> dict[str, Any]:
+    told: dict[str, Any] = {"state": state, "text": text}
+    if where and where["failures"]:
+        told["failures"] = where["failures"]
+    if where and where["held"] and where["held"]["next"]:
+        told["next"] = where["held"]["next"]
+    if dead_letter is not None:
+        told["dead_letter"] = dict(dead_letter)
+    return told
+
+
+def _state(delivery: Facts, where: Facts, dead_letter: Facts | None, found: bool) -> tuple[str, str]:
+    held, state_of_feed = where["held"], where["delivery_state"]
+    if held is not None:
+        return _held(held, where)
+    if state_of_feed == "pending":
+        return "in_flight", "an attempt is in flight"
+    if state_of_feed == "unread":
+        return "waiting", _why_waiting(where, "the trigger has not reached it yet")
+    if dead_letter is not None:
+        times = _times(dead_letter.get("attempts", 0))
+        return (
+            "dead_lettered",
+            f"in the dead letter since {dead_letter.get('last')}, after {times}: {dead_letter.get('reason')}",
+        )
+    if state_of_feed == "before":
+        return "before", "the trigger is newer than the event"
+    if state_of_feed == "passed":
+        if delivery.get("reads"):
+            return "read", "read by its sink"
+        tried = " after retries" if where["failures"] else ""
+        return "delivered", f"delivered{tried} (or it is older than the trigger or its current filter)"
+    if where["failures"]:
+        return "delivered", "delivered after retries, or returned to its sender"
+    return "unknown", "neither being delivered nor in a dead letter" if found else "not known"
+
+
+def _held(held: Facts, where: Facts) -> tuple[str, str]:
+    times = held["attempts"]
+    if held["state"] == "letter":
+        if where["stuck"]:
+            return (
+                "dead_lettering",
+                f"its dead letter can't be written, and the trigger waits for it: {where['last_error']}",
+            )
+        return "dead_lettering", "its dead letter is being written"
+    if held["state"] == "waiting":
+        return "retrying", f"{_times(times)} failed, the next one is at {held['next']}"
+    if held["state"] == "behind":
+        return "waiting", _why_waiting(where, "it waits behind an earlier event of the same order")
+    if times:
+        return "retrying", _why_waiting(where, f"{_times(times)} failed, the next one is due")
+    return "waiting", _why_waiting(where, "it waits for its first attempt")
+
+
+def _why_waiting(where: Facts, text: str) -> str:
+    if where.get("suspended"):
+        return f"{text}; the trigger is paused by an operator"
+    if where.get("stuck"):
+        return f"{text}; the trigger waits for its dead letter: {where['last_error']}"
+    if where.get("in_flight"):
+        return f"{text}; {where['in_flight']} others are in flight"
+    return text
+
+
+def _times(count: int) -> str:
+    return "1 attempt" if count == 1 else f"{count} attempts"

@@ -1,0 +1,210 @@
+"""What a gateway would do with an event: which triggers match and why, what they would send, in which order, and the
+retries.
+
+`explain(built, event)` reads a gateway, running or merely built, and changes nothing.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gateway_core.contract import event_json
+from gateway_core.contract.capabilities import Previewing, Reading, pulls
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import PARTITION_BITS, Event, Message
+from gateway_core.contract.interfaces import Clause
+from gateway_core.delivery import Subscription
+from gateway_core.delivery.backoff import retry_plan
+from gateway_core.pipeline.bridge import Bridged
+from gateway_core.pipeline.broker import ReadingTrigger, Trigger
+from gateway_core.pipeline.filters import clause_of, match_all
+from gateway_core.runtime.build import Built
+
+_MOST_BODY = 64 * 1024
+
+
+def explain(built: Built, event: Event, broker: str | None = None, trigger: str | None = None) -> dict[str, Any]:
+    """The explanation as JSON values: `event`; `wanted`, how many match; `deliveries`, one for each trigger and bridge
+    (only of this broker or bridge, and of this name, if given); `others`, the names of other triggers that match."""
+
+    def asked(name: str, of_broker: str) -> bool:
+        return broker in (None, of_broker) and trigger in (None, name)
+
+    triggers, bridges = built.triggers, built.bridges
+    entries = [
+        *(_trigger(t, event) for n, t in triggers.items() if asked(n, t.broker.name)),
+        *(_orphan(n, c.broker) for n, c in built.orphans.items() if asked(n, c.broker)),
+        *(_bridge(b, event) for n, b in bridges.items() if not trigger and broker in (None, n)),
+    ]
+    others = [
+        name
+        for name, t in triggers.items()
+        if not asked(name, t.broker.name)
+        and (not trigger or broker in (None, t.broker.name))  # of its own broker: it may have arrived there
+        and clause_of(t.filter, event).matched
+    ]
+    return {
+        "event": _head(event),
+        "wanted": sum(e["matched"] for e in entries),
+        "deliveries": entries,
+        "others": others,
+    }
+
+
+def explain_text(
+    text: bytes, built: Built, sources: Mapping[str, list[Any]], broker: str | None = None, trigger: str | None = None
+) -> dict[str, Any]:
+    """The explanation of an event in JSON, as the ingress would read it; `sources` are those of each broker and bridge.
+    `refused` is the error that the ingress would return, None if it accepts the event. Raises `ValueError` if the text
+    is not a JSON object."""
+    if broker is None and trigger is not None and trigger in built.triggers:
+        broker = built.triggers[trigger].broker.name
+    doors = [s for owner, of_it in sources.items() if broker in (None, owner) for s in of_it]
+    readers = [s for s in doors if isinstance(s, Reading)]
+    try:
+        event = read_event(text, readers[:1])
+    except Refused as e:
+        refused = {"status": e.status, "detail": e.detail, "attribute": e.attribute or None, "rule": e.rule or None}
+        return {"event": _head(event_json.load(text)), "wanted": 0, "refused": refused, "deliveries": [], "others": []}
+    return {**explain(built, event, broker, trigger), "refused": None}
+
+
+def sources_of(built: Built) -> dict[str, list[Any]]:
+    """The sources of each broker and bridge."""
+    return {
+        **{name: list(broker.sources) for name, broker in built.brokers.items()},
+        **{name: [bridged.bound_source.source] for name, bridged in built.bridges.items()},
+    }
+
+
+def _head(event: Event) -> dict[str, Any]:
+    return {
+        name: event.attributes[name]
+        for name in ("id", "source", "type", "eventID", "eventType")
+        if name in event.attributes
+    }
+
+
+def _trigger(trigger: Trigger | ReadingTrigger, event: Event) -> dict[str, Any]:
+    entry = _delivery_lines("trigger", trigger.name, trigger.broker.name, clause_of(trigger.filter, event))
+    if isinstance(trigger, ReadingTrigger):
+        return {**entry, "sink": trigger.sink.address, "reads": True}
+    try:
+        event = _after_channel(trigger.broker.channel, event)
+    except Refused as e:
+        return {**entry, "sink": trigger.subscription.sink.address, "fault": f"the channel can't store it: {e.detail}"}
+    return {**entry, **_delivery(trigger.subscription, trigger.dead_letter.address, event)}
+
+
+def _orphan(name: str, broker: str) -> dict[str, Any]:
+    return {**_delivery_lines("trigger", name, broker, Clause(f"there is no broker {broker!r}", False)), "sink": ""}
+
+
+def _bridge(bridged: Bridged, event: Event) -> dict[str, Any]:
+    bridge, dead_letters = bridged.bridge, bridged.dead_letter
+    entry = _delivery_lines("bridge", bridge.name, "", clause_of(bridge.filter or match_all(), event))
+    made = {**entry, **_delivery(bridge.subscription, dead_letters.address if dead_letters else None, event)}
+    if dead_letters is None and pulls(bridged.bound_source.source):
+        made["endless"] = True  # its source can wait, so more retries follow
+    return made
+
+
+def _delivery_lines(kind: str, name: str, broker: str, clause: Clause) -> dict[str, Any]:
+    return {"kind": kind, "name": name, "broker": broker, "matched": clause.matched, "filter": clause_json(clause)}
+
+
+def clause_json(clause: Clause) -> dict[str, Any]:
+    """A clause as JSON values."""
+    made: dict[str, Any] = {"text": clause.text, "matched": clause.matched}
+    if clause.found:
+        made["found"] = clause.found
+    if clause.parts:
+        made["parts"] = [clause_json(part) for part in clause.parts]
+    return made
+
+
+def _after_channel(channel: Any, event: Event) -> Event:
+    """The event as triggers get it: a channel that writes records may change its key."""
+    if not isinstance(channel, Previewing):
+        return event
+    key = channel.preview(event).key
+    return Event(event.attributes, event.data, event.json_data, key, event.received_ns, event.position)
+
+
+# -- messages ---------------------------------------------------------------------------------------------
+
+
+def _delivery(subscription: Subscription, dead_letter: str | None, event: Event) -> dict[str, Any]:
+    policy = subscription.policy
+    entry: dict[str, Any] = {"sink": subscription.sink.address, "message": None, "fault": None}
+    if isinstance(subscription.sink, Previewing):
+        try:
+            entry["message"] = message_json(subscription.sink.preview(event))
+        except Refused as e:
+            entry["fault"] = f"the event can't be sent: {e.detail}"
+    try:
+        entry["lane"] = _lane(subscription, event)
+    except Refused as e:
+        entry["lane"] = None
+        entry["fault"] = f"the event has no key for its order: {e.detail}"
+    return {
+        **entry,
+        "order": policy.order,
+        "timeout_s": policy.timeout_s,
+        "retries": [{"retry": n, "after_s": list(wait)} for n, wait in enumerate(retry_plan(policy), 1)],
+        "retry_after_max_s": policy.retry_after_max_s,
+        "dead_letter": dead_letter,
+    }
+
+
+def _lane(subscription: Subscription, event: Event) -> str | None:
+    if subscription.order_key_of is None:
+        return None
+    if subscription.policy.order == "partition":
+        return f"partition {event.position >> PARTITION_BITS}" if event.position else "its partition"
+    lane = subscription.order_key_of(event)
+    return None if lane is None else f"key {_text(lane) if isinstance(lane, bytes) else lane}"
+
+
+def message_json(message: Message) -> dict[str, Any]:
+    """A message as JSON values; a body or key that is not UTF-8 is base64 in `body_base64`, `key_base64`."""
+    made: dict[str, Any] = {"method": message.method or None, "url": message.url}
+    if message.url.startswith("kafka://"):
+        made["topic"] = message.url.rpartition("/")[2]
+    made["headers"] = [[_text(name), _text(value)] for name, value in message.headers]
+    for name, value in (("key", message.key), ("body", message.body)):
+        made.update(_bytes(name, value))
+    return made
+
+
+def _bytes(name: str, value: bytes | None) -> Iterator[tuple[str, Any]]:
+    if value is None:
+        yield name, None
+        return
+    kept = value[:_MOST_BODY]
+    if len(value) > _MOST_BODY:
+        yield f"{name}_bytes", len(value)
+    try:
+        yield name, kept.decode()
+    except UnicodeDecodeError:
+        yield f"{name}_base64", b64encode(kept).decode()
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="backslashreplace")
+
+
+def read_event(text: bytes, sources: list[Any]) -> Event:
+    """The event of a JSON text: read as the first of these sources that can preview would read it, else as is. Raises
+    `Refused`, and `ValueError` if it is not a JSON object."""
+    event = event_json.load(text)
+    for source in sources:
+        events: list[Event] = source.read(
+            Message([(b"content-type", b"application/cloudevents+json")], event_json.structured(event), event.key)
+        )
+        if len(events) == 1:
+            events[0].key = event.key
+            return events[0]
+    return event

@@ -1,0 +1,1 @@
+"""The topology of a gateway, and drawings of it."""

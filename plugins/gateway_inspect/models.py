@@ -1,0 +1,66 @@
+"""Schemas of the inspection routes' responses, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from gateway_core.contract.routes import Model
+
+
+class Explanation(BaseModel):
+    """What the gateway would do with an event (`tidegate explain --json`)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    event: dict[str, Any]
+    """Its id, source and type."""
+    wanted: int
+    """How many triggers and bridges match."""
+    refused: dict[str, Any] | None
+    """The error that the ingress would return, null if it accepts the event."""
+    deliveries: list[dict[str, Any]]
+    """One for each trigger and bridge: its filter, the message, the retries."""
+
+
+class EventReport(BaseModel):
+    """What happened to an event (`tidegate why --json`)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+    source: str | None
+    events: list[dict[str, Any]]
+    """The events with this id, newest first: their position, and their delivery state for each trigger."""
+    searched: int
+    """How many events were searched."""
+    unsearchable: list[str]
+    """Brokers and bridges whose past events can't be found."""
+    dead_letters_searched: bool
+    """Whether all dead letters were searched."""
+    rest: dict[str, Any] | None
+    """Pass this as `rest` to continue the search; null if it is complete."""
+
+
+class TopologyNode(Model):
+    id: str
+    kind: Literal["source", "broker", "trigger", "bridge", "sink", "dead_letter"]
+    title: str
+    detail: list[str]
+    """Addresses, channels, filters."""
+    missing: bool
+    """True for a broker that triggers refer to but that does not exist."""
+
+
+class TopologyEdge(Model):
+    start: str
+    end: str
+    kind: Literal["flow", "reply", "dead_letter"]
+
+
+class TopologyDocument(Model):
+    """The topology of a gateway."""
+
+    nodes: list[TopologyNode]
+    edges: list[TopologyEdge]

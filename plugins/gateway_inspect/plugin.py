@@ -1,0 +1,49 @@
+"""The plugin's hooks: its service, and the commands that use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gateway_core.contract.component import Command
+from gateway_core.contract.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from gateway_core.contract.services import RunningService, Service
+    from gateway_core.runtime.gateway import Gateway
+
+_SUMMARIES = {
+    "explain": "Explain what the gateway would do with an event: which triggers match, what they would send, the "
+    "retries. Nothing is sent.",
+    "why": "Show what happened to an event: where it is, and for each trigger whether it was delivered, or why not.",
+    "tap": "Show events live, as a running gateway accepts them, until Ctrl-C.",
+    "top": "Show rates and durations of a running gateway, live: q quits, s changes the sort order.",
+    "graph": "Draw the topology: sources, brokers, triggers with their filters, sinks, dead letters, bridges.",
+}
+
+
+def _command(name: str) -> Callable[[], Any]:
+    def load() -> Any:
+        from .cli import app
+
+        return getattr(app, name)
+
+    return load
+
+
+@hookimpl
+def gateway_commands() -> list[Command]:
+    return [Command(name, summary, _command(name), panel="Look inside") for name, summary in _SUMMARIES.items()]
+
+
+def _build(gateway: Gateway) -> RunningService:
+    from .service import InspectService
+
+    return InspectService(gateway)
+
+
+@hookimpl
+def gateway_services() -> list[Service]:
+    from gateway_core.contract.services import Service
+
+    return [Service("inspect", "Explain, why, tap and graph: what happens to events and why.", _build)]

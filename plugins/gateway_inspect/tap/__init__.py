@@ -1,0 +1,1 @@
+"""Live events: what is accepted, or the outcomes of delivery attempts."""

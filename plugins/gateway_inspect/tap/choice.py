@@ -1,0 +1,89 @@
+"""Which events a tap shows, and its filter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from pydantic import ValidationError
+
+from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext, FilterRef
+from gateway_core.contract.errors import TidegateError
+from gateway_core.contract.event import Event, text_of
+from gateway_core.contract.interfaces import Filter
+from gateway_core.pipeline.filters import Matches, all_of, attributes_filter, on_attributes
+
+_PAIR = re.compile(r"(\w+)=([^\s'\"]*)", re.ASCII)
+
+
+class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a tap shows: the events that `broker` (or a bridge) accepts, or the attempts of `trigger` (or a bridge) if
+    it is set; only events that match all `filters`; with up to `data_bytes` of their data."""
+
+    broker: str | None = None
+    trigger: str | None = None
+    filters: tuple[str, ...] = ()
+    data_bytes: int = 0
+
+
+class BadFilter(TidegateError):
+    """A tap's filter can't be used; the text says why."""
+
+
+def compile_all(texts: Sequence[str], registry: Registry) -> Filter | None:
+    """The filter for all these texts, None if there are none. Raises `BadFilter`."""
+    return all_of([compile_one(text, registry) for text in texts]) if texts else None
+
+
+def compile_one(text: str, registry: Registry) -> Filter:
+    """`NAME=VALUE` compares an attribute's text. A value that ends with `*` is a prefix; an empty value requires only
+    that the attribute exists. Anything else is a CloudEvents SQL expression. Raises `BadFilter`."""
+    pair = _PAIR.fullmatch(text)
+    if pair is None:
+        return _expression(text, registry)
+    name, value = pair.groups()
+    if value.endswith("*"):
+        return on_attributes("prefix", _begins, {name: value[:-1]})
+    return attributes_filter({name: value})
+
+
+def _begins(name: str, prefix: str) -> Matches:
+    def matches(event: Event) -> bool:
+        found = event.attributes.get(name)
+        return found is not None and text_of(found).startswith(prefix)
+
+    return matches
+
+
+def _expression(text: str, registry: Registry) -> Filter:
+    offer = registry.find("filter", "cesql")
+    if offer is None:
+        raise BadFilter(f"{text!r} is not NAME=VALUE, and no plugin offers the filter cesql")
+    try:
+        options = offer.component.config.model_validate(text)
+        ref = FilterRef("cesql", text, options)
+        built: Filter = registry.build(ref, BuildContext("filter", Path(), SystemClock(), registry, offline=True))
+    except ValidationError as e:
+        raise BadFilter(f"the filter {text!r} can't be used: {e.errors()[0]['msg']}") from e
+    except TidegateError as e:
+        raise BadFilter(f"the filter {text!r} can't be used: {e}") from e
+    return built
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something that a tap can be attached to: a broker, a bridge or a trigger."""
+
+    kind: str
+    name: str
+
+    def shown_by(self, choice: Choice) -> bool:
+        """Whether a tap of this choice needs it."""
+        if choice.trigger is not None:
+            return self.kind in ("trigger", "bridge") and self.name == choice.trigger
+        return self.kind in ("broker", "bridge") and choice.broker in (None, self.name)

@@ -1,0 +1,57 @@
+"""All open taps of a worker, and what they are attached to. Without taps an event costs nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gateway_core.contract.clock import Clock
+from gateway_core.contract.interfaces import Filter
+from gateway_core.pipeline.broker import Trigger
+from gateway_core.runtime.build import Built
+
+from .choice import Choice, Part
+from .tap import Tap
+
+
+class Taps:
+    """Attaches taps to the parts of a gateway."""
+
+    def __init__(self, built: Built, clock: Clock) -> None:
+        self._built = built
+        self._clock = clock
+        self._taps: list[Tap] = []
+
+    def open(self, choice: Choice, filter: Filter | None) -> Tap:
+        """Opens a tap that sees what happens from now on."""
+        tap = Tap(choice, filter, self._clock)
+        self._taps.append(tap)
+        self.attach()
+        return tap
+
+    def close(self, tap: Tap) -> None:
+        """Closes a tap."""
+        if tap in self._taps:
+            self._taps.remove(tap)
+            self.attach()
+        tap.close()
+
+    def close_all(self) -> None:
+        """Closes all taps when the gateway stops."""
+        for tap in list(self._taps):
+            self.close(tap)
+
+    def attach(self) -> None:
+        """Attaches the open taps to the parts that they show. Call it when parts or taps have changed."""
+        for part, observed in self._parts():
+            taps = tuple(tap for tap in self._taps if part.shown_by(tap.choice))
+            observed.observe((*self._built.observers, *taps))
+
+    def _parts(self) -> Iterator[tuple[Part, Any]]:
+        for broker in self._built.brokers.values():
+            yield Part("broker", broker.name), broker
+        for trigger in self._built.triggers.values():
+            if isinstance(trigger, Trigger):
+                yield Part("trigger", trigger.name), trigger.subscription
+        for bridged in self._built.bridges.values():
+            yield Part("bridge", bridged.name), bridged.bridge

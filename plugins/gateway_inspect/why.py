@@ -1,0 +1,173 @@
+"""Why an event was not delivered, or that it was: the channel, triggers, attempts and dead letters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from anyio import to_thread
+
+from gateway_core.contract.capabilities import DeadLetterStore, Searchable
+from gateway_core.contract.event import PARTITION_BITS, Event
+from gateway_core.delivery.dead_letter import rfc3339, without_facts
+from gateway_core.delivery.history import id_of
+
+from .context import InspectContext
+from .delivery_state import merged, state_of, states_of
+from .explain import explain
+
+if TYPE_CHECKING:
+    from gateway_core.runtime.gateway import Gateway
+
+SEARCH_DEAD_LETTERS_S = 3.0
+_KEPT = ("kind", "name", "broker", "matched", "filter", "sink", "fault")
+_FACTS = {
+    "attempts": "tidegateattempts",
+    "code": "knativeerrorcode",
+    "reason": "tidegatereason",
+    "stage": "tidegatestage",
+    "first": "tidegatefirst",
+    "last": "tidegatelast",
+    "dest": "knativeerrordest",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The event to find."""
+
+    id: str
+    source: str | None = None
+    broker: str | None = None
+
+    def is_it(self, event: Event) -> bool:
+        return id_of(event) == self.id and self.source in (None, event.attributes.get("source"))
+
+
+async def why(service: InspectContext, wanted: Wanted, rest: Mapping[str, Any] | None) -> dict[str, Any]:
+    """One step of the search, as JSON values: `events` with their delivery states, how many were `searched`, and the
+    `rest` for the next step, None after the last. `unsearchable` are brokers and bridges whose past events can't be
+    found; what is still known about the event there is among `events`, without a position."""
+    gateway, built = service.gateway, service.gateway.built
+    found: list[tuple[str, Event]] = []
+    searched, left, unsearchable = 0, {}, [n for n in built.bridges if wanted.broker in (None, n)]
+    for name, broker in built.brokers.items():
+        if wanted.broker not in (None, name):
+            continue
+        if not isinstance(broker.channel, Searchable):
+            unsearchable.append(name)
+        elif rest is None or name in rest:
+            step = await broker.channel.find(wanted.id, wanted.source, (rest or {}).get(name))
+            searched += step.searched
+            found += [(name, event) for event in step.events]
+            if step.rest is not None:
+                left[name] = step.rest
+    last = bool(found) or not left
+    dead_letters, complete = await to_thread.run_sync(_dead_letters, gateway, wanted) if last else ([], True)
+    events = [await _entry(service, wanted, owner, event, dead_letters) for owner, event in found]
+    if last:
+        owners = [*built.brokers, *built.bridges]
+        others = [n for n in owners if wanted.broker in (None, n) and n not in {name for name, _ in found}]
+        entries = [await _unfound(service, wanted, owner, dead_letters) for owner in others]
+        events += [entry for entry in entries if entry is not None]
+    return {
+        "id": wanted.id,
+        "source": wanted.source,
+        "events": events,
+        "searched": searched,
+        "unsearchable": sorted(unsearchable),
+        "dead_letters_searched": complete,
+        "rest": left or None,
+    }
+
+
+async def _where(service: InspectContext, wanted: Wanted, owner: str, position: int) -> dict[str, dict[str, Any]]:
+    gateway = service.gateway
+    mine = states_of(gateway.built, owner, wanted.id, wanted.source, position)
+    question = {"owner": owner, "id": wanted.id, "source": wanted.source, "position": position}
+    return merged([mine, *await gateway.peers.ask(service.name, question)])
+
+
+async def _entry(
+    service: InspectContext, wanted: Wanted, owner: str, event: Event, dead_letters: list[tuple[str, Event]]
+) -> dict[str, Any]:
+    where = await _where(service, wanted, owner, event.position)
+    explained = explain(service.gateway.built, event, owner)
+    mask = (1 << PARTITION_BITS) - 1
+    entry = {
+        "broker": owner,
+        "position": event.position or None,
+        "place": f"{event.position >> PARTITION_BITS}/{event.position & mask}" if event.position else None,
+        "received": rfc3339(event.received_ns) if event.received_ns else None,
+        "event": explained["event"],
+    }
+    deliveries = []
+    for delivery in explained["deliveries"]:
+        kept = {name: delivery[name] for name in _KEPT if delivery.get(name) is not None}
+        of_it = [dead_letter for to, dead_letter in dead_letters if to == delivery["name"]]
+        deliveries.append(
+            {**kept, **state_of(delivery, where.get(delivery["name"]), _dead_letter(of_it), bool(event.position))}
+        )
+    return {**entry, "deliveries": deliveries}
+
+
+async def _unfound(
+    service: InspectContext, wanted: Wanted, owner: str, dead_letters: list[tuple[str, Event]]
+) -> dict[str, Any] | None:
+    """What is known about an event that is not in the channel, or can't be found there; None if nothing is."""
+    where = await _where(service, wanted, owner, 0)
+    known = {name for name, w in where.items() if w["held"] is not None or w["failures"]}
+    of_it = [(to, dead_letter) for to, dead_letter in dead_letters if to == owner or to in where]
+    if of_it:
+        bare = without_facts(of_it[-1][1])
+        bare.position = 0
+        return await _entry(service, wanted, owner, bare, dead_letters)
+    if not known:
+        return None
+    deliveries = [
+        {
+            "kind": "bridge" if name == owner else "trigger",
+            "name": name,
+            "matched": True,
+            **state_of({}, w, None, False),
+        }
+        for name, w in where.items()
+        if name in known
+    ]
+    head = {"id": wanted.id, **({"source": wanted.source} if wanted.source else {})}
+    return {"broker": owner, "position": None, "place": None, "received": None, "event": head, "deliveries": deliveries}
+
+
+# -- dead letters -----------------------------------------------------------------------------------------------------
+
+
+def _dead_letters(gateway: Gateway, wanted: Wanted) -> tuple[list[tuple[str, Event]], bool]:
+    """The event's dead letters with the names of their triggers, oldest first, and whether all were searched."""
+    until = time.monotonic() + SEARCH_DEAD_LETTERS_S
+    found: list[tuple[str, Event]] = []
+    for store in _stores(gateway):
+        for n, (_, dead_letter) in enumerate(store.entries()):
+            if wanted.is_it(dead_letter):
+                found.append((str(dead_letter.attributes.get("tidegatetrigger", "")), dead_letter))
+            if n % 256 == 255 and time.monotonic() > until:
+                return found, False
+    return found, True
+
+
+def _stores(gateway: Gateway) -> Iterator[DeadLetterStore]:
+    built = gateway.built
+    sinks = [b.dead_letter for b in built.brokers.values()]
+    sinks += [t.dead_letter for t in built.triggers.values() if hasattr(t, "dead_letter")]
+    sinks += [b.dead_letter for b in built.bridges.values() if b.dead_letter is not None]
+    for sink in {sink.address: sink for sink in sinks}.values():
+        if isinstance(sink, DeadLetterStore):
+            yield sink
+
+
+def _dead_letter(dead_letters: list[Event]) -> dict[str, Any] | None:
+    if not dead_letters:
+        return None
+    facts = dead_letters[-1].attributes
+    return {name: facts[attribute] for name, attribute in _FACTS.items() if attribute in facts}

@@ -1,0 +1,94 @@
+"""A connection to a cluster for administration requests."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import anyio
+from aiokafka import errors
+from aiokafka.client import AIOKafkaClient
+
+from .aio.faults import check_token, fault_of, probe, quieten
+from .aio.metadata import only_reading
+from .aio.options import client_options
+from .client import KafkaFault
+from .client_config import KafkaConfig
+
+_T = TypeVar("_T")
+_RETRY_S = 0.1
+
+
+class AdminClient:
+    """One connection to a cluster, open inside `async with`. Always on aiokafka."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._config = config
+        self._where = f"Kafka at {','.join(config.bootstrap)}"
+        self.client: Any = None
+        """The `AIOKafkaClient` while the connection is open."""
+        self.ids: dict[str, str] = {}
+        """The ids of the topics that were looked up, or "" if the cluster has no topic ids."""
+
+    async def __aenter__(self) -> Self:
+        quieten()
+        await check_token(self._config)
+        client = AIOKafkaClient(**client_options(self._config))
+        only_reading(client)
+        try:
+            with anyio.fail_after(self._config.request_timeout_s):
+                await client.bootstrap()
+        except BaseException as error:
+            with anyio.CancelScope(shield=True):
+                await client.close()
+            if not isinstance(error, errors.KafkaError | OSError):  # TimeoutError is an OSError
+                raise
+            await probe(self._config)
+            raise fault_of(error, self._where) from error
+        self.client = client
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.client.close()
+
+    async def _send(self, node: Any, request: Any) -> Any:
+        client = self.client
+        return await client.send(client.get_random_node() if node is None else node, request)
+
+    async def _try(self, ask: Callable[[], Awaitable[_T]], about: str) -> _T:
+        """Retries transient errors until `request_timeout_s` has passed. Raises `KafkaFault`."""
+        last: errors.KafkaError | None = None
+        try:
+            with anyio.fail_after(self._config.request_timeout_s):
+                while True:
+                    try:
+                        return await ask()
+                    except errors.KafkaError as error:
+                        if not error.retriable and not isinstance(error, errors.BrokerNotAvailableError):
+                            raise fault_of(error, about) from error
+                        last = error
+                    if last.invalid_metadata or isinstance(last, errors.NodeNotReadyError):
+                        self.client.force_metadata_update()
+                    await anyio.sleep(_RETRY_S)
+        except TimeoutError as error:
+            raise fault_of(last or error, about) from error
+
+
+def check_connection(config: KafkaConfig, limit_s: float) -> None:
+    """Connects, logs in and disconnects. Raises `OSError` with the reason in one line."""
+
+    async def ask() -> None:
+        with anyio.fail_after(limit_s):
+            async with AdminClient(config):
+                return
+
+    try:
+        anyio.run(ask)
+    except KafkaFault as fault:
+        raise OSError(str(fault).removeprefix(f"Kafka at {','.join(config.bootstrap)}: ")) from fault
+    except TimeoutError:
+        raise OSError(f"no answer within {limit_s:g} s") from None

@@ -1,0 +1,1 @@
+"""Tidegate plugin `knative`: Knative Eventing manifests in a config."""

@@ -1,0 +1,149 @@
+"""Knative manifests as config: `kind: Broker` and `kind: Trigger` become entries of `brokers` and `triggers`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from gateway_core.config.explain import show
+from gateway_core.config.faults import dotted, near
+from gateway_core.contract.config_extension import DocumentContent, DocumentEntry, DocumentOrigin, TriggerDocuments
+from gateway_core.contract.config_node import Node
+from gateway_core.contract.errors import Fault
+
+from .destinations import Objects
+from .part import Notes, Part
+from .restrictions import GROUP, check_policies, restricts
+from .spec import LISTEN, Subject, broker, ingress_path, section_name, trigger
+
+VERSION = f"{GROUP}/v1"
+_SECTIONS = {"Broker": "brokers", "Trigger": "triggers"}
+_READ = {"Broker": broker, "Trigger": trigger}
+_LISTS = {("v1", "List"), (VERSION, "BrokerList"), (VERSION, "TriggerList")}
+_TOP = ("apiVersion", "kind", "metadata", "spec", "status")
+_REF = re.compile(r"[^/\s]+(/[^/\s]+){1,4}")
+
+
+def read(documents: Sequence[Node], sections: Mapping[str, Node], env: Mapping[str, str]) -> DocumentContent:
+    """Converts manifests to entries of a config with these sections."""
+    manifests = _Manifests(env)
+    entries = manifests.read(documents, sections)
+    return DocumentContent(entries, manifests.notes.faults, manifests.notes.warnings)
+
+
+def triggers(document: Node, env: Mapping[str, str]) -> TriggerDocuments:
+    """The triggers in a manifest: itself, or the items of a list. Faults inside them are found when they are loaded as
+    part of a config."""
+    faults: list[Fault] = []
+    found = list(_triggers(Part(document, "", Notes(env)), faults))
+    return TriggerDocuments(found, faults)
+
+
+class _Manifests:
+    """The manifests of one config."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self.notes = Notes(env)
+
+    def read(self, documents: Sequence[Node], sections: Mapping[str, Node]) -> list[DocumentEntry]:
+        """The entries for all manifests."""
+        found = [item for document in documents for item in self._opened(Part(document, "", self.notes))]
+        refs = sections.get("refs")
+        if refs is not None:
+            self._check_refs(refs)
+        objects = Objects(refs, self._brokers(found, sections))
+        entries = [self._entry(kind, part, objects) for kind, part in found]
+        return [entry for entry in entries if entry is not None]
+
+    def _opened(self, part: Part) -> Iterator[tuple[str, Part]]:
+        """The brokers and triggers in a document, with their kind: itself, or the items of a list."""
+        for key in ("apiVersion", "kind"):
+            if not part.has(key):
+                part.fault(
+                    key, f"the key `{key}` is missing", f"add `apiVersion: {VERSION}` and `kind: Broker` or `Trigger`"
+                )
+        version, kind = part.text("apiVersion"), part.text("kind")
+        if version is None or kind is None:
+            return
+        if restricts(part, version, kind):
+            return
+        if (version, kind) in _LISTS:
+            yield from self._items(part)
+        elif version == VERSION and kind in _SECTIONS:
+            yield kind, part
+        elif version.startswith(f"{GROUP}/") and kind in _SECTIONS:
+            part.warn("apiVersion", f"`{kind}` of `{version}` is ignored", f"write `apiVersion: {VERSION}`")
+        else:
+            remedy = near(kind, _SECTIONS) if version.startswith(f"{GROUP}/") else ""
+            part.warn("kind", f"`{kind}` of `{version}` is ignored", remedy or "Tidegate reads `Broker` and `Trigger`")
+
+    def _items(self, part: Part) -> Iterator[tuple[str, Part]]:
+        items = part.node.value["items"].value if part.has("items") else []
+        if not isinstance(items, list):
+            part.fault("items", f"expected a list, found {show(items)}")
+            return
+        for i, item in enumerate(items):
+            path = dotted((part.at("items"), i))
+            if isinstance(item.value, dict):
+                yield from self._opened(Part(item, path, self.notes))
+            else:
+                self._fault(f"expected a mapping, found {show(item.value)}", path, item.file, item.line, "")
+
+    def _check_refs(self, section: Node) -> None:
+        for key, node in section.value.items():
+            if not _REF.fullmatch(key):
+                remedy = "write `Kind/name` or `Kind/namespace/name`, optionally with `apiVersion/` in front"
+                path = dotted(("refs", key))
+                self._fault(f"`{key}` does not name an object", path, node.file, section.lines[key], remedy)
+
+    def _brokers(self, manifests: Sequence[tuple[str, Part]], sections: Mapping[str, Node]) -> dict[str, str]:
+        """The addresses of the brokers, except those that the config gives another ingress."""
+        found: dict[str, str] = {}
+        own = sections["brokers"].value if "brokers" in sections else {}
+        for namespace, name in (called(part) for kind, part in manifests if kind == "Broker"):
+            said = own.get(section_name(namespace, name or ""))
+            if not (said and isinstance(said.value, dict) and "ingress" in said.value):
+                found[f"{namespace}/{name}"] = f"http://{LISTEN}{ingress_path(namespace, name or '')}"
+        return found
+
+    def _entry(self, kind: str, part: Part, objects: Objects) -> DocumentEntry | None:
+        part.only(_TOP)
+        if kind == "Broker":
+            check_policies(part)
+        metadata, (namespace, name) = part.part("metadata"), called(part)
+        meaning = _READ[kind](Subject(part, namespace, name or "?", objects))
+        if not part.has("metadata") or (metadata and not metadata.has("name")):
+            (metadata or part).fault(
+                "name" if metadata else "metadata", "the name is missing", "add `metadata: {name: …}`"
+            )
+        if metadata is None or name is None:
+            return None
+        place = (metadata.node.file, metadata.line("name"), metadata.at("name"))
+        origin = DocumentOrigin(kind, name, namespace, *place)
+        ours = section_name(namespace, name)
+        return DocumentEntry(_SECTIONS[kind], ours, origin, meaning.keys, meaning.defaults, frozenset(meaning.bad))
+
+    def _fault(self, message: str, path: str, file: str, line: int, remedy: str) -> None:
+        self.notes.faults.append(Fault(message, path, file, line, remedy))
+
+
+def called(part: Part) -> tuple[str, str | None]:
+    """A manifest's namespace and name."""
+    metadata = part.part("metadata")
+    if metadata is None:
+        return "default", None
+    return metadata.text("namespace") or "default", metadata.text("name")
+
+
+def _triggers(part: Part, faults: list[Fault]) -> Iterator[tuple[str, Node]]:
+    version, kind = part.text("apiVersion"), part.text("kind")
+    if kind in ("List", "TriggerList") and part.has("items") and isinstance(part.node.value["items"].value, list):
+        for item in part.node.value["items"].value:
+            if isinstance(item.value, dict):
+                yield from _triggers(Part(item, "", part.notes), faults)
+    elif (version, kind) != (VERSION, "Trigger"):
+        text = f"only triggers can be applied to a running gateway, not `{kind or '?'}` of `{version or '?'}`"
+        faults.append(Fault(text, "kind", "", part.line("kind"), f"a trigger has `apiVersion: {VERSION}`"))
+    else:
+        namespace, name = called(part)
+        yield section_name(namespace, name or ""), part.node

@@ -1,0 +1,120 @@
+"""A broker's channel in memory: it stores what the real channel would store, and feeds in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from anyio.abc import TaskGroup
+
+from gateway_core.contract.capabilities import Previewing
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Accepted, Filter, Receiver
+
+from .record import DeliveryRecord
+from .stage import Stage
+
+
+class MemoryChannel:
+    """A `Channel` for scenarios. Events get consecutive positions in a single partition."""
+
+    def __init__(self, stage: Stage, broker: str, real: Any) -> None:
+        self.appended = 0
+        self._stage = stage
+        self._broker = broker
+        self._real = real if isinstance(real, Previewing) else None
+        self._feeds: dict[str, _Feed] = {}
+        self._readers: dict[str, Filter] = {}
+        stage.channels[broker] = self
+
+    async def start(self, tasks: TaskGroup) -> None: ...
+
+    async def open(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def attach(self, name: str, filter: Filter, receiver: Receiver, *, from_start: bool = False) -> _Feed:
+        feed = self._feeds[name] = _Feed(filter, receiver.offer)
+        return feed
+
+    def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> _ReaderFeed:
+        self._readers[name] = filter
+        return _ReaderFeed(name)
+
+    def detach(self, name: str) -> None:
+        self._feeds.pop(name, None)
+        self._readers.pop(name, None)
+
+    def preview(self, event: Event) -> Event:
+        """The event as it leaves the channel, which may change the record key. Raises `Refused`."""
+        if self._real is None:
+            return event
+        key = self._real.preview(event).key
+        return Event(event.attributes, event.data, event.json_data, key, event.received_ns, event.position)
+
+    def append(self, events: Sequence[Event], done: Accepted) -> None:
+        try:
+            kept = [self.preview(event) for event in events]
+        except Refused as e:
+            done(e)
+            return
+        for event in kept:
+            self.appended += 1
+            event.position = self.appended
+            history = self._stage.arrived(self._broker, event)
+            for name, filter in self._readers.items():
+                self._read(self._stage.filtered(history, ("trigger", name), filter))
+            for name, feed in self._feeds.items():
+                if self._stage.filtered(history, ("trigger", name), feed.filter).clause.matched:
+                    feed.queue.append(event)
+        done(None)
+        # not immediately: a chain of replies would be as many calls deep
+        self._stage.clock.call_later(0, self._feed)
+
+    def _read(self, delivery: DeliveryRecord) -> None:
+        delivery.reads = True
+        if delivery.clause.matched:
+            delivery.delivered_s = self._stage.now_s
+
+    def _feed(self) -> None:
+        for feed in list(self._feeds.values()):
+            feed.resume()
+
+    def info(self) -> dict[str, Any]:
+        return {"writable": True, "events": self.appended, "bytes": 0, "first": 1, "next": self.appended + 1}
+
+
+class _Feed:
+    """A subscription's feed."""
+
+    def __init__(self, filter: Filter, offer: Callable[[Event], bool]) -> None:
+        self.filter = filter
+        self.queue: deque[Event] = deque()
+        self._offer = offer
+
+    def ack(self, position: int) -> None: ...
+
+    def resume(self) -> None:
+        while self.queue and self._offer(self.queue[0]):
+            self.queue.popleft()
+
+    def lag(self) -> int:
+        return len(self.queue)
+
+
+class _ReaderFeed:
+    """The feed of a sink that reads the channel itself. Scenarios don't start such sinks."""
+
+    location = ""
+    options: Mapping[str, Any] = {}
+    start: Mapping[str, int] = {}
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def advance(self, offsets: Mapping[str, int]) -> None: ...
+
+    def ends(self) -> Mapping[str, int]:
+        return {}

@@ -1,0 +1,62 @@
+"""A registry whose sources, sinks, channels and dead letters reach nothing outside the process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gateway_core.config.registry import Registry
+from gateway_core.contract.component import BuildContext, ComponentRef
+from gateway_core.contract.interfaces import ReadingSink
+
+from .channel import MemoryChannel
+from .record import Key
+from .sinks import FakeReader, RecordingDeadLetter, RecordingSink, ScriptedRemote
+from .stage import Stage
+
+
+class StagedRegistry(Registry):
+    """The same components as another registry, built for a stage. It builds the real components, since constructors
+    connect to nothing, to find out what they would send and read. A sink that wraps another one (a function's) stays
+    real around the double of that one.
+    """
+
+    def __init__(self, real: Registry, stage: Stage) -> None:
+        vars(self).update(vars(real))
+        self._stage = stage
+        self._replaced = 0
+
+    def build(self, ref: ComponentRef, context: BuildContext) -> Any:
+        context = replace(context, offline=True)
+        if ref.kind in ("sink", "dead_letter"):
+            return self._sink(ref, context)
+        real = super().build(ref, context)
+        if ref.kind == "source":
+            self._stage.sources[context.owner] = real
+        elif ref.kind == "channel":
+            return MemoryChannel(self._stage, context.broker, real)
+        return real
+
+    def _sink(self, ref: ComponentRef, context: BuildContext) -> Any:
+        outer, self._replaced = self._replaced, 0
+        real = super().build(ref, context)
+        made_of_others = self._replaced > 0
+        self._replaced = outer + 1
+        if isinstance(real, ReadingSink):
+            return FakeReader(real)
+        dead_letters = context.owner.endswith(".dead_letter")
+        name = context.trigger or context.broker
+        script = self._stage.script(name, dead_letters)
+        inner = real if made_of_others else ScriptedRemote(self._stage, script, real, f"{context.owner} ({ref.name})")
+        if dead_letters:
+            bridge = context.broker if context.owner.startswith("bridges.") else ""
+            return RecordingDeadLetter(self._stage, bridge, inner, real)
+        key = _whose(context)
+        return inner if key is None else RecordingSink(self._stage, key, inner, real)
+
+
+def _whose(context: BuildContext) -> Key | None:
+    """The owner of a sink; None for a sink inside another component."""
+    if context.owner == f"triggers.{context.trigger}.subscriber":
+        return "trigger", context.trigger
+    return ("bridge", context.broker) if context.owner == f"bridges.{context.broker}.sink" else None

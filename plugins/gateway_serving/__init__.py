@@ -1,0 +1,1 @@
+"""HTTP servers with limits, for plugins that receive requests."""

@@ -1,0 +1,26 @@
+"""Base classes for plugin authors' tests: each checks that a component keeps the contract of its kind. Only these need
+pytest and anyio's pytest plugin. docs/howto/test-a-plugin.md shows them.
+"""
+
+from .channel import ChannelSuite
+from .codec import CodecSuite
+from .filter import FilterSuite
+from .kit import Kit, Suite
+from .remote import ControllableRemote, HttpRemote, Remote
+from .sink import RemoteSinkSuite, SinkSuite
+from .source import MemoryIntake, SourceSuite
+
+__all__ = [
+    "ChannelSuite",
+    "CodecSuite",
+    "ControllableRemote",
+    "FilterSuite",
+    "HttpRemote",
+    "Kit",
+    "MemoryIntake",
+    "Remote",
+    "RemoteSinkSuite",
+    "SinkSuite",
+    "SourceSuite",
+    "Suite",
+]

@@ -1,0 +1,329 @@
+"""What every durable channel must do (`gateway_core.contract.interfaces.Channel`)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from gateway_core.contract.event import PARTITION_BITS, Event
+from gateway_core.contract.interfaces import Channel, Feed, Filter, Outcome
+from gateway_core.pipeline.filters import attributes_filter, match_all
+
+from ..vectors import VECTORS, texts
+from .kit import PATIENCE_S, Kit, Suite, until
+from .sink import numbered
+
+
+class Subscription:
+    """Accepts events while it holds fewer than `room`, and acknowledges them on request."""
+
+    def __init__(self, room: int = 1_000_000, *, filter: Filter | None = None, from_start: bool = False) -> None:
+        self.room = room
+        self.filter = filter or match_all()
+        self.from_start = from_start
+        self.events: list[Event] = []
+        self.held: list[int] = []
+        self.rejected: list[Event] = []
+        self.feed: Feed | None = None
+
+    def attach(self, channel: Channel, name: str) -> Subscription:
+        self.feed = channel.attach(name, self.filter, self, from_start=self.from_start)
+        return self
+
+    @property
+    def ids(self) -> list[str]:
+        return [str(e.attributes["id"]) for e in self.events]
+
+    def ack(self, position: int | None = None) -> None:
+        """Acknowledges one position, or everything held."""
+        assert self.feed is not None
+        for held in [position] if position is not None else list(self.held):
+            self.held.remove(held)
+            self.feed.ack(held)
+
+    def resume(self) -> None:
+        assert self.feed is not None
+        self.feed.resume()
+
+    async def until(self, count: int) -> None:
+        await until(lambda: len(self.events) >= count, f"{count} events to be offered; {len(self.events)} were")
+
+    async def until_all(self, wanted: list[str]) -> None:
+        await until(lambda: set(wanted) <= set(self.ids), f"{wanted} to be offered; {self.ids} were")
+
+    def offer(self, event: Event) -> bool:
+        if len(self.held) >= self.room:
+            return False
+        self.events.append(event)
+        self.held.append(event.position)
+        return True
+
+    def reject(self, event: Event, outcome: Outcome) -> None:
+        self.rejected.append(event)
+
+    def withdraw(self, partition: int) -> list[int]:
+        """Withdraws nothing: no held event is being processed."""
+        gone = [position for position in self.held if position >> PARTITION_BITS == partition]
+        self.held = [position for position in self.held if position not in gone]
+        return gone
+
+
+async def append(channel: Channel, events: list[Event]) -> None:
+    """Returns when the events are stored; raises the channel's error otherwise."""
+    answers: list[BaseException | None] = []
+    channel.append(events, answers.append)
+    await until(lambda: bool(answers), "the append to be answered")
+    assert len(answers) == 1
+    if answers[0] is not None:
+        raise answers[0]
+
+
+def ids(first: int, end: int) -> list[str]:
+    return [f"n{n}" for n in range(first, end)]
+
+
+class ChannelSuite(Suite):
+    """Subclass it and write `build`, which must find what an earlier channel of the same kit stored:
+
+    class TestMine(ChannelSuite):
+        def build(self, kit):
+            return kit.channel("mine")
+
+    Class attributes for stores outside of the gateway with weaker guarantees:
+
+    `ordered` is False if only events of one partition keep their order. `each_place` is False if a restart repeats
+    everything after the first unacknowledged event, not only that event. `typed` is False if all attributes come back
+    as text. `counts` is False if `info` does not count stored events.
+    """
+
+    pytestmark = pytest.mark.anyio
+    ordered = True
+    each_place = True
+    typed = True
+    counts = True
+
+    def build(self, kit: Kit) -> Channel:
+        raise NotImplementedError
+
+    async def test_every_subscription_gets_every_event_in_order(self, kit: Kit) -> None:
+        one, two = Subscription(), Subscription()
+        async with self._open(kit, one=one, two=two) as channel:
+            await append(channel, numbered(50))
+            await append(channel, numbered(50, 50))
+            await one.until(100)
+            await two.until(100)
+            for it in (one, two):
+                self._in_order(it, ids(0, 100))
+            assert channel.appended == 100
+
+    async def test_an_event_comes_out_as_it_went_in(self, kit: Kit) -> None:
+        events = [v.event for v in VECTORS]
+        events.append(Event({"specversion": "1.0", "id": "k", "source": "/s", "type": "t"}, b"", key=b"\x00key"))
+        first, second = Subscription(), Subscription(from_start=True)
+        async with self._open(kit, first=first) as channel:
+            await append(channel, list(events))
+            await first.until(len(events))
+            self._the_same(first.events, events)
+        async with self._open(kit, second=second):
+            await second.until(len(events))
+            self._the_same(second.events, events)
+
+    async def test_only_what_matches_is_offered(self, kit: Kit) -> None:
+        chosen = Subscription(filter=attributes_filter({"id": "n3"}))
+        every = Subscription()
+        async with self._open(kit, chosen=chosen, every=every) as channel:
+            await append(channel, numbered(6))
+            await every.until(6)
+            await chosen.until(1)
+            assert chosen.ids == ["n3"]
+
+    async def test_a_filter_that_raises_counts_as_one_that_matches(self, kit: Kit) -> None:
+        """And no other subscription misses an event, neither now nor after a restart."""
+        asked = 0
+
+        def raises(event: Event) -> bool:
+            nonlocal asked
+            asked += 1
+            if asked % 2:
+                raise ValueError("a filter of the suite's")
+            return True
+
+        bad, good = Subscription(filter=Filter(raises)), Subscription()
+        slow = Subscription(room=2, filter=Filter(raises))
+        async with self._open(kit, bad=bad, good=good, slow=slow) as channel:
+            await append(channel, numbered(6))
+            await append(channel, numbered(4, 6))
+            for it in (bad, good):
+                await it.until(10)
+                self._in_order(it, ids(0, 10))
+            for count in (2, 4, 6, 8, 10):
+                await slow.until(count)
+                slow.ack()
+                slow.resume()
+            self._in_order(slow, ids(0, 10))
+            good.ack()
+        back = Subscription(filter=Filter(raises))
+        async with self._open(kit, bad=back, good=Subscription()):
+            await back.until(10)
+            self._in_order(back, ids(0, 10))
+
+    async def test_a_full_subscription_goes_on_after_resume_and_holds_up_nobody(self, kit: Kit) -> None:
+        slow, quick = Subscription(room=2), Subscription()
+        async with self._open(kit, slow=slow, quick=quick) as channel:
+            await append(channel, numbered(7))
+            await quick.until(7)
+            await slow.until(2)
+            await anyio.sleep(0.02)
+            assert len(slow.ids) == 2
+            for count in (4, 6, 7):
+                slow.ack()
+                slow.resume()
+                await slow.until(count)
+            self._in_order(slow, ids(0, 7))
+
+    async def test_what_was_not_acknowledged_comes_again_after_a_restart(self, kit: Kit) -> None:
+        before, after = Subscription(), Subscription()
+        async with self._open(kit, it=before) as channel:
+            await append(channel, numbered(6))
+            await before.until(6)
+            dealt_with = [before.events[n] for n in (0, 1, 3)]  # out of order: 2 is still in flight
+            for event in dealt_with:
+                before.ack(event.position)
+        async with self._open(kit, it=after) as channel:
+            await append(channel, numbered(1, 6))
+            gone = [str(e.attributes["id"]) for e in dealt_with]
+            left = [n for n in ids(0, 7) if n not in gone]
+            await after.until_all(left)
+            self._in_order(after, left, None if self.each_place else [n for n in after.ids if n not in gone])
+
+    async def test_places_survive_a_restart(self, kit: Kit) -> None:
+        before, after = Subscription(), Subscription()
+        async with self._open(kit, it=before) as channel:
+            await append(channel, numbered(5))
+            await before.until(5)
+            before.ack()
+        async with self._open(kit, it=after) as channel:
+            await append(channel, numbered(1, 5))
+            await after.until(1)
+            assert after.ids == ["n5"]
+
+    async def test_events_wait_for_a_subscription_that_is_known(self, kit: Kit) -> None:
+        async with self._open(kit, it=Subscription(room=0)) as channel:
+            await append(channel, numbered(5))
+        back = Subscription()
+        async with self._open(kit, it=back):
+            await back.until(5)
+            self._in_order(back, ids(0, 5))
+
+    async def test_a_new_subscription_begins_at_the_end_or_at_the_beginning(self, kit: Kit) -> None:
+        async with self._open(kit, old=Subscription()) as channel:
+            await append(channel, numbered(3))
+        late, early = Subscription(), Subscription(from_start=True)
+        async with self._open(kit, old=Subscription(), late=late, early=early) as channel:
+            await append(channel, numbered(2, 3))
+            await early.until(5)
+            await late.until(2)
+            self._in_order(early, ids(0, 5))
+            self._in_order(late, ids(3, 5))
+
+    async def test_a_detached_subscription_keeps_its_place(self, kit: Kit) -> None:
+        first = Subscription()
+        async with self._open(kit, it=first) as channel:
+            await append(channel, numbered(2))
+            await first.until(2)
+            first.ack()
+            channel.detach("it")
+            await append(channel, numbered(2, 2))
+            await anyio.sleep(0.02)
+            self._in_order(first, ids(0, 2))  # nothing is offered after detach
+            again = Subscription().attach(channel, "it")
+            await again.until(2)
+            self._in_order(again, ids(2, 4))
+
+    async def test_lag_counts_what_is_not_dealt_with(self, kit: Kit) -> None:
+        it = Subscription()
+        async with self._open(kit, it=it) as channel:
+            await append(channel, numbered(4))
+            await it.until(4)
+            assert it.feed is not None
+            assert it.feed.lag() == 4
+            it.ack(it.events[0].position)
+            assert it.feed.lag() == 3
+            it.ack()
+            assert it.feed.lag() == 0
+
+    async def test_appends_at_once_are_each_answered_once(self, kit: Kit) -> None:
+        it = Subscription()
+        async with self._open(kit, it=it) as channel:
+            answers: list[list[BaseException | None]] = [[] for _ in range(100)]
+            for n, found in enumerate(answers):
+                channel.append(numbered(1, n), found.append)
+            await until(lambda: all(answers), "all appends to be answered")
+            await it.until(100)
+            assert answers == [[None]] * 100
+            self._in_order(it, ids(0, 100))
+
+    async def test_a_stop_finishes_appends(self, kit: Kit) -> None:
+        answers: list[BaseException | None] = []
+        async with self._open(kit, it=Subscription(room=0)) as channel:
+            for n in range(50):
+                channel.append(numbered(1, n), answers.append)
+        assert len(answers) == 50
+        stored = [f"n{n}" for n, answer in enumerate(answers) if answer is None]
+        back = Subscription()
+        async with self._open(kit, it=back):
+            await back.until(len(stored))
+            assert set(stored) <= set(back.ids)
+
+    async def test_it_tells_of_itself(self, kit: Kit) -> None:
+        wanted = Subscription(filter=attributes_filter({"id": "n0"}))
+        async with self._open(kit, it=wanted) as channel:
+            await append(channel, numbered(3))
+            await wanted.until(1)
+            info = channel.info()
+            assert info["writable"] is True
+            if not self.counts:
+                return
+            assert info["events"] == 3
+            assert info["unrouted"] == 2
+            assert info["next"] - info["first"] == 3
+            assert info["bytes"] >= 0
+
+    # -- parts -------------------------------------------------------------------------------------------------------
+
+    def _in_order(self, it: Subscription, wanted: list[str], found: list[str] | None = None) -> None:
+        """No event lost or repeated, order kept and positions increasing: overall, or per partition."""
+        assert sorted(it.ids if found is None else found) == sorted(wanted)
+        if self.ordered:
+            assert (it.ids if found is None else found) == wanted
+        for partition in {0} if self.ordered else {e.position >> PARTITION_BITS for e in it.events}:
+            its = [e for e in it.events if self.ordered or e.position >> PARTITION_BITS == partition]
+            positions = [e.position for e in its]
+            assert positions == sorted(set(positions)), "positions grow"
+            numbers = [int(str(e.attributes["id"])[1:]) for e in its]
+            assert numbers == sorted(numbers)
+
+    def _the_same(self, found: list[Event], wanted: list[Event]) -> None:
+        if not self.typed:
+            wanted = [Event(dict(texts(e)), e.data, e.json_data, e.key) for e in wanted]
+        if not self.ordered:
+            assert len(found) == len(wanted)
+            assert all(event in found for event in wanted)
+        else:
+            assert found == wanted
+
+    @asynccontextmanager
+    async def _open(self, kit: Kit, **subscriptions: Subscription) -> AsyncIterator[Channel]:
+        channel = self.build(kit)
+        async with anyio.create_task_group() as tasks:
+            await channel.start(tasks)
+            for name, subscription in subscriptions.items():
+                subscription.attach(channel, name)
+            await channel.open()
+            yield channel
+            with anyio.fail_after(PATIENCE_S):
+                await channel.stop()
+            tasks.cancel_scope.cancel()

@@ -1,0 +1,88 @@
+"""Builds components for the suites like a gateway does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import pytest
+
+from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import (
+    HTTP,
+    Binding,
+    BuildContext,
+    ChannelRef,
+    CodecRef,
+    ComponentRef,
+    FilterRef,
+    SinkRef,
+    SourceRef,
+)
+from gateway_core.contract.interfaces import Channel, Codec, Filter, Sink, Source
+
+PATIENCE_S = 30.0
+"""How long a suite waits for something that must happen."""
+
+
+@cache
+def _installed() -> Registry:
+    return Registry.installed()
+
+
+class Kit:
+    """Builds components from config values: `kit.sink("udp", {"host": "127.0.0.1", "port": 9})`.
+
+    It knows all installed plugins by their entry points. `folder` belongs to the test and stays the same for all
+    components that the test builds, like a gateway's data directory across restarts.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def codec(self, name: str, options: Any = None, binding: Binding = HTTP) -> Codec:
+        return cast(Codec, self._build(CodecRef(name, options), binding=binding))
+
+    def sink(self, name: str, options: Any = None) -> Sink:
+        return cast(Sink, self._build(SinkRef(name, options)))
+
+    def source(self, name: str, options: Any = None) -> Source:
+        return cast(Source, self._build(SourceRef(name, options)))
+
+    def filter(self, name: str, options: Any = None) -> Filter:
+        return cast(Filter, self._build(FilterRef(name, options)))
+
+    def channel(self, name: str, options: Any = None) -> Channel:
+        return cast(Channel, self._build(ChannelRef(name, options)))
+
+    def _build(self, ref: ComponentRef, binding: Binding = HTTP) -> Any:
+        registry = _installed()
+        context = BuildContext(
+            f"test.{ref.kind}", self.folder, SystemClock(), registry, binding=binding, broker="default", trigger="test"
+        )
+        return registry.build(ref, context)
+
+
+class Suite:
+    """The base of all suites. Async tests run on asyncio, like the gateway."""
+
+    @pytest.fixture
+    def kit(self, tmp_path: Path) -> Kit:
+        return Kit(tmp_path)
+
+    @pytest.fixture
+    def anyio_backend(self) -> str:
+        return "asyncio"
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """Waits for a condition; fails after `PATIENCE_S`."""
+    with anyio.move_on_after(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 - the condition may be another thread's
+            await anyio.sleep(0.005)
+        return
+    raise AssertionError(f"waited {PATIENCE_S:g} s for {what}")

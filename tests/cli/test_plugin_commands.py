@@ -1,0 +1,136 @@
+"""Commands of plugins: how they are found, listed and run."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway_core.cli.lazy import PANELS, loaded
+from gateway_core.config.registry import Registry
+from tests.planted import install
+
+COMMANDS = {
+    name: command
+    for name, (command, plugin) in Registry.installed().commands.items()
+    if plugin in ("admin", "inspect", "scenario", "http")
+}
+
+GREETER = """
+import typer
+from gateway_core.contract.component import Command
+from gateway_core.contract.errors import Fault
+from gateway_core.contract.hookspecs import hookimpl
+
+def greet(name: str) -> None:
+    "Greet somebody."
+    typer.echo(f"hello {name}")
+    raise typer.Exit(1)
+
+@hookimpl
+def gateway_commands():
+    return [Command("greet", "Greet somebody.", lambda: greet), Command("wave", "Wave.", lambda: greet, panel="Run")]
+
+@hookimpl
+def gateway_settings_checks():
+    return [lambda settings: [Fault(f"{settings.workers} workers are too few", "TIDEGATE_WORKERS", remedy="hire")]]
+"""
+
+
+def run(env: dict[str, str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gateway_core.cli", *words]
+    env = {**os.environ, "COLUMNS": "120", **env}
+    return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+def panels(text: str) -> dict[str, list[str]]:
+    """The commands in each panel of a help."""
+    found: dict[str, list[str]] = {}
+    title = ""
+    for line in text.splitlines():
+        if line.startswith("╭─"):
+            found[title := line.strip("╭─╮ ")] = []
+        elif line.startswith("│ ") and line[2] != " ":
+            found[title].append(line.split()[1])
+    return found
+
+
+def test_help_groups_commands_by_purpose(tidegate: Any) -> None:
+    found = panels(tidegate("--help").out)
+    del found["Options"]
+    assert tuple(found)[: len(PANELS)] == PANELS
+    assert found["Run"] == ["run", "check", "test"]
+    assert found["Look inside"] == ["status", "get", "explain", "why", "tap", "top", "graph"]
+    assert found["Change"] == ["apply", "delete", "pause", "resume", "reload"]
+    assert {"dlq", "log", "backup", "restore", "offsets", "spark"} <= set(found["Look after data"])
+    assert {"send", "demo", "dev", "conformance"} <= set(found["Try out"])
+    assert found["This installation"] == ["plugins", "schema", "version", "completion"]
+
+
+@pytest.mark.usefixtures("processes")
+def test_anyones_command_is_listed_and_runs(tmp_path: Path) -> None:
+    env = install(tmp_path, GREETER)
+    found = panels(run(env, tmp_path, "--help").stdout)
+    assert "wave" in found["Run"]
+    assert found["Commands of plugins"] == ["greet"]
+    assert list(found)[-1] == "Commands of plugins"
+    ran = run(env, tmp_path, "greet", "you")
+    assert (ran.returncode, ran.stdout) == (1, "hello you\n")
+    assert "Greet somebody." in run(env, tmp_path, "greet", "--help").stdout
+
+
+@pytest.mark.usefixtures("processes")
+def test_a_plugins_check_of_settings_is_a_fault(tmp_path: Path) -> None:
+    env = install(tmp_path, GREETER)
+    (tmp_path / "tidegate.yaml").write_text("brokers: {}\n")
+    ran = run({**env, "TIDEGATE_WORKERS": "3"}, tmp_path, "check")
+    assert ran.returncode == 1
+    assert "TIDEGATE_WORKERS" in ran.stdout
+    assert "3 workers are too few" in ran.stdout
+
+
+@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize("source", ["raise LookupError('oh')", "import no_such_module"])
+def test_a_broken_plugin_stops_no_shipped_command(tmp_path: Path, source: str) -> None:
+    env = install(tmp_path, source)
+    for words in (["status", "--help"], ["dlq", "list", "--help"], ["version"]):
+        ran = run(env, tmp_path, *words)
+        assert (ran.returncode, ran.stderr) == (0, "")
+    listed = run(env, tmp_path, "--help")
+    assert listed.returncode == 0
+    assert "plugin 'planted' (planted) can't be imported" in listed.stderr
+    assert "status" in panels(listed.stdout)["Look inside"]
+    # it may be the one that has the command
+    unknown = run(env, tmp_path, "nonsense")
+    assert (unknown.returncode, "plugin 'planted' (planted) can't be imported" in unknown.stderr) == (3, True)
+
+
+def test_a_misspelt_command_of_a_plugin_is_suggested(tidegate: Any) -> None:
+    ran = tidegate("statsu")
+    assert ran.code == 2
+    assert "Did you mean 'status'" in ran.err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_summary_is_how_the_commands_own_help_begins(name: str) -> None:
+    first = inspect.cleandoc(loaded(COMMANDS[name]).help).split("\n\n")[0]
+    assert " ".join(first.split()) == COMMANDS[name].summary
+
+
+@pytest.mark.usefixtures("processes")
+def test_a_command_is_found_without_libraries() -> None:
+    """Every start would wait for them."""
+    program = """
+import sys
+from gateway_core.config.installed import commands
+assert {"status", "send", "test", "dlq", "spark"} <= {command.name for command, _ in commands()}
+print(*{name.partition(".")[0] for name in sys.modules})
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    slow = {"pydantic", "msgspec", "httpx", "anyio", "asyncio", "rich", "ruamel", "pyspark", "aiokafka"}
+    assert slow & set(ran.stdout.split()) == set()

@@ -1,0 +1,32 @@
+"""Fetches the jars that the suite needs, unless they are cached. `make test` runs it first.
+
+A test has a time limit; how long the first download takes, nobody can promise.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from gateway_java import jars, java
+from gateway_java.kafka import VERSION, broker_artifacts
+from gateway_spark.connectors import connectors, missing
+
+
+def main() -> None:
+    """Fetches what is not cached, and says so."""
+    parse = jars.Artifact.parse
+    tools = [parse(f"org.apache.kafka:{name}:{VERSION}", transitive=True) for name in ("kafka_2.13", "kafka-tools")]
+    wanted: dict[str, Sequence[jars.Artifact]] = {"a Kafka broker": broker_artifacts(), "Kafka's console tools": tools}
+    wanted |= {f"Spark's connector {name}": artifacts for name, artifacts in connectors().items() if not missing(name)}
+    absent = {name: artifacts for name, artifacts in wanted.items() if not jars.cached(artifacts)}
+    if not absent:
+        return
+    found = java.find()
+    for name, artifacts in absent.items():
+        print(f"tidegate: fetching the jars of {name}", file=sys.stderr)
+        jars.fetch(artifacts, found)
+
+
+if __name__ == "__main__":
+    main()
