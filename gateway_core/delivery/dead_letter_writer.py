@@ -154,7 +154,7 @@ class SubscriptionDeadLetterWriter:
     def _failed(self, reason: str) -> None:
         self.stuck += 1
         self._on_failure(reason)
-        log.error("trigger %s is paused: %s", self._name, one_line(reason))
+        log.error("trigger %s is blocked: %s", self._name, one_line(reason))
 
     def _written(self, write: DeadLetterWrite) -> None:
         delivery = self._pending.pop(write)

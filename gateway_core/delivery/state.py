@@ -39,8 +39,8 @@ class State:
         return held <= ALWAYS_HELD or (held <= MOST_HELD and self._budget.used < self._budget.limit)
 
     @property
-    def paused(self) -> bool:
-        """True while a dead letter can't be written."""
+    def blocked(self) -> bool:
+        """True while a dead letter can't be written: no attempt starts until it can."""
         return self._dead_letters is not None and self._dead_letters.stuck > 0
 
     @property

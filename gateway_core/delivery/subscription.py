@@ -104,7 +104,7 @@ class Subscription(State):
         self._full = False
         self._pumping = False
         self._stopping = False
-        self.suspended = False
+        self.paused = False
         self._wake: Timer | None = None
         self._wake_at = 0.0
 
@@ -124,7 +124,7 @@ class Subscription(State):
 
     def offer(self, event: Event) -> bool:
         """Accepts an event, or returns False if there is no room: the channel keeps it until `feed.resume()`."""
-        if self.suspended or not self.room():
+        if self.paused or not self.room():
             self._full = True
             return False
         if self._undecided and (found := self._undecided.pop(id(event), None)) is not None:
@@ -205,7 +205,7 @@ class Subscription(State):
             self._held -= 1
             self._budget.used -= delivery.size
         self._pump()
-        self._resume()
+        self._resume_feed()
         return [delivery.event.position for delivery in dropped]
 
     # -- attempts ---------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class Subscription(State):
         try:
             queue = self._queue
             due = queue.due
-            while (due or queue.spent) and not self.suspended and not self.paused and not self._stopping:
+            while (due or queue.spent) and not self.paused and not self.blocked and not self._stopping:
                 if queue.spent and self._may_give_up():
                     self._give_up(queue.spent.popleft(), "delivery")
                     continue
@@ -405,9 +405,9 @@ class Subscription(State):
     def _settle(self, delivery: Delivery) -> None:
         self._forget(delivery)
         self.feed.ack(delivery.event.position)
-        self._resume()
+        self._resume_feed()
 
-    def _resume(self) -> None:
+    def _resume_feed(self) -> None:
         if self._full and self._held <= MOST_HELD // 2 and self.room():
             self._full = False
             self.feed.resume()
@@ -417,15 +417,15 @@ class Subscription(State):
         self._budget.used -= delivery.size
         self._queue.leave(delivery)
 
-    def suspend(self) -> None:
-        """Starts no attempts until `proceed`; those under way finish. New events stay in the channel."""
-        self.suspended = True
+    def pause(self) -> None:
+        """Starts no attempts until `resume`; those under way finish. New events stay in the channel."""
+        self.paused = True
 
-    def proceed(self) -> None:
-        """Resumes after `suspend`."""
-        self.suspended = False
+    def resume(self) -> None:
+        """Resumes after `pause`."""
+        self.paused = False
         self._pump()
-        self._resume()
+        self._resume_feed()
 
     def stop(self) -> None:
         """Starts no more attempts and cancels all waits. Unsettled events stay in the channel."""

@@ -142,12 +142,12 @@ class Trigger:
             return Condition(False, f"broker {self.broker.name!r} is not ready", "BrokerNotReady")
         if fault := next(iter(self.faults.values()), ""):
             return Condition(False, fault, "ComponentFailed")
-        if s.suspended:
+        if s.paused:
             return Condition(False, "paused by an operator", "Paused")
         if isinstance(s.feed, Faulty) and (why := s.feed.fault):
             return Condition(False, why, "FeedFails")
-        if s.paused:
-            return Condition(False, s.last_error or "paused", "DeadLetterFails")
+        if s.blocked:
+            return Condition(False, s.last_error or "blocked", "DeadLetterFails")
         if s.short:
             return Condition(False, s.last_error or "this machine is short of resources", "OutOfResources")
         if s.failing:
@@ -166,7 +166,8 @@ class Trigger:
             "in_flight": s.in_flight,
             "waiting": s.held - s.in_flight,
             "lag": lag_of(s.feed),
-            "paused": s.paused or s.suspended,
+            "paused": s.paused,
+            "blocked": s.blocked,
             "last_error": s.last_error,
             "reader": None,
             "dead_lettered_by_stage": dict(s.dead_lettered_by_stage),
@@ -228,6 +229,7 @@ class ReadingTrigger:
             "delivered": state.get("rows", 0),
             "lag": state.get("lag"),
             "paused": False,
+            "blocked": False,
             "last_error": state.get("error"),
             "filter_errors": self._guard.errors.count if self._guard else 0,
             "reader": state,

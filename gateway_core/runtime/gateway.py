@@ -213,8 +213,8 @@ class Gateway:
         self._paused.clear()
         self._paused.update(names)
         for trigger in self.built.triggers.values():
-            if isinstance(trigger, Trigger) and trigger.subscription.suspended != (trigger.name in self._paused):
-                trigger.subscription.proceed() if trigger.subscription.suspended else trigger.subscription.suspend()
+            if isinstance(trigger, Trigger) and trigger.subscription.paused != (trigger.name in self._paused):
+                trigger.subscription.resume() if trigger.subscription.paused else trigger.subscription.pause()
         self._tell(lambda service: service.changed())
 
     @property

@@ -173,7 +173,7 @@ class Parts:
             owner = f"triggers.{trigger.name}"
             await self.start_sinks(trigger.sinks, owner, trigger.faults, ("subscriber", "dead_letter"))
             if trigger.name in self._paused:
-                trigger.subscription.suspend()
+                trigger.subscription.pause()
         trigger.attach()
         channel = trigger.broker.channel
         if trigger.broker.taking and isinstance(channel, Joined):

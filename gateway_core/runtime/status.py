@@ -51,6 +51,7 @@ def orphan_status(name: str, config: TriggerConfig) -> dict[str, Any]:
         "dead_letter": None,
         **zeros,
         "paused": False,
+        "blocked": False,
         "last_error": None,
         "filter_errors": 0,
         "reader": None,
@@ -67,8 +68,10 @@ def bridge_condition(bridged: Bridged, running: bool) -> Condition:
     s = bridged.bridge.subscription
     if fault := next(iter(bridged.bridge.faults.values()), ""):
         return Condition(False, fault, "ComponentFailed")
-    if s.paused or s.failing:
-        return Condition(False, s.last_error or "paused", "DeadLetterFails" if s.paused else "SinkFails")
+    if s.blocked:
+        return Condition(False, s.last_error or "blocked", "DeadLetterFails")
+    if s.failing:
+        return Condition(False, s.last_error or "failing", "SinkFails")
     if s.short:
         return Condition(False, s.last_error or "this machine is short of resources", "OutOfResources")
     if not running:
@@ -121,7 +124,7 @@ def bridge_status(bridged: Bridged, running: bool) -> dict[str, Any]:
         "in_flight": s.in_flight,
         "waiting": s.held - s.in_flight,
         "lag": bridge.lag(),
-        "paused": s.paused,
+        "blocked": s.blocked,
         "last_error": s.last_error,
         "filter_errors": s.filter_errors,
         "dead_lettered_by_stage": _added(s.dead_lettered_by_stage, writer.stages if writer else {}),
@@ -231,7 +234,7 @@ def _add(entry: dict[str, Any], other: dict[str, Any]) -> None:
             entry[key] = [mine + theirs for mine, theirs in zip(entry[key], value, strict=True)]
         elif key == "sources":
             _add_sources(entry[key], value)
-        elif key in ("paused", "reason", "error", "last_error"):
+        elif key in ("paused", "blocked", "reason", "error", "last_error"):
             entry[key] = entry[key] or value
         elif isinstance(value, int | float) and not isinstance(value, bool) and key not in _KEPT:
             entry[key] = (entry.get(key) or 0) + value

@@ -218,7 +218,11 @@ METRICS = (
     _gauge(TRIGGER, "tidegate_trigger_ready", _true("ready"), "1 while events can be delivered to the subscriber."),
     _gauge(
         *(TRIGGER, "tidegate_trigger_paused", _true("paused")),
-        "1 while nothing is sent because an operator paused it or the dead letter can't be written.",
+        "1 while nothing is sent because an operator paused it.",
+    ),
+    _gauge(
+        *(TRIGGER, "tidegate_trigger_blocked", _true("blocked")),
+        "1 while nothing is sent because the dead letter can't be written.",
     ),
     _counter(TRIGGER, "tidegate_trigger_events_delivered_total", "delivered", "Events that the subscriber accepted."),
     _counter(TRIGGER, "tidegate_trigger_attempts_total", "attempts", "Attempts to deliver an event.", otel=SENT),
@@ -266,7 +270,7 @@ METRICS = (
     # -- bridges
     _gauge(BRIDGE, "tidegate_bridge_ready", _true("ready"), "1 while the bridge passes events on."),
     _gauge(
-        *(BRIDGE, "tidegate_bridge_paused", _true("paused")),
+        *(BRIDGE, "tidegate_bridge_blocked", _true("blocked")),
         "1 while nothing is sent because the dead letter can't be written.",
     ),
     _counter(

@@ -113,6 +113,8 @@ class TriggerState(Observed):
     subscriberUri: str | None
     paused: bool
     """Whether an operator paused it."""
+    blocked: bool
+    """Whether it waits because its dead letter can't be written."""
     lastError: str | None
     counts: TriggerCounts
 
@@ -120,6 +122,8 @@ class TriggerState(Observed):
 class BridgeState(Observed):
     sourceUri: str | None
     sinkUri: str | None
+    blocked: bool
+    """Whether it waits because its dead letter can't be written."""
     lastError: str | None
     counts: BridgeCounts
 

@@ -73,6 +73,7 @@ class Resources:
         else:
             status |= {"sourceUri": entry.get("source"), "sinkUri": entry.get("sink")}
             status |= {"deadLetterSinkUri": entry.get("dead_letter"), "lastError": entry.get("last_error")}
+            status["blocked"] = entry.get("blocked", False)
         status["counts"] = {count: entry.get(count) or 0 for count in _COUNTS[section]}
         return {"metadata": self._metadata(section, name), "spec": spec, "status": status}
 
@@ -101,10 +102,11 @@ class Resources:
 
     def _of_trigger(self, name: str, entry: Document) -> Document:
         trigger = self._gateway.built.triggers.get(name)
-        held = isinstance(trigger, Trigger) and trigger.subscription.suspended
+        held = isinstance(trigger, Trigger) and trigger.subscription.paused
         return {
             "subscriberUri": entry.get("subscriber"),
             "deadLetterSinkUri": entry.get("dead_letter"),
             "paused": held or name in self._gateway.paused,
+            "blocked": entry.get("blocked", False),
             "lastError": entry.get("last_error"),
         }

@@ -50,8 +50,8 @@ def _subscription_state(subscription: Subscription, id: str, source: str | None,
         "held": held,
         "failures": failures,
         "in_flight": subscription.in_flight,
-        "suspended": subscription.suspended,
-        "stuck": subscription.paused,
+        "paused": subscription.paused,
+        "blocked": subscription.blocked,
         "last_error": subscription.last_error,
     }
 
@@ -125,7 +125,7 @@ def _state(delivery: Facts, where: Facts, dead_letter: Facts | None, found: bool
 def _held(held: Facts, where: Facts) -> tuple[str, str]:
     times = held["attempts"]
     if held["state"] == "letter":
-        if where["stuck"]:
+        if where["blocked"]:
             return (
                 "dead_lettering",
                 f"its dead letter can't be written, and the trigger waits for it: {where['last_error']}",
@@ -141,9 +141,9 @@ def _held(held: Facts, where: Facts) -> tuple[str, str]:
 
 
 def _why_waiting(where: Facts, text: str) -> str:
-    if where.get("suspended"):
+    if where.get("paused"):
         return f"{text}; the trigger is paused by an operator"
-    if where.get("stuck"):
+    if where.get("blocked"):
         return f"{text}; the trigger waits for its dead letter: {where['last_error']}"
     if where.get("in_flight"):
         return f"{text}; {where['in_flight']} others are in flight"

@@ -139,14 +139,14 @@ def _delivery(expect: DeliveryExpectConfig, key: Key, played: Played) -> Iterato
         yield from _sent(f"sent[{i}]", sent, attempts)
     if expect.replies is not None:
         yield from _replies(expect, key, played)
-    if expect.paused is not None and expect.paused != _paused(key, played):
-        yield Failure("paused", str(expect.paused).lower(), str(not expect.paused).lower())
+    if expect.blocked is not None and expect.blocked != _blocked(key, played):
+        yield Failure("blocked", str(expect.blocked).lower(), str(not expect.blocked).lower())
 
 
-def _paused(key: Key, played: Played) -> bool:
+def _blocked(key: Key, played: Played) -> bool:
     kind, name = key
     owner: Any = played.built.bridges[name].bridge if kind == "bridge" else played.built.triggers[name]
-    return getattr(getattr(owner, "subscription", None), "paused", False)
+    return getattr(getattr(owner, "subscription", None), "blocked", False)
 
 
 def _waits(expected: list[float | tuple[float, float]] | None, deliveries: list[DeliveryRecord]) -> Iterator[Failure]:

@@ -196,8 +196,8 @@ class DeliveryExpectConfig(Config):
     """What was sent: each entry must match an attempt."""
     replies: list[ReplyConfig] | None = None
     """All published replies of the subscriber, in order."""
-    paused: bool | None = None
-    """Whether the trigger is paused at the end, because its dead letter fails."""
+    blocked: bool | None = None
+    """Whether it is blocked at the end, because its dead letter fails."""
 
 
 class ExpectConfig(Config):

@@ -89,7 +89,7 @@ class Rig:
 
     def nothing_left(self) -> bool:
         s = self.subscription
-        return (s.held, s.in_flight, self.budget.used, s.paused, s.busy) == (0, 0, 0, False, False)
+        return (s.held, s.in_flight, self.budget.used, s.blocked, s.busy) == (0, 0, 0, False, False)
 
 
 def number(position: int) -> int:

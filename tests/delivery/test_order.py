@@ -81,7 +81,7 @@ def test_a_dead_letter_that_is_down_stops_all_and_then_all_goes_on_in_order() ->
     rig.sink.answer(1, BAD)
     rig.letters.answer(1, BUSY)
     rig.sink.answer(3)
-    assert rig.subscription.paused
+    assert rig.subscription.blocked
     assert rig.under_way == []
     rig.clock.advance(0.5)
     rig.letters.answer(1)
@@ -172,9 +172,9 @@ def test_a_letter_that_waits_for_its_next_try_is_withdrawn_and_pauses_nobody() -
     rig.offer(event(1, 1, "a"), event(2, 2, "a"))
     rig.sink.answer(1, BAD)
     rig.letters.answer(1, BUSY)
-    assert rig.subscription.paused
+    assert rig.subscription.blocked
     assert rig.withdraw(1) == [1]
-    assert not rig.subscription.paused
+    assert not rig.subscription.blocked
     assert rig.under_way == [2]
     rig.clock.advance(100)
     assert rig.letters.sent == [1]

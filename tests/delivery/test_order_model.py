@@ -44,7 +44,7 @@ class Checked(Rig):
             self.wrong.append(f"{n} is sent again")
         if before := self._before(n):
             self.wrong.append(f"{n} is sent before {before}")
-        if self.subscription.paused or len(self.under_way) >= self.most:
+        if self.subscription.blocked or len(self.under_way) >= self.most:
             self.wrong.append(f"{n} is sent although it must wait")
 
     @property

@@ -134,14 +134,14 @@ def test_a_dead_letter_that_fails_pauses_the_subscription_and_keeps_the_event() 
     letters = ScriptedSink([BUSY, BUSY], address="letters:")
     rig = Rig(ScriptedSink([BAD]), letters)
     rig.offer(1, 2, 3)
-    assert rig.subscription.paused
+    assert rig.subscription.blocked
     assert rig.feed.acked == []
     assert [e.attributes["id"] for e in rig.sink.sent] == ["1"]  # 2 and 3 wait
     assert "letters:" in (rig.subscription.last_error or "")
     rig.clock.advance(0.5)
-    assert rig.subscription.paused
+    assert rig.subscription.blocked
     rig.clock.advance(1.0)
-    assert not rig.subscription.paused
+    assert not rig.subscription.blocked
     assert rig.feed.acked[0] == 1
     assert sorted(rig.feed.acked) == [1, 2, 3]
     assert rig.subscription.dead_lettered == 1

@@ -165,6 +165,7 @@ GAUGES_OF_TRIGGERS = (
     "tidegate_trigger_lag_events",
     "tidegate_trigger_ready",
     "tidegate_trigger_paused",
+    "tidegate_trigger_blocked",
 )
 
 
@@ -196,12 +197,12 @@ def test_a_trigger_whose_subscriber_fails_is_not_ready(rig: Rig) -> None:
 
 @pytest.mark.spec("BR-19")
 @pytest.mark.usefixtures("processes")
-def test_a_trigger_that_can_not_write_its_dead_letter_is_paused(rig: Rig) -> None:
+def test_a_trigger_that_can_not_write_its_dead_letter_is_blocked(rig: Rig) -> None:
     rig.answers.update({"/bad": 400, "/letters": 503})
     assert rig.post("stuck") == 202
-    rig.until("tidegate_trigger_paused", 1, trigger="stuck")
+    rig.until("tidegate_trigger_blocked", 1, trigger="stuck")
     rig.answers["/letters"] = 202
-    after = rig.until("tidegate_trigger_paused", 0, trigger="stuck")
+    after = rig.until("tidegate_trigger_blocked", 0, trigger="stuck")
     assert after("tidegate_trigger_events_dead_lettered_total", trigger="stuck") == 1
 
 
@@ -217,7 +218,7 @@ OF_BRIDGES = (
     "tidegate_bridge_attempt_duration_seconds",
     "tidegate_bridge_delivery_duration_seconds",
     "tidegate_bridge_ready",
-    "tidegate_bridge_paused",
+    "tidegate_bridge_blocked",
     "tidegate_bridge_events_in_flight",
     "tidegate_bridge_events_waiting",
 )
@@ -256,10 +257,10 @@ def test_a_bridge_with_a_dead_letter(rig: Rig) -> None:
     rig.answers.update({"/bridge": 400, "/letters": 503})
     posting = threading.Thread(target=rig.post, args=("good", "lettered"))
     posting.start()
-    found = rig.until("tidegate_bridge_paused", 1, bridge="lettered")
+    found = rig.until("tidegate_bridge_blocked", 1, bridge="lettered")
     assert found("tidegate_bridge_events_waiting", bridge="lettered") == 1
     rig.answers["/letters"] = 202
-    rig.until("tidegate_bridge_paused", 0, bridge="lettered")
+    rig.until("tidegate_bridge_blocked", 0, bridge="lettered")
     posting.join(20)
     rig.until("tidegate_bridge_events_dead_lettered_total", 1, bridge="lettered", stage="delivery")
     rig.answers["/bridge"] = "hold"

@@ -36,6 +36,7 @@ def document(name: str = "x") -> dict[str, Any]:
         "attempt": histogram(0.002),
         "delivery": histogram(0.5, 1.0),
         "paused": False,
+        "blocked": False,
     }
     source = {"address": "kafka://h/t", "error": None, "lag": 4}
     groups = {"g": {"lag": 1, "error": "away"}}
@@ -61,7 +62,7 @@ def document(name: str = "x") -> dict[str, Any]:
         "rows_per_s": 28.0,
         "state_rows": 0,
     }
-    reading = {"name": "r", "broker": name, "ready": True, "reader": state, "paused": False, **counts}
+    reading = {"name": "r", "broker": name, "ready": True, "reader": state, "paused": False, "blocked": False, **counts}
     bridge = {"name": "b", "ready": True, "sources": [source], "accepted": 1, "unwanted": 0, **counts, **ways}
     names = ("cpu_s", "resident_bytes", "virtual_bytes", "open_fds", "max_fds", "started_s")
     listeners = ("connections", "connections_cut", "unfinished_bytes", "unfinished_refused")

@@ -120,6 +120,7 @@ TRIGGERS = st.lists(
             "delivered": COUNTS,
             "lag": COUNTS,
             "paused": st.booleans(),
+            "blocked": st.booleans(),
             "last_error": st.none() | st.sampled_from(["503", "refused"]),
             "channel": st.fixed_dictionaries({"events": COUNTS, "writable": st.booleans()}),
         }
@@ -143,5 +144,6 @@ def test_the_status_of_workers_is_their_sum(workers: list[list[dict[str, Any]]])
         assert trigger["channel"]["events"] == sum(t["channel"]["events"] for t in parts)
         assert trigger["ready"] is all(t["ready"] for t in parts)
         assert trigger["paused"] is any(t["paused"] for t in parts)
+        assert trigger["blocked"] is any(t["blocked"] for t in parts)
         assert trigger["channel"]["writable"] is all(t["channel"]["writable"] for t in parts)
         assert trigger["last_error"] == next((t["last_error"] for t in parts if t["last_error"]), None)

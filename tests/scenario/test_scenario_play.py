@@ -132,7 +132,7 @@ GOOD = {
         events: [{event: {type: x}}]
         answers: {a: 400}
         dead_letters: {default: [{error: disk full, times: 3}]}
-        expect: {triggers: {a: {dead_lettered: 1, paused: false}}}
+        expect: {triggers: {a: {dead_lettered: 1, blocked: false}}}
     """,
 }
 
@@ -157,7 +157,7 @@ BAD = {
     "triggers: {a: {waiting: 1}}": "triggers.a.waiting",
     "triggers: {a: {attempts: 2}}": "triggers.a.attempts",
     "triggers: {a: {waits_s: [1]}}": "triggers.a.waits_s",
-    "triggers: {a: {paused: true}}": "triggers.a.paused",
+    "triggers: {a: {blocked: true}}": "triggers.a.blocked",
     "triggers: {a: {replies: [{}]}}": "triggers.a.replies",
     "triggers: {b: {sent: [{}]}}": "triggers.b.sent[0]",
     "triggers: {a: {sent: [{attempt: 2}]}}": "triggers.a.sent[0]",
