@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from ..contract.attribute_names import old_names
 from ..contract.capabilities import Addressed, HasPath, Listening, pulls
 from ..contract.component import ComponentRef
-from .faults import dotted, near
-from .interpolate import Path
+from ..contract.config_node import Place, dotted
+from .faults import near
 from .model import BridgeConfig, BrokerConfig, DeliveryConfig, TriggerConfig
 from .report import Report
 
@@ -48,7 +48,7 @@ def _broker_names(triggers: Mapping[str, TriggerConfig], brokers: Sequence[str],
     for name, trigger in triggers.items():
         if trigger.broker in brokers:
             continue
-        path: Path = ("triggers", name, "broker") if "broker" in trigger.model_fields_set else ("triggers", name)
+        path: Place = ("triggers", name, "broker") if "broker" in trigger.model_fields_set else ("triggers", name)
         remedy = near(trigger.broker, brokers) or f"add it to `brokers`: `{trigger.broker}: {{}}`"
         if brokers and not near(trigger.broker, brokers):
             remedy += f"; brokers here: {', '.join(f'`{b}`' for b in brokers)}"
@@ -84,8 +84,8 @@ def _old_names(triggers: Mapping[str, TriggerConfig], report: Report) -> None:
 class _Listener:
     """A source with an address: its owner (the path of a broker or bridge) and where it listens."""
 
-    owner: Path
-    path: Path
+    owner: Place
+    path: Place
     host: str
     port: int
     url_path: str
@@ -118,7 +118,7 @@ def _listeners(brokers: Mapping[str, BrokerConfig], bridges: Mapping[str, Bridge
         yield from _listener(bridge.source, ("bridges", name), ("bridges", name, "source"))
 
 
-def _listener(ref: ComponentRef, owner: Path, path: Path) -> Iterator[_Listener]:
+def _listener(ref: ComponentRef, owner: Place, path: Place) -> Iterator[_Listener]:
     options = ref.options
     if isinstance(options, Listening) and isinstance(options, HasPath) and isinstance(options.path, str):
         host, _, port = options.listen.rpartition(":")
@@ -143,9 +143,9 @@ def _same_address(listeners: Sequence[_Listener], report: Report) -> None:
 class _Edge:
     """Events of `start` (a broker or bridge) are sent to `end`, by what stands at `path`."""
 
-    start: Path
-    end: Path
-    path: Path
+    start: Place
+    end: Place
+    path: Place
 
 
 def _edges(
@@ -154,12 +154,12 @@ def _edges(
     bridges: Mapping[str, BridgeConfig],
     listeners: Sequence[_Listener],
 ) -> Iterator[_Edge]:
-    sends: list[tuple[Path, ComponentRef | None, Path]] = []
+    sends: list[tuple[Place, ComponentRef | None, Place]] = []
     for name, broker in brokers.items():
         sends.append((("brokers", name), broker.dead_letter, ("brokers", name, "dead_letter")))
     for name, trigger in triggers.items():
         if not trigger.allow_cycle:
-            owner: Path = ("brokers", trigger.broker)
+            owner: Place = ("brokers", trigger.broker)
             sends.append((owner, trigger.subscriber, ("triggers", name, "subscriber")))
             sends.append((owner, trigger.dead_letter, ("triggers", name, "dead_letter")))
     for name, bridge in bridges.items():
@@ -176,10 +176,10 @@ def _edges(
 
 def _cycles(edges: Sequence[_Edge], report: Report) -> None:
     """Reports one cycle for each edge that closes one."""
-    out: dict[Path, list[_Edge]] = {}
+    out: dict[Place, list[_Edge]] = {}
     for edge in edges:
         out.setdefault(edge.start, []).append(edge)
-    told: set[frozenset[Path]] = set()
+    told: set[frozenset[Place]] = set()
     for edge in edges:
         way = _shortest_cycle(edge, out)
         if way is None or frozenset(e.path for e in way) in told:
@@ -194,7 +194,7 @@ def _cycles(edges: Sequence[_Edge], report: Report) -> None:
         report.fault(f"events go in a circle: {' → '.join(around)}", edge.path, remedy)
 
 
-def _shortest_cycle(first: _Edge, out: Mapping[Path, Sequence[_Edge]]) -> list[_Edge] | None:
+def _shortest_cycle(first: _Edge, out: Mapping[Place, Sequence[_Edge]]) -> list[_Edge] | None:
     """The shortest cycle that starts with this edge, None if there is none."""
     ways: list[list[_Edge]] = [[first]]
     seen = {first.end}
@@ -208,5 +208,5 @@ def _shortest_cycle(first: _Edge, out: Mapping[Path, Sequence[_Edge]]) -> list[_
     return None
 
 
-def _word(owner: Path) -> str:
+def _word(owner: Place) -> str:
     return f"{str(owner[0])[:-1]} `{owner[1]}`"

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from pydantic import TypeAdapter, ValidationError
 
 from ..contract.config_extension import DocumentContent, DocumentEntry, DocumentKind, DocumentOrigin
-from ..contract.config_node import Node
+from ..contract.config_node import Node, Place, dotted
 from ..contract.errors import ConfigError, Fault
 from .explain import NAME_RULE
-from .faults import dotted
-from .interpolate import Path
 from .model import GatewayConfig, Name
 from .registry import Registry
 from .sections import form_of, section_names
@@ -53,7 +51,7 @@ class Documents:
     def __init__(self, registry: Registry, env: Mapping[str, str]) -> None:
         self.faults: list[Fault] = []
         self.warnings: list[Fault] = []
-        self.faulty: set[Path] = set()
+        self.faulty: set[Place] = set()
         self.origins: dict[tuple[str, str], DocumentOrigin] = {}
         self._registry = registry
         self._env = env
@@ -122,12 +120,12 @@ class Documents:
         target = own.copy() if own is not None else Node({}, file, line)
         section.value[entry.name] = target
         section.lines.setdefault(entry.name, line)
-        path: Path = (entry.section, entry.name)
+        path: Place = (entry.section, entry.name)
         self.faulty |= {(*path, *inner) for inner in entry.faulty}
         self._overlay(target, entry.keys, path, kind)
         _fill(target, entry.defaults)
 
-    def _overlay(self, target: Node, keys: Mapping[str, Node], path: Path, kind: DocumentKind) -> None:
+    def _overlay(self, target: Node, keys: Mapping[str, Node], path: Place, kind: DocumentKind) -> None:
         """Adds a document's keys to those that the section has; none may be in both."""
         for key, node in keys.items():
             own = target.value.get(key)

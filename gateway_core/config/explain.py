@@ -12,8 +12,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from ..contract.config_node import Place
 from .faults import near
-from .interpolate import HIDDEN, Path
+from .interpolate import HIDDEN
 
 NAME_RULE = "letters, digits, `.`, `_` and `-`, at most 63, with a letter or digit at both ends"
 
@@ -50,7 +51,7 @@ class Finding:
     """One fault: `path` starts at the validated value; `expected` is what is allowed there, or `message` describes the
     fault."""
 
-    path: Path
+    path: Place
     message: str
     remedy: str = ""
     expected: str = ""
@@ -58,14 +59,14 @@ class Finding:
 
 
 def explain(
-    error: ValidationError, data: Any, model: Any, is_secret: Callable[[Path], bool] = lambda _: False
+    error: ValidationError, data: Any, model: Any, is_secret: Callable[[Place], bool] = lambda _: False
 ) -> Iterator[Finding]:
     """The findings of a failed validation of `data` against `model`; `is_secret` tells of paths that aren't shown."""
     findings = [_finding(details, data, model) for details in error.errors(include_url=False)]
     paths = {f.path for f in findings}
     # of a union's arms, the one that got deeper into the value is the one that was meant
     outer = {p for p in paths if any(len(q) > len(p) and q[: len(p)] == p for q in paths)}
-    by_path: dict[Path, list[Finding]] = {}
+    by_path: dict[Place, list[Finding]] = {}
     for finding in findings:
         if not (finding.path in outer and finding.expected):
             by_path.setdefault(finding.path, []).append(finding)
@@ -136,7 +137,7 @@ def _shape(kind: str, value: Any) -> str:
     return "begin each entry with `- `" if kind == "list_type" and value is not None else ""
 
 
-def _choice(path: Path, value: Any, expected: str) -> Finding:
+def _choice(path: Place, value: Any, expected: str) -> Finding:
     words = re.findall(r"'((?:[^'\\]|\\.)*)'", expected)
     if not words:
         return Finding(path, "", "", expected, value)
@@ -145,7 +146,7 @@ def _choice(path: Path, value: Any, expected: str) -> Finding:
     return Finding(path, "", near(str(value), words), text, value)
 
 
-def _data_path(loc: tuple[str | int, ...], data: Any, kind: str) -> Path:
+def _data_path(loc: tuple[str | int, ...], data: Any, kind: str) -> Place:
     """The place in the data: pydantic's location without its own steps (a union's arms, validators)."""
     path: list[str | int] = []
     for i, step in enumerate(loc):
@@ -163,7 +164,7 @@ def _has(data: Any, step: str | int) -> bool:
     return isinstance(data, list) and isinstance(step, int) and step < len(data)
 
 
-def _about(model: Any, path: Path) -> str:
+def _about(model: Any, path: Place) -> str:
     for owner in models_at(model, path[:-1]):
         for name, info in owner.model_fields.items():
             if path[-1] in (name, info.alias):
@@ -171,7 +172,7 @@ def _about(model: Any, path: Path) -> str:
     return ""
 
 
-def _known(model: Any, path: Path) -> str:
+def _known(model: Any, path: Place) -> str:
     names = [info.alias or n for owner in models_at(model, path[:-1]) for n, info in owner.model_fields.items()]
     if not names:
         return "it takes no keys"
@@ -204,7 +205,7 @@ def inside(annotation: Any, step: str | int) -> list[Any]:
     return found
 
 
-def models_at(annotation: Any, path: Path) -> list[type[BaseModel]]:
+def models_at(annotation: Any, path: Place) -> list[type[BaseModel]]:
     """The models that may stand at a path inside a value of this annotation."""
     level = [annotation]
     for step in path:

@@ -11,14 +11,6 @@ from ..contract.errors import Fault
 _RED, _YELLOW, _BOLD, _DIM, _END = "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 
-def dotted(path: Iterable[str | int]) -> str:
-    """A path as text: `triggers.late.filters[0].exact`."""
-    text = ""
-    for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-    return text
-
-
 def near(word: str, words: Iterable[str]) -> str:
     """The remedy for a misspelt word, "" if no word is similar."""
     found = difflib.get_close_matches(word, list(words), 1)

@@ -6,14 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..contract.config_node import Node
+from ..contract.config_node import Node, Place
 from ..contract.secrecy import HIDDEN as HIDDEN
 from .faults import near
 from .yaml import scalar
 
-Path = tuple[str | int, ...]
-Report = Callable[[str, Path, str], None]
-"""Takes a fault: message, path, remedy."""
+Report = Callable[[str, Place, str], None]
+"""Takes a fault: message, place, remedy."""
 
 _PLACE = re.compile(r"\$(\$\{|\{([^{}]*)\}|\{)")
 _BEHIND_HOST = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*[/?#]")
@@ -67,11 +66,11 @@ class Interpolator:
         self._env = env
         self._secrets = secrets
         self._report = report
-        self.bad: set[Path] = set()
-        self.secret: set[Path] = set()
-        self.shown: dict[Path, str] = {}  # URLs with parts from the environment behind their host, without these
+        self.bad: set[Place] = set()
+        self.secret: set[Place] = set()
+        self.shown: dict[Place, str] = {}  # URLs with parts from the environment behind their host, without these
 
-    def plain(self, node: Node, path: Path) -> Any:
+    def plain(self, node: Node, path: Place) -> Any:
         """The node's value as dicts, lists and scalars."""
         value = node.value
         if isinstance(value, dict):
@@ -82,7 +81,7 @@ class Interpolator:
             return self._text(value, path, node.plain)
         return value
 
-    def _text(self, text: str, path: Path, plain: bool) -> Any:
+    def _text(self, text: str, path: Place, plain: bool) -> Any:
         parts: list[str] = []
         end = 0
 
@@ -108,7 +107,7 @@ class Interpolator:
             return scalar(filled)
         return filled
 
-    def _value(self, inner: str | None, path: Path) -> str | None:
+    def _value(self, inner: str | None, path: Place) -> str | None:
         if inner is not None and inner.startswith("secret:"):
             return self._secret(inner[len("secret:") :], path)
         name, given, default = (inner or "").partition(":-")
@@ -124,7 +123,7 @@ class Interpolator:
         self._report(f"the environment variable `{name}` isn't set", path, f"set it, or write `${{{name}:-default}}`")
         return None
 
-    def _secret(self, name: str, path: Path) -> str | None:
+    def _secret(self, name: str, path: Place) -> str | None:
         if self._secrets is None:
             self._report("a secret can't be used here", path, "write `${NAME}` for an environment variable")
             return None

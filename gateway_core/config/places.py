@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..contract.config_node import Node
-from .faults import dotted
-
-Path = tuple[str | int, ...]
+from ..contract.config_node import Node, Place, dotted
 
 
-def locate(root: Node, path: Path) -> tuple[str, int]:
+def locate(root: Node, path: Place) -> tuple[str, int]:
     """File and line of the value at a path, or of its nearest existing parent."""
     file, line = root.file, root.line
     for node, at in _steps(root, path):
@@ -18,7 +15,7 @@ def locate(root: Node, path: Path) -> tuple[str, int]:
     return file, line
 
 
-def written(root: Node, path: Path) -> str:
+def written(root: Node, path: Place) -> str:
     """The path as written in the file: values from a manifest have the keys of the manifest (`Node.written`)."""
     start: str | None = None
     rest = path
@@ -30,7 +27,7 @@ def written(root: Node, path: Path) -> str:
     return dotted(rest) if start is None else dotted((start, *rest))
 
 
-def _steps(root: Node, path: Path) -> Iterator[tuple[Node, int]]:
+def _steps(root: Node, path: Place) -> Iterator[tuple[Node, int]]:
     """The nodes along a path with their lines, as far as they exist."""
     node = root
     for step in path:

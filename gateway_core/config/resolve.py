@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import BaseModel, RootModel, ValidationError
 
 from ..contract.component import ComponentRef, Config, Kind, Warns
+from ..contract.config_node import Place
 from .explain import arms, explain, inside
-from .interpolate import Path
 from .registry import Registry
 from .report import Report
 
@@ -22,7 +22,7 @@ class Resolver:
         self._registry = registry
         self._report = report
 
-    def validate(self, model: type[BaseModel], data: Any, path: Path) -> BaseModel | None:
+    def validate(self, model: type[BaseModel], data: Any, path: Place) -> BaseModel | None:
         """The model of the data with all references resolved, or None if the data is at fault."""
         try:
             value = model.model_validate(data)
@@ -35,7 +35,7 @@ class Resolver:
         self.walk(value, path)
         return value
 
-    def walk(self, value: Any, path: Path) -> None:
+    def walk(self, value: Any, path: Place) -> None:
         """Resolves every reference in a validated value."""
         if isinstance(value, ComponentRef):
             self.resolve(value, path)
@@ -57,7 +57,7 @@ class Resolver:
             for i, inner in enumerate(value):
                 self.walk(inner, (*path, i))
 
-    def resolve(self, ref: ComponentRef, path: Path) -> None:
+    def resolve(self, ref: ComponentRef, path: Place) -> None:
         """Sets `ref.name` and `ref.options`, or reports what is wrong with them."""
         raw = ref.raw
         if not ref.name:
@@ -80,7 +80,7 @@ class Resolver:
         inner = (*path, ref.name)
         ref.options = self.validate_plugins(offer.component.config, {} if raw is None else raw, inner, offer.plugin)
 
-    def validate_plugins(self, model: type[BaseModel], data: Any, path: Path, plugin: str) -> BaseModel | None:
+    def validate_plugins(self, model: type[BaseModel], data: Any, path: Place, plugin: str) -> BaseModel | None:
         """`validate` for a plugin's model, with the warnings of its values. If the plugin's own checks fail, that is a
         fault that names the plugin."""
         try:
@@ -92,7 +92,7 @@ class Resolver:
             self._report.fault(f"the plugin `{plugin}` failed to check this: {type(e).__name__}: {e}", path)
             return None
 
-    def _unknown_scheme(self, kind: Kind, url: str, path: Path) -> None:
+    def _unknown_scheme(self, kind: Kind, url: str, path: Place) -> None:
         scheme = url.partition("://")[0]
         known = sorted({s for offer in self._registry.offers(kind) for s in offer.component.schemes})
         remedy = f"known: {', '.join(f'{s}://' for s in known)}" if known else "write the component's name"
@@ -109,7 +109,7 @@ _ADDRESS = re.compile(
 _CONTAINERS = (ComponentRef, BaseModel, dict, list, tuple)
 
 
-def _warnings(value: Any) -> Iterator[tuple[Path, str, str]]:
+def _warnings(value: Any) -> Iterator[tuple[Place, str, str]]:
     """What a model, or the entries of a section, warn of (`Warns`)."""
     if isinstance(value, Warns):
         yield from value.warnings()
@@ -119,7 +119,7 @@ def _warnings(value: Any) -> Iterator[tuple[Path, str, str]]:
                 yield from (((name, *below), message, remedy) for below, message, remedy in entry.warnings())
 
 
-def _written(annotation: Any, data: Any, path: Path) -> Iterator[tuple[ComponentRef, Path]]:
+def _written(annotation: Any, data: Any, path: Place) -> Iterator[tuple[ComponentRef, Place]]:
     """The references in data that did not validate as a whole."""
     for arm in arms(annotation):
         if isinstance(arm, type) and issubclass(arm, ComponentRef):

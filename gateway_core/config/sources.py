@@ -7,12 +7,10 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from ..contract.config_node import Node
+from ..contract.config_node import Node, Place, dotted
 from ..contract.errors import Fault
 from .documents import Documents
-from .faults import dotted
 from .interpolate import Interpolator
-from .interpolate import Path as Keys
 from .registry import Registry
 from .sections import form_of
 from .yaml import read
@@ -107,10 +105,10 @@ class Sources:
     def _include(self, node: Node, file: Path, chain: tuple[Path, ...]) -> None:
         patterns = node.value if isinstance(node.value, list) else [node]
         for i, one in enumerate(patterns):
-            path: Keys = ("include", i) if isinstance(node.value, list) else ("include",)
+            path: Place = ("include", i) if isinstance(node.value, list) else ("include",)
             at = Fault("", dotted(path), one.file, one.line)
 
-            def report(message: str, path: Keys, remedy: str, at: Fault = at) -> None:
+            def report(message: str, path: Place, remedy: str, at: Fault = at) -> None:
                 self._fault(message, at, remedy)
 
             interpolator = Interpolator(self._env, None, report)
@@ -147,7 +145,7 @@ class Sources:
     def _fault(self, message: str, at: Fault, remedy: str = "") -> None:
         self.faults.append(Fault(message, at.path, at.file, at.line, remedy))
 
-    def _at(self, message: str, path: Keys, node: Node, line: int) -> None:
+    def _at(self, message: str, path: Place, node: Node, line: int) -> None:
         self.faults.append(Fault(message, dotted(path), node.file, line, "rename or remove one of them"))
 
 

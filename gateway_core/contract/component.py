@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
     from .clock import Clock
+    from .config_node import Place
     from .options import Config as Config
 
 
@@ -246,6 +247,7 @@ class BuildContext:
 
     `owner`       the path in the config of what is being built ("triggers.late.subscriber"): names the owner in errors.
     `data_dir`    where the gateway keeps its state; make a sub-folder named after the component.
+    `place`       the same path as a value, `("triggers", "late", "subscriber")`; () for a component inside another one.
     `clock`       time and timers; a fake one in tests.
     `registry`    all components that are installed; `context.build(ref)` is the way to use it.
     `worker`      number of this worker process, from 0; `workers` is how many there are.
@@ -270,10 +272,11 @@ class BuildContext:
     trigger: str = ""
     traces: bool = False
     offline: bool = False
+    place: Place = ()
 
     def build(self, ref: ComponentRef, part: str = "", **changes: Any) -> Any:
         """Builds a nested component (a sink's codec, a filter's operands) with this context, or one with `changes`."""
         from dataclasses import replace
 
         owner = f"{self.owner}.{part}" if part else self.owner
-        return self.registry.build(ref, replace(self, owner=owner, **changes))
+        return self.registry.build(ref, replace(self, owner=owner, place=(), **changes))

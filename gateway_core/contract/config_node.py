@@ -1,15 +1,27 @@
-"""A value of a config with its file and line. Documents consist of these until they are checked."""
+"""A value of a config with its file and line, and the place of a value in the config."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+Place = tuple[str | int, ...]
+"""Where something is in a config: the section, the entry's name, then keys and indexes inside it:
+`("triggers", "late", "filters", 0)`."""
+
+
+def dotted(place: Iterable[str | int]) -> str:
+    """A place as text, for messages: `triggers.late.filters[0].exact`."""
+    text = ""
+    for step in place:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
 
 
 class Node:
-    """A value with its place. `value` is a scalar, a dict of nodes or a list of nodes; `lines` holds the line of each
-    key of a dict; `plain` is True for text without quotes. `size` and `height` count what is inside, aliases expanded.
-    `written` is the path in the file of a value that was moved to another path in the config.
+    """A value with its file and line. `value` is a scalar, a dict of nodes or a list of nodes; `lines` holds the line
+    of each key of a dict; `plain` is True for text without quotes. `size` and `height` count what is inside, aliases
+    expanded. `written` is the path in the file of a value that was moved to another path in the config.
     """
 
     __slots__ = ("file", "height", "line", "lines", "plain", "size", "value", "written")

@@ -12,6 +12,7 @@ from ..config.registry import Registry
 from ..contract.capabilities import Gathering, LimitingInFlight, pulls
 from ..contract.clock import Clock
 from ..contract.component import BuildContext, ComponentRef
+from ..contract.config_node import Place, dotted
 from ..contract.interfaces import Filter, ReadingSink, Send, Sink
 from ..delivery import Budget, Subscription, ordering
 from ..delivery.dead_letter_writer import SourceDeadLetterWriter
@@ -84,22 +85,22 @@ class Builder:
         other._config = config
         return other
 
-    def _make(self, ref: ComponentRef, owner: str, **changes: Any) -> Any:
-        return self._registry.build(ref, replace(self._context, owner=owner, **changes))
+    def _make(self, ref: ComponentRef, place: Place, **changes: Any) -> Any:
+        return self._registry.build(ref, replace(self._context, owner=dotted(place), place=place, **changes))
 
     def _observer(self, ref: ComponentRef, number: int) -> GuardedObserver:
-        owner = f"observers[{number}]"
+        place = ("observers", number)
         before = [other.name for other in self._config.observers[:number]]
         name = f"{ref.name}#{number}" if ref.name in before else ref.name  # unique, because it labels metrics
-        return GuardedObserver(self._make(ref, owner), name, f"{owner} ({ref.name})")
+        return GuardedObserver(self._make(ref, place), name, f"{dotted(place)} ({ref.name})")
 
     def _meter(self) -> Meter | None:
         return Meter(self._clock) if self._metrics else None
 
     def broker(self, name: str) -> Broker:
         """One broker of the config."""
-        config, owner = self._config.brokers[name], f"brokers.{name}"
-        channel = self._make(config.channel, f"{owner}.channel", broker=name)
+        config, place = self._config.brokers[name], ("brokers", name)
+        channel = self._make(config.channel, (*place, "channel"), broker=name)
         broker = Broker(
             name, config.channel.name, channel, *self.dead_letter(name), self._built.observers, self._meter()
         )
@@ -108,22 +109,22 @@ class Builder:
 
     def dead_letter(self, name: str) -> tuple[Sink, SourceDeadLetterWriter]:
         """A broker's dead letter."""
-        sink = self._make(self._config.brokers[name].dead_letter, f"brokers.{name}.dead_letter", broker=name)
+        sink = self._make(self._config.brokers[name].dead_letter, ("brokers", name, "dead_letter"), broker=name)
         traced = self._tracing.dead_letter(sink, name, name)
         return sink, SourceDeadLetterWriter(name, traced, self._clock, self._built.observers)
 
     def bound_source(self, broker: Broker, number: int) -> BoundSource:
         """One of a broker's sources."""
         ref = self._config.brokers[broker.name].ingress[number]
-        owner = f"brokers.{broker.name}.ingress[{number}]"
-        source = self._make(ref, owner, broker=broker.name)
-        return BoundSource(ref, source, self._tracing.intake(broker, broker.name, ref.name, source), owner)
+        place = ("brokers", broker.name, "ingress", number)
+        source = self._make(ref, place, broker=broker.name)
+        return BoundSource(ref, source, self._tracing.intake(broker, broker.name, ref.name, source), dotted(place))
 
-    def _filter(self, config: TriggerConfig | BridgeConfig, owner: str) -> tuple[Filter, FilterGuard | None]:
+    def _filter(self, config: TriggerConfig | BridgeConfig, place: Place) -> tuple[Filter, FilterGuard | None]:
         """The filter, and its guard if it comes from plugins."""
         if config.filters:
-            built = [self._make(ref, f"{owner}.filters[{i}]") for i, ref in enumerate(config.filters)]
-            guard = FilterGuard(filters.all_of(built), f"{owner}.filters")
+            built = [self._make(ref, (*place, "filters", i)) for i, ref in enumerate(config.filters)]
+            guard = FilterGuard(filters.all_of(built), dotted((*place, "filters")))
             return guard.filter, guard
         if isinstance(config, TriggerConfig) and config.filter:
             return filters.attributes_filter(config.filter), None
@@ -131,10 +132,10 @@ class Builder:
 
     def trigger(self, name: str, broker: Broker, dead_letter: Sink | None = None) -> Trigger | ReadingTrigger:
         """One trigger of the config. `dead_letter` is the new one of its broker, if that changes."""
-        config, owner = self._config.triggers[name], f"triggers.{name}"
-        wanted, guard = self._filter(config, owner)
+        config, place = self._config.triggers[name], ("triggers", name)
+        wanted, guard = self._filter(config, place)
         names = {"broker": broker.name, "trigger": name}
-        sink = self._make(config.subscriber, f"{owner}.subscriber", wants_reply=True, **names)
+        sink = self._make(config.subscriber, (*place, "subscriber"), wants_reply=True, **names)
         from_start = config.start == "earliest"
         if isinstance(sink, ReadingSink):
             options = {"attributes": dict(config.filter), "filters": [{r.name: r.raw} for r in config.filters]}
@@ -142,7 +143,7 @@ class Builder:
         sinks = [sink]
         dead_letter = dead_letter or broker.dead_letter
         if config.dead_letter is not None:
-            dead_letter = self._make(config.dead_letter, f"{owner}.dead_letter", **names)
+            dead_letter = self._make(config.dead_letter, (*place, "dead_letter"), **names)
             sinks.append(dead_letter)
         policy = effective_delivery(self._config.brokers[broker.name].delivery, config.delivery)
         policy = _with_window(policy, sink)
@@ -156,39 +157,39 @@ class Builder:
             publish=self._tracing.replies(broker.name, broker.publish),
             budget=self._budget,
             observers=self._built.observers,
-            order_key_of=self._order_key_of(policy, owner, **names),
+            order_key_of=self._order_key_of(policy, place, **names),
             send=self._tracing.send(_timed(sink.send, meter), sink, name, broker.name),
             filter=guard,
         )
         return Trigger(name, broker, wanted, subscription, dead_letter, from_start, sinks, meter)
 
-    def _order_key_of(self, policy: DeliveryConfig, owner: str, **changes: Any) -> OrderKeyOf | None:
+    def _order_key_of(self, policy: DeliveryConfig, place: Place, **changes: Any) -> OrderKeyOf | None:
         if policy.order == "unordered":
             return None
         if policy.order == "partition":
             return ordering.of_partition
         if policy.order_key is None:
             return ordering.of_key
-        mapper: OrderKeyOf = self._make(policy.order_key, f"{owner}.delivery.order_key", **changes)
+        mapper: OrderKeyOf = self._make(policy.order_key, (*place, "delivery", "order_key"), **changes)
         return mapper
 
     def bridge(self, name: str, bound_source: BoundSource | None = None) -> Bridged:
         """One bridge of the config. It gets a new source, or the given one, which does not yet feed this bridge."""
-        config, owner = self._config.bridges[name], f"bridges.{name}"
-        source = bound_source.source if bound_source else self._make(config.source, f"{owner}.source", broker=name)
+        config, place = self._config.bridges[name], ("bridges", name)
+        source = bound_source.source if bound_source else self._make(config.source, (*place, "source"), broker=name)
         fetched = pulls(source)
         policy = DeliveryConfig() if fetched else BridgeConfig.model_fields["delivery"].default
         if "delivery" in config.model_fields_set:  # else it is the default for sources that can't wait
             policy = effective_delivery(policy, config.delivery)
-        wanted, guard = self._filter(config, owner) if config.filters else (None, None)
+        wanted, guard = self._filter(config, place) if config.filters else (None, None)
         meter = self._meter()
         bridge = Bridge(name, wanted, self._built.observers)
         dead_letter = None
         if config.dead_letter is not None:
-            dead_letter = self._make(config.dead_letter, f"{owner}.dead_letter", broker=name)
+            dead_letter = self._make(config.dead_letter, (*place, "dead_letter"), broker=name)
             traced = self._tracing.dead_letter(dead_letter, name, name)
             bridge.dead_letter_writer = SourceDeadLetterWriter(name, traced, self._clock, self._built.observers)
-        sink = self._make(config.sink, f"{owner}.sink", broker=name)
+        sink = self._make(config.sink, (*place, "sink"), broker=name)
         policy = _with_window(policy, sink)
         bridge.subscription = Subscription(
             name,
@@ -199,7 +200,7 @@ class Builder:
             give_back=None if fetched else bridge.give_back,
             budget=self._budget,
             observers=self._built.observers,
-            order_key_of=self._order_key_of(policy, owner, broker=name),
+            order_key_of=self._order_key_of(policy, place, broker=name),
             send=self._tracing.send(_timed(sink.send, meter), sink, name, name),
             what="bridge",
             filter=guard,
@@ -207,7 +208,7 @@ class Builder:
         bridge.subscription.feed = bridge
         sinks = [sink] if dead_letter is None else [sink, dead_letter]
         intake = self._tracing.intake(bridge, name, config.source.name, source)
-        bound_source = bound_source or BoundSource(config.source, source, intake, f"{owner}.source")
+        bound_source = bound_source or BoundSource(config.source, source, intake, dotted((*place, "source")))
         return Bridged(name, bridge, bound_source, dead_letter, sinks, meter)
 
 

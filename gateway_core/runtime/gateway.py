@@ -19,6 +19,7 @@ from .. import __version__
 from ..config.model import GatewayConfig
 from ..config.registry import Registry
 from ..contract.clock import Clock, SystemClock
+from ..contract.config_node import Place
 from ..contract.errors import StartError, TidegateError
 from ..contract.files import keep_private
 from ..contract.routes import Route
@@ -89,7 +90,7 @@ class Gateway:
         self._generation = 1
         self.config_error: str | None = None
         self.config_read_ns = 0
-        self.failed: dict[str, str] = {}
+        self.failed: dict[Place, str] = {}
         self.reloader: Reloader | None = None
         self.spread: Callable[[], None] = lambda: None
         self.services: dict[str, RunningService] = {
@@ -158,9 +159,9 @@ class Gateway:
 
     async def reload(
         self, config: GatewayConfig, commit: Callable[[], None] | None = None
-    ) -> tuple[str, dict[str, str]]:
+    ) -> tuple[str, dict[Place, str]]:
         """Changes the running gateway to another config: only what changed is restarted. Returns what changed, and what
-        could not be started, by its path (everything else runs; the next reload tries that again). Raises
+        could not be started, by its place (everything else runs; the next reload tries that again). Raises
         `ConfigError` or `StartError` if nothing was done.
 
         `commit` runs in a thread once the config is known to be possible, before anything changes: it saves the config
@@ -256,9 +257,7 @@ class Gateway:
             self._ready
             and all(b.condition(channel_info(b.channel)).ready for b in built.brokers.values())
             and all(takes_events(b, self._ready) for b in built.bridges.values())
-            and not any(
-                place.startswith(("brokers.", "bridges.")) and ".dead_letter" not in place for place in self.failed
-            )
+            and not any(place[0] != "triggers" and place[2:] != ("dead_letter",) for place in self.failed)
         )
 
     def status(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 from ..config.check import effective_delivery
 from ..config.model import GatewayConfig, TriggerConfig
 from ..contract.capabilities import pulls
+from ..contract.config_node import Place, dotted
 from ..contract.errors import ConfigError, Fault, StartError
 from ..contract.interfaces import Sink
 from ..delivery.dead_letter_writer import SourceDeadLetterWriter
@@ -117,7 +118,7 @@ class Reload:
         """Raises `ConfigError` or `StartError` without changing anything."""
         self.changes = plan(old, new)
         self.builder = builder.renewed(new)
-        self.failed: dict[str, str] = {}  # what could not be started, by its path in the config
+        self.failed: dict[Place, str] = {}  # what could not be started
         self._parts = parts
         self._built = parts.built
         self._old = old
@@ -174,15 +175,15 @@ class Reload:
             if name in built.brokers:
                 await quietly(partial(self._parts.retire_broker, built.brokers.pop(name)))
         for name in changes.brokers["changed"]:
-            await self._tried(f"brokers.{name}", self._alter, name)
+            await self._tried(("brokers", name), self._alter, name)
         for name, broker in self._fresh.brokers.items():
-            if not await self._tried(f"brokers.{name}", self._open_broker, broker):
+            if not await self._tried(("brokers", name), self._open_broker, broker):
                 await self._abandon(broker)
         for name, trigger in self._fresh.triggers.items():
             if trigger.broker.name not in self._fresh.brokers:
-                await self._tried(f"triggers.{name}", self._start_trigger, trigger)
+                await self._tried(("triggers", name), self._start_trigger, trigger)
         for name, bridged in self._fresh.bridges.items():
-            await self._tried(f"bridges.{name}", self._start_bridge, bridged)
+            await self._tried(("bridges", name), self._start_bridge, bridged)
         new = self._new
         built.earlier.forget(lambda section, name: name in getattr(new, section))
         built.orphans = {n: t for n, t in self._new.triggers.items() if n not in built.triggers}
@@ -192,25 +193,25 @@ class Reload:
         new = self._new
 
         def left(section: str, entries: Mapping[str, Any]) -> dict[str, Any]:
-            return {name: entry for name, entry in entries.items() if f"{section}.{name}" not in self.failed}
+            return {name: entry for name, entry in entries.items() if (section, name) not in self.failed}
 
         brokers = left("brokers", new.brokers)
         for name, broker in brokers.items():
-            ingress = [r for i, r in enumerate(broker.ingress) if f"brokers.{name}.ingress[{i}]" not in self.failed]
+            ingress = [r for i, r in enumerate(broker.ingress) if ("brokers", name, "ingress", i) not in self.failed]
             brokers[name] = broker.model_copy(update={"ingress": ingress})
         triggers, bridges = left("triggers", new.triggers), left("bridges", new.bridges)
         return new.model_copy(update={"brokers": brokers, "triggers": triggers, "bridges": bridges})
 
-    async def _tried(self, owner: str, start: Callable[[Any], Awaitable[None]], part: Any) -> bool:
+    async def _tried(self, place: Place, start: Callable[[Any], Awaitable[None]], part: Any) -> bool:
         try:
             await start(part)
         except StartError as e:
-            self.failed[owner] = str(e)
+            self.failed[place] = str(e)
             log.error("%s", e)
         except Exception as e:
-            self.failed[owner] = f"{owner}: {type(e).__name__}: {e}"
-            log.exception("%s could not be started", owner)
-        return owner not in self.failed
+            self.failed[place] = f"{dotted(place)}: {type(e).__name__}: {e}"
+            log.exception("%s could not be started", dotted(place))
+        return place not in self.failed
 
     async def _open_broker(self, broker: Broker) -> None:
         await self._parts.start_channel(broker)
@@ -235,7 +236,9 @@ class Reload:
         broker = self._built.brokers[name]
         if name in self._fresh.dead_letters:
             gone, (sink, writer) = broker.dead_letter, self._fresh.dead_letters[name]
-            if await self._tried(f"brokers.{name}.dead_letter", partial(self._parts.start_dead_letter, broker), sink):
+            if await self._tried(
+                ("brokers", name, "dead_letter"), partial(self._parts.start_dead_letter, broker), sink
+            ):
                 before = broker.dead_letter_writer
                 counts = {"dead_lettered": before.written, "dead_lettered_by_stage": dict(before.stages)}
                 before.hand_over(writer)
@@ -247,13 +250,13 @@ class Reload:
         for number, bound_source in enumerate(broker.bound_sources):
             if bound_source not in earlier:
                 start = partial(self._parts.start_source, instead=gone_sources)
-                await self._tried(f"brokers.{name}.ingress[{number}]", start, bound_source)
+                await self._tried(("brokers", name, "ingress", number), start, bound_source)
         for bound_source in gone_sources:
             await self._parts.stop_source(bound_source)
         broker.bound_sources = [
             bound_source
             for n, bound_source in enumerate(broker.bound_sources)
-            if f"brokers.{name}.ingress[{n}]" not in self.failed
+            if ("brokers", name, "ingress", n) not in self.failed
         ]
 
     async def _start_trigger(self, trigger: Trigger | ReadingTrigger) -> None:

@@ -16,7 +16,7 @@ from anyio import to_thread
 from ..config.load import Loaded, load_all
 from ..config.model import GatewayConfig
 from ..config.registry import Registry
-from ..contract.config_node import Node
+from ..contract.config_node import Node, Place
 from ..contract.errors import ConfigError, Fault, StartError
 from .applied import Applied, all_paths, applied_dir
 from .settings import Settings
@@ -37,7 +37,7 @@ class Reloadable(Protocol):
     def pause(self, names: Collection[str]) -> None:
         """Pauses these triggers, and no others."""
 
-    async def reload(self, config: GatewayConfig) -> tuple[str, dict[str, str]]:
+    async def reload(self, config: GatewayConfig) -> tuple[str, dict[Place, str]]:
         """Changes the running gateway to this config. Returns what changed, and what could not be started."""
 
 
@@ -107,7 +107,7 @@ class Reloader:
         self._gateway.config_read_ns = began_ns
         return faults
 
-    def took(self, loaded: Loaded, changes: str, failed: Mapping[str, str], began_ns: int) -> list[Fault]:
+    def took(self, loaded: Loaded, changes: str, failed: Mapping[Place, str], began_ns: int) -> list[Fault]:
         """The gateway now runs this config, except for what failed to start; it was read at `began_ns` or later."""
         log.log(logging.INFO if changes else logging.DEBUG, "config reloaded: %s", changes or "nothing changed")
         self.loaded = loaded

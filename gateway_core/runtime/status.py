@@ -8,6 +8,7 @@ from typing import Any
 
 from ..config.model import TriggerConfig
 from ..contract.condition import Condition
+from ..contract.config_node import Place
 from ..pipeline.bridge import Bridged
 from ..pipeline.broker import Broker
 from ..pipeline.infos import addresses, channel_info, source_errors, source_infos
@@ -85,11 +86,11 @@ def takes_events(bridged: Bridged, running: bool) -> bool:
     return running and not source_errors([bridged.bound_source]) and "sink" not in bridged.bridge.faults
 
 
-def start_failure(failed: Mapping[str, str], section: str, name: str) -> str:
-    """Why a part of this entry could not be started by the last reload (`failed`, by places in the config), "" where
-    all of it runs. A dead letter that could not be replaced does not count: the previous one is still in use."""
-    own = f"{section}.{name}"
-    return next((text for place, text in failed.items() if place == own or place.startswith(f"{own}.ingress[")), "")
+def start_failure(failed: Mapping[Place, str], section: str, name: str) -> str:
+    """Why a part of this entry could not be started by the last reload (`failed`), "" if all of it runs. A dead letter
+    that could not be replaced does not count: the previous one is still in use."""
+    mine = (text for place, text in failed.items() if place[:2] == (section, name) and place[2:] != ("dead_letter",))
+    return next(mine, "")
 
 
 def with_failure(entry: dict[str, Any], failure: str) -> dict[str, Any]:

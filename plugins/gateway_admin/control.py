@@ -23,6 +23,7 @@ from gateway_core.pipeline.broker import ReadingTrigger
 from gateway_core.runtime.applied import Applied
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.reloader import Reloader
+from gateway_core.runtime.status import start_failure
 
 from .documents import Triggers
 from .generations import Generations
@@ -209,7 +210,7 @@ class Control:
             with suppress(OSError):
                 await to_thread.run_sync(self._applied.write, before)
             raise
-        mine = [failed[f"triggers.{name}"] for name in contents if f"triggers.{name}" in failed]
+        mine = [text for name in contents if (text := start_failure(failed, "triggers", name))]
         if mine:
             await self._written(lambda: self._applied.write(before))
             await self._reloader.reload_locked()

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from gateway_core.config.explain import show
-from gateway_core.config.faults import dotted, near
+from gateway_core.config.faults import near
 from gateway_core.contract.config_extension import DocumentContent, DocumentEntry, DocumentOrigin, TriggerDocuments
-from gateway_core.contract.config_node import Node
+from gateway_core.contract.config_node import Node, dotted
 from gateway_core.contract.errors import Fault
 
 from .destinations import Objects

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from gateway_core.config.explain import show
 from gateway_core.config.faults import near
 from gateway_core.config.interpolate import Interpolator
-from gateway_core.config.interpolate import Path as Keys
-from gateway_core.contract.config_node import Node
+from gateway_core.contract.config_node import Node, Place
 from gateway_core.contract.errors import Fault
 
 
@@ -79,7 +78,7 @@ class Part:
         if not self.has(key):
             return None
 
-        def report(message: str, path: Keys, remedy: str) -> None:
+        def report(message: str, path: Place, remedy: str) -> None:
             self.fault(key, message, remedy)
 
         interpolator = Interpolator(self.notes.env, None, report)

@@ -9,9 +9,8 @@ from pydantic import ValidationError
 
 from gateway_core.config.explain import explain
 from gateway_core.config.faults import near
-from gateway_core.config.interpolate import Path as Keys
 from gateway_core.config.model import DeliveryConfig
-from gateway_core.contract.config_node import Node, mapping
+from gateway_core.contract.config_node import Node, Place, mapping
 
 from . import durations
 from .destinations import Objects, destination
@@ -35,7 +34,7 @@ class Meaning:
 
     keys: dict[str, Node] = field(default_factory=dict)
     defaults: dict[str, Node] = field(default_factory=dict)
-    bad: set[Keys] = field(default_factory=set)
+    bad: set[Place] = field(default_factory=set)
 
 
 @dataclass(frozen=True)

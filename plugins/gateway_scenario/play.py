@@ -96,8 +96,8 @@ def _target(send: SendConfig, config: GatewayConfig) -> str:
 
 
 def _send(stage: Stage, built: Built, to: str, message: Message) -> None:
-    places = (f"brokers.{to}.ingress[", f"bridges.{to}.source")
-    sources = [s for place, s in stage.sources.items() if place.startswith(places) and isinstance(s, Reading)]
+    mine = [source for place, source in stage.sources.items() if place[1:2] == (to,)]
+    sources = [source for source in mine if isinstance(source, Reading)]
     try:
         events = sources[0].read(message) if sources else [_as_published(message, to)]
     except Refused as e:

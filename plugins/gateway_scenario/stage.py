@@ -6,6 +6,7 @@ from typing import Any
 
 from gateway_testing.clock import FakeClock
 
+from gateway_core.contract.config_node import Place
 from gateway_core.contract.errors import Refused, TidegateError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Channel, Filter
@@ -40,7 +41,7 @@ class Stage:
         self.clock = FakeClock()
         self.histories: list[EventHistory] = []
         self.dead_letters: list[Event] = []  # in order
-        self.sources: dict[str, Any] = {}  # by their path in the config
+        self.sources: dict[Place, Any] = {}  # inputs, by their place in the config
         self.channels: dict[str, Channel] = {}
         self.fault = ""  # something impossible that the scenario asks for
         self.current: Attempt | None = None  # the one that has just begun

@@ -32,7 +32,7 @@ class StagedRegistry(Registry):
             return self._sink(ref, context)
         real = super().build(ref, context)
         if ref.kind == "source":
-            self._stage.sources[context.owner] = real
+            self._stage.sources[context.place] = real
         elif ref.kind == "channel":
             return MemoryChannel(self._stage, context.broker, real)
         return real
@@ -44,12 +44,13 @@ class StagedRegistry(Registry):
         self._replaced = outer + 1
         if isinstance(real, ReadingSink):
             return FakeReader(real)
-        dead_letters = context.owner.endswith(".dead_letter")
+        section, field = context.place[:1], context.place[2:]
+        dead_letters = field == ("dead_letter",)
         name = context.trigger or context.broker
         script = self._stage.script(name, dead_letters)
         inner = real if made_of_others else ScriptedRemote(self._stage, script, real, f"{context.owner} ({ref.name})")
         if dead_letters:
-            bridge = context.broker if context.owner.startswith("bridges.") else ""
+            bridge = context.broker if section == ("bridges",) else ""
             return RecordingDeadLetter(self._stage, bridge, inner, real)
         key = _whose(context)
         return inner if key is None else RecordingSink(self._stage, key, inner, real)
@@ -57,6 +58,9 @@ class StagedRegistry(Registry):
 
 def _whose(context: BuildContext) -> Key | None:
     """The owner of a sink; None for a sink inside another component."""
-    if context.owner == f"triggers.{context.trigger}.subscriber":
-        return "trigger", context.trigger
-    return ("bridge", context.broker) if context.owner == f"bridges.{context.broker}.sink" else None
+    match context.place:
+        case ("triggers", _, "subscriber"):
+            return "trigger", context.trigger
+        case ("bridges", _, "sink"):
+            return "bridge", context.broker
+    return None

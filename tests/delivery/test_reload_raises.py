@@ -57,8 +57,8 @@ async def test_what_a_part_raises_is_a_failed_part_and_no_more(tmp_path: Path, e
     setattr(parts, where, Bad(error, "start"))
     async with running(parts, OLD, tmp_path) as gateway:
         _, failed = await gateway.reload(GatewayConfig.model_validate(WITH_BRIDGE))
-        assert "bridges.across" in failed
-        assert str(error) in failed["bridges.across"]
+        assert ("bridges", "across") in failed
+        assert str(error) in failed["bridges", "across"]
         parts.tap.put(an_event("1"))
         await until(lambda: len(parts.far.sent) == 1)
         getattr(parts, where).at = ""
