@@ -1,4 +1,5 @@
-"""The public contract as text: all public names of `gateway_core.contract` and `gateway_testing`, with signatures.
+"""The public contract as text: the public names of `gateway_core.contract`, of `gateway_testing` and of some modules of
+other plugins, with signatures.
 
 It is read from the source, so the text doesn't depend on the Python that runs this.
 """
@@ -10,7 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = (ROOT / "gateway_core" / "contract", ROOT / "plugins" / "gateway_testing")
+PLUGINS = ROOT / "plugins"
+PACKAGES = (ROOT / "gateway_core" / "contract", PLUGINS / "gateway_testing")
+MODULES = (PLUGINS / "gateway_cloudevents" / "bindings.py", PLUGINS / "gateway_cloudevents" / "event_json.py")
+"""Modules that plugins of third parties may import; what lies beside them is their plugin's own."""
+
 HEAD = """\
 # The public contract: what plugins import. Written by `make docs`; do not edit.
 # A change of this file is a change that plugin authors see: say so in CHANGELOG.md.
@@ -21,15 +26,14 @@ _SPECIAL = ("__init__", "__call__", "__enter__", "__aenter__", "__eq__", "__lt__
 def public_contract() -> str:
     """One section for each module, in the order of their names."""
     lines: list[str] = [HEAD]
-    for package in PACKAGES:
-        for file in sorted(package.rglob("*.py")):
-            if names := list(_names(ast.parse(file.read_text(encoding="utf-8")).body)):
-                lines += [f"[{_module(file, package)}]", *names, ""]
+    for file in [*(f for package in PACKAGES for f in sorted(package.rglob("*.py"))), *MODULES]:
+        if names := list(_names(ast.parse(file.read_text(encoding="utf-8")).body)):
+            lines += [f"[{_module(file)}]", *names, ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _module(file: Path, package: Path) -> str:
-    base = ROOT if package.is_relative_to(ROOT / "gateway_core") else ROOT / "plugins"
+def _module(file: Path) -> str:
+    base = PLUGINS if file.is_relative_to(PLUGINS) else ROOT
     parts = file.relative_to(base).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from ..contract.attribute_names import old_names
-from ..contract.capabilities import Addressed, HasPath, Listening, pulls
+from ..contract.capabilities import Addressed, HasPath, Listening, Receiving, pulls
 from ..contract.component import ComponentRef
 from ..contract.config_node import Place, dotted
 from .faults import near
@@ -82,28 +81,18 @@ def _old_names(triggers: Mapping[str, TriggerConfig], report: Report) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Listener:
-    """A source with an address: its owner (the path of a broker or bridge) and where it listens."""
+    """A source with an address: its owner (the path of a broker or bridge), where it listens, and its options."""
 
     owner: Place
     path: Place
     host: str
     port: int
     url_path: str
+    source: object
 
     def collides(self, other: _Listener) -> bool:
         same_host = _same_host(self.host, other.host) or self.host in _ANY or other.host in _ANY
         return self.port == other.port and self.port != 0 and self.url_path == other.url_path and same_host
-
-    def takes(self, url: str) -> bool:
-        """Whether an event sent to this URL comes in here, as far as the config can tell."""
-        try:
-            parts = urlsplit(url)
-            port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
-        except ValueError:
-            return False
-        host = parts.hostname or ""
-        here = _same_host(host, self.host) or (self.host in _ANY and (host in _LOCAL or host in _ANY))
-        return port == self.port != 0 and here and (parts.path or "/") == self.url_path
 
 
 def _same_host(one: str, other: str) -> bool:
@@ -123,7 +112,7 @@ def _listener(ref: ComponentRef, owner: Place, path: Place) -> Iterator[_Listene
     if isinstance(options, Listening) and isinstance(options, HasPath) and isinstance(options.path, str):
         host, _, port = options.listen.rpartition(":")
         if port.isdecimal() and port.isascii():
-            yield _Listener(owner, path, host.strip("[]").lower(), int(port), options.path)
+            yield _Listener(owner, path, host.strip("[]").lower(), int(port), options.path, options)
 
 
 def _same_address(listeners: Sequence[_Listener], report: Report) -> None:
@@ -170,7 +159,7 @@ def _edges(
         if not isinstance(options, Addressed) or not isinstance(options.url, str):
             continue
         for listener in listeners:
-            if listener.takes(options.url):
+            if isinstance(listener.source, Receiving) and listener.source.receives(options.url):
                 yield _Edge(start, listener.owner, path)
 
 

@@ -148,6 +148,11 @@ class Registry:
             return self._schemes.get(("sink", scheme))
         return found
 
+    def scheme(self, kind: Kind) -> str | None:
+        """The first scheme of the URLs that stand for components of this kind, None if there is none."""
+        kinds = (kind, "sink") if kind == "dead_letter" else (kind,)
+        return next((scheme for of, scheme in self._schemes if of in kinds), None)
+
     def suggest(self, kind: Kind, name: str) -> str:
         """The remedy for an unknown name: the nearest one, or all there are."""
         names = [o.component.name for o in self.offers(kind)]

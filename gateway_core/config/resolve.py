@@ -70,8 +70,8 @@ class Resolver:
         word = ref.kind.replace("_", " ")
         if offer is None:
             remedy = self._registry.suggest(ref.kind, ref.name)
-            if _ADDRESS.match(ref.name) and self._registry.by_scheme(ref.kind, f"http://{ref.name}"):
-                remedy = f"write http://{ref.name} if that is its address"
+            if _ADDRESS.match(ref.name) and (scheme := self._registry.scheme(ref.kind)):
+                remedy = f"write {scheme}://{ref.name} if that is its address"
             self._report.fault(f"unknown {word} `{ref.name}`", path, remedy)
             return
         if offer.missing:

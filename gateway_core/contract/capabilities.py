@@ -68,6 +68,15 @@ class Listening(Protocol):
 
 
 @runtime_checkable
+class Receiving(Protocol):
+    """The config model of a source that senders reach by a URL. Loading a config uses it to find events that go in a
+    circle."""
+
+    def receives(self, url: str) -> bool:
+        """Whether an event that is sent to this URL comes in here, as far as the config can tell."""
+
+
+@runtime_checkable
 class Addressed(Protocol):
     """The config model of a sink that sends to a URL."""
 

@@ -95,7 +95,7 @@ class Command:
 class Binding:
     """How a transport carries events: everything that a codec needs to know about it.
 
-    `name`       the transport's word ("http", "kafka", "mqtt").
+    `name`       the transport's word.
     `prefix`     the prefix of attribute names in header names; b"" if the transport uses the plain names (MQTT).
     `percent`    whether values are percent-encoded (CloudEvents HTTP binding section 3.1.3.2).
     `title`      the specification's name and version, as refusals cite it ("HTTP binding 1.0.2"), and `sections` where
@@ -133,18 +133,6 @@ class Binding:
     def own_headers(self) -> frozenset[bytes]:
         """Headers that look like attributes but are not."""
         return self.reserved | {n for n in self.trace or () if n.startswith(self.prefix.lower())}
-
-
-HTTP = Binding(
-    *("http", b"ce-", True, "HTTP binding 1.0.2", {"mode": "3", "attributes": "3.1.3", "structured": "3.2"}),
-    folds_case=True,
-    batches=True,
-    answers=True,
-    empty_is_none=True,
-)
-KAFKA = Binding(
-    *("kafka", b"ce_", False, "Kafka binding 1.0.3", {"mode": "3", "attributes": "3.2.3", "structured": "3.3.2"})
-)
 
 
 class ComponentRef:
@@ -251,7 +239,8 @@ class BuildContext:
     `clock`       time and timers; a fake one in tests.
     `registry`    all components that are installed; `context.build(ref)` is the way to use it.
     `worker`      number of this worker process, from 0; `workers` is how many there are.
-    `binding`     for codecs: the transport they serve.
+    `binding`     for codecs: how the transport that they serve carries events. A source or sink sets it when it builds
+                  its codec (`context.build(ref, "codec", binding=...)`).
     `wants_reply` for sinks: True if a reply event will be processed (a trigger's subscriber).
     `broker`      the broker (or bridge) that the component belongs to, and `trigger` the trigger, "" for none.
     `offline`     True if the component is only inspected (`tidegate test`, `explain`): it is never started, and must
@@ -266,7 +255,7 @@ class BuildContext:
     registry: ComponentBuilder
     worker: int = 0
     workers: int = 1
-    binding: Binding = HTTP
+    binding: Binding | None = None
     wants_reply: bool = False
     broker: str = ""
     trigger: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway_core.contract.component import Binding, BuildContext
-from gateway_core.contract.errors import Refused
+from gateway_core.contract.errors import Refused, StartError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Codec
 
@@ -19,7 +19,9 @@ _STRUCTURED_HEADER = (b"content-type", b"application/cloudevents+json; charset=u
 
 
 def build(config: CloudEventsConfig, context: BuildContext) -> Codec:
-    """The codec for the transport's binding."""
+    """The codec for the transport's binding. Raises `StartError` if the transport names none."""
+    if context.binding is None:
+        raise StartError(f"{context.owner}: its transport does not say how it carries events (`BuildContext.binding`)")
     if config.mode == "binary":
         return _Codec(context.binding)
     return (_StructuredWithHeaders if config.attribute_headers else _Structured)(context.binding)

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gateway_cloudevents import event_json
+
 from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
-from gateway_core.contract import event_json
 from gateway_core.contract.capabilities import DeadLetterStore
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, DeadLetterRef

@@ -1,6 +1,6 @@
 """One dead letter as one line: `{"id", "event", "key_base64", "received", "trace"}`.
 
-`event` is a structured CloudEvent with the facts among its attributes; `gateway_core.contract.event_json` says how it
+`event` is a structured CloudEvent with the facts among its attributes; `gateway_cloudevents.event_json` says how it
 keeps every byte. `id` is a time in nanoseconds and a random suffix, both in hexadecimal: it does not change when others
 are removed.
 """
@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from gateway_cloudevents import event_json
 
-from gateway_core.contract import event_json
 from gateway_core.contract.event import Event
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anyio.abc import TaskGroup
+from gateway_cloudevents import event_json
 
-from gateway_core.contract import event_json
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused, StartError
 from gateway_core.contract.event import Event, Message
@@ -17,7 +17,7 @@ from .line_writer import LineWriter, Target
 
 
 class LineSink:
-    """A `Sink` of JSON lines, each as `gateway_core.contract.event_json.dump` writes it: `tidegate send` reads them
+    """A `Sink` of JSON lines, each as `gateway_cloudevents.event_json.dump` writes it: `tidegate send` reads them
     again."""
 
     def __init__(self, address: str, target: Target, context: BuildContext) -> None:

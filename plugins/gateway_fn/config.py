@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from gateway_serving.asgi import checked_path
 from gateway_serving.limits import ListenerLimits, Seconds
+from gateway_serving.urls import leads_to
 from pydantic import AfterValidator, Field
 
 from gateway_core.contract.address import split_address
@@ -46,6 +47,10 @@ class FnSourceConfig(Config):
     """Maximum number of calls in flight per worker (503)."""
     limits: ListenerLimits = ListenerLimits()
     """Limits per client and for all clients together."""
+
+    def receives(self, url: str) -> bool:
+        """Whether a request to this URL comes in here."""
+        return leads_to(url, self.listen, self.path)
 
 
 class FnSinkConfig(Config):

@@ -7,6 +7,7 @@ import logging
 from dataclasses import replace
 
 from anyio.abc import TaskGroup
+from gateway_cloudevents.bindings import HTTP
 from gateway_serving.content_coding import decoded
 
 from gateway_core.contract.component import BuildContext, CodecRef
@@ -40,7 +41,7 @@ class FnSource:
         self._context = context
         self._clock = context.clock
         self._function = build_function(options.function, context)
-        self._codec: Codec = context.build(CodecRef("fn"))
+        self._codec: Codec = context.build(CodecRef("fn"), binding=HTTP)
         self._server = Server(self._handle, options.limits, options.max_body_bytes)
         self._base = options.public_url or ""
         self._prefix = options.path.endswith("/")

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from anyio.abc import TaskGroup
+from gateway_cloudevents.bindings import HTTP
 
 from gateway_core.contract import tracing
 from gateway_core.contract.component import BuildContext
@@ -26,7 +27,7 @@ class NativeSink:
     """A `Sink` that creates no task per event: a request is one write, its outcome a callback."""
 
     def __init__(self, options: HttpSinkConfig, context: BuildContext) -> None:
-        codec: Codec = context.build(options.codec, "codec")
+        codec: Codec = context.build(options.codec, "codec", binding=HTTP)
         target = Target(options, context.wants_reply)
         tls = client_context(options.tls, context.owner) if target.tls and not context.offline else None
         classifier = ResponseClassifier(

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from gateway_serving.asgi import checked_path
 from gateway_serving.limits import Bytes, ListenerLimits, Seconds
+from gateway_serving.urls import leads_to
 from pydantic import AfterValidator, Field
 
 from gateway_core.contract.component import CodecRef, Config
@@ -94,6 +95,10 @@ class HttpSourceConfig(Config):
     """Serves HTTPS."""
     limits: LimitsConfig = LimitsConfig()
     """Limits for clients."""
+
+    def receives(self, url: str) -> bool:
+        """Whether a request to this URL comes in here."""
+        return leads_to(url, self.listen, self.path)
 
 
 class ClientTlsConfig(Config):

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 from anyio.abc import TaskGroup
+from gateway_cloudevents.bindings import HTTP
 
 from gateway_core.contract import tracing
 from gateway_core.contract.component import BuildContext
@@ -28,7 +29,7 @@ class HttpxSink(AsyncSink):
 
     def __init__(self, options: HttpSinkConfig, context: BuildContext) -> None:
         self._options = options
-        self._codec: Codec = context.build(options.codec, "codec")
+        self._codec: Codec = context.build(options.codec, "codec", binding=HTTP)
         self._target = Target(options, context.wants_reply)
         self._tls = client_context(options.tls, context.owner) if self._target.tls and not context.offline else None
         self._classifier = ResponseClassifier(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anyio.abc import TaskGroup
+from gateway_cloudevents.bindings import HTTP
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import StartError
@@ -22,7 +23,7 @@ class HttpSource:
     def __init__(self, options: HttpSourceConfig, context: BuildContext) -> None:
         self._options = options
         self._context = context
-        self._codec: Codec = context.build(options.codec, "codec")
+        self._codec: Codec = context.build(options.codec, "codec", binding=HTTP)
         self.read = self._codec.decode
         self._tls = server_context(options.tls, context.owner) if options.tls and not context.offline else None
         self._listener: Listener | None = None

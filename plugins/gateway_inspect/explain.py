@@ -10,7 +10,8 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gateway_core.contract import event_json
+from gateway_cloudevents import event_json
+
 from gateway_core.contract.capabilities import Previewing, Reading, pulls
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import PARTITION_BITS, Event, Message

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gateway_core.contract.component import KAFKA, BuildContext, CodecRef, KeyMapperRef
+from gateway_cloudevents.bindings import KAFKA
+
+from gateway_core.contract.component import BuildContext, CodecRef, KeyMapperRef
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Codec, KeyMapper

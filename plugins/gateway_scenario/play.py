@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gateway_cloudevents import event_json
+
 from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
-from gateway_core.contract import event_json
 from gateway_core.contract.capabilities import Reading
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message

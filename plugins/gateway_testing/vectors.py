@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
-from gateway_core.contract.component import HTTP, Binding
+from gateway_cloudevents.bindings import HTTP
+
+from gateway_core.contract.component import Binding
 from gateway_core.contract.event import Event, Message, text_of
 
 STRUCTURED_TYPE = "application/cloudevents+json; charset=utf-8"

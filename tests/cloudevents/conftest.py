@@ -7,10 +7,11 @@ from pathlib import Path
 
 import gateway_cloudevents.plugin
 import pytest
+from gateway_cloudevents.bindings import HTTP
 from gateway_testing import FakeClock
 
 from gateway_core.config.registry import Registry
-from gateway_core.contract.component import HTTP, Binding, BuildContext, CodecRef
+from gateway_core.contract.component import Binding, BuildContext, CodecRef
 from gateway_core.contract.interfaces import Codec
 
 MakeCodec = Callable[..., Codec]

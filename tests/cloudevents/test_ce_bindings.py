@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gateway_cloudevents.bindings import HTTP, KAFKA
 from gateway_testing.suites import CodecSuite, Kit
 
-from gateway_core.contract.component import HTTP, KAFKA, Binding
+from gateway_core.contract.component import Binding
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Codec

@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 import pytest
+from gateway_cloudevents.bindings import KAFKA
 from gateway_cloudevents.memory import Memory
 
-from gateway_core.contract.component import KAFKA
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Codec

@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from gateway_cloudevents.bindings import HTTP, KAFKA
 from pydantic import ValidationError
 
-from gateway_core.contract.component import HTTP, KAFKA, Binding
+from gateway_core.contract.component import Binding
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from gateway_cloudevents.bindings import HTTP, KAFKA
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from gateway_core.contract.component import HTTP, KAFKA
 from gateway_core.contract.event import Event, Message
 from tests.budget import examples
 

@@ -7,8 +7,8 @@ import logging
 from typing import Any
 
 import pytest
+from gateway_cloudevents.bindings import KAFKA
 
-from gateway_core.contract.component import KAFKA
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Message
 from gateway_core.contract.interfaces import Codec

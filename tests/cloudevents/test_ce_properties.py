@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from gateway_cloudevents.bindings import HTTP, KAFKA
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from gateway_core.contract.component import HTTP, KAFKA, Binding
+from gateway_core.contract.component import Binding
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message, text_of
 from tests.budget import examples

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from gateway_knative import plugin as knative
 from gateway_scenario import plugin as scenario
+from gateway_serving.urls import leads_to
 from pydantic import AfterValidator, Field, RootModel
 
 from gateway_core.config.registry import Registry
@@ -48,6 +49,9 @@ class HttpSourceConfig(Config):
     """How requests become events."""
     tls: TlsConfig | None = None
     """Serves HTTPS."""
+
+    def receives(self, url: str) -> bool:
+        return leads_to(url, self.listen, self.path)
 
 
 class HttpSinkConfig(Config):

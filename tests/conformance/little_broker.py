@@ -13,6 +13,7 @@ from types import TracebackType
 from urllib.parse import unquote, urlsplit
 
 import gateway_cloudevents.plugin
+from gateway_cloudevents.bindings import HTTP
 
 from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
@@ -28,7 +29,8 @@ CORE = {"specversion", "id", "source", "type", "subject", "time", "datacontentty
 def make_codec() -> Codec:
     registry = Registry()
     registry.add("cloudevents", gateway_cloudevents.plugin)
-    codec: Codec = registry.build(CodecRef("cloudevents"), BuildContext("test", Path(), SystemClock(), registry))
+    context = BuildContext("test", Path(), SystemClock(), registry, binding=HTTP)
+    codec: Codec = registry.build(CodecRef("cloudevents"), context)
     return codec
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from gateway_cloudevents.bindings import KAFKA
+from gateway_cloudevents.event_json import load
 from gateway_testing.suites import (
     ChannelSuite,
     CodecSuite,
@@ -20,9 +22,7 @@ from gateway_testing.suites import (
     SourceSuite,
 )
 
-from gateway_core.contract.component import KAFKA
 from gateway_core.contract.event import Event
-from gateway_core.contract.event_json import load
 from gateway_core.contract.interfaces import Channel, Codec, Filter, Sink, Source
 
 

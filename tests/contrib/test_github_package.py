@@ -18,6 +18,7 @@ PACKAGE = Path(__file__).parents[2] / "contrib" / "tidegate-github"
 PROGRAM = """
 import json, sys
 from pathlib import Path
+from gateway_cloudevents.bindings import HTTP
 from gateway_core.contract.component import BuildContext, CodecRef
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
@@ -35,7 +36,7 @@ for case in json.load(sys.stdin):
         [event] = codec.decode(Message(headers, body, method="POST", url="/"))
         assert event.data == body
         # what comes out is a CloudEvent: the shipped codec writes it and reads it back
-        shipped = registry.build(CodecRef("cloudevents"), context)
+        shipped = context.build(CodecRef("cloudevents"), binding=HTTP)
         assert shipped.decode(shipped.encode(event)) == [event]
         results.append(event.attributes)
     except Refused as e:

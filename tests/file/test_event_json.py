@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from gateway_cloudevents.event_json import OWN, dump, load, structured
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway_core.contract.event import Event
-from gateway_core.contract.event_json import OWN, dump, load, structured
 from tests.budget import examples
 
 NAMES = st.one_of(

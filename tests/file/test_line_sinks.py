@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from gateway_cloudevents.event_json import load
 from gateway_file.line_writer import FileTarget, LineWriter
 from gateway_testing import FakeClock
 
@@ -17,7 +18,6 @@ from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, SinkRef
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import Event
-from gateway_core.contract.event_json import load
 from gateway_core.contract.interfaces import Outcome, Sink
 
 pytestmark = pytest.mark.anyio

@@ -9,13 +9,14 @@ from typing import Any
 import gateway_cloudevents.plugin
 import gateway_fn.plugin
 import pytest
+from gateway_cloudevents.bindings import HTTP, KAFKA
 from gateway_fn.convert import converted
 from gateway_testing import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway_core.config.registry import Registry
-from gateway_core.contract.component import HTTP, KAFKA, Binding, BuildContext, CodecRef
+from gateway_core.contract.component import Binding, BuildContext, CodecRef
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Codec

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gateway_cloudevents.bindings import HTTP
 from gateway_http.connection import ClientConnection, Exchange
 from gateway_http.outcome import ResponseClassifier
 from gateway_testing import FakeClock
@@ -21,7 +22,7 @@ from tests.fuzz.http_target import cut
 
 CLOSES, RESETS = 1, 2
 
-_CONTEXT = BuildContext("fuzz", Path(), FakeClock(), Registry.installed())
+_CONTEXT = BuildContext("fuzz", Path(), FakeClock(), Registry.installed(), binding=HTTP)
 
 
 class Transport:

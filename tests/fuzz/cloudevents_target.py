@@ -10,6 +10,7 @@ import json
 import re
 from pathlib import Path
 
+from gateway_cloudevents.bindings import HTTP
 from gateway_kafka.client import Record
 from gateway_kafka.non_cloudevent import wrap
 from gateway_kafka.records import reader, writer
@@ -24,7 +25,7 @@ from gateway_core.contract.interfaces import Codec
 JSON = (b"content-type", b"application/cloudevents+json")
 BATCH = (b"content-type", b"application/cloudevents-batch+json")
 
-_CONTEXT = BuildContext("fuzz", Path(), FakeClock(), Registry.installed())
+_CONTEXT = BuildContext("fuzz", Path(), FakeClock(), Registry.installed(), binding=HTTP)
 
 
 def _codec(mode: str = "binary") -> Codec:

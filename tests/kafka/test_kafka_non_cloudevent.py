@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from gateway_cloudevents.bindings import HTTP, KAFKA
 from gateway_kafka.client import Record
 from gateway_kafka.non_cloudevent import DEFAULT_TYPE, wrap
 from gateway_testing import FakeClock
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway_core.config.registry import Registry
-from gateway_core.contract.component import HTTP, KAFKA, BuildContext, CodecRef
+from gateway_core.contract.component import BuildContext, CodecRef
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Codec
 from tests.budget import examples

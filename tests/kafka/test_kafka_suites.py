@@ -15,13 +15,13 @@ from uuid import NAMESPACE_URL, uuid5
 import anyio.to_thread
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from gateway_cloudevents.bindings import KAFKA
 from gateway_java.kafka import KafkaBroker
 from gateway_testing.suites import ChannelSuite, Kit, MemoryIntake, Remote, SinkSuite, SourceSuite
 from gateway_testing.suites.kit import PATIENCE_S, until
 from gateway_testing.vectors import Vector
 
 from gateway_core.contract.capabilities import Watched
-from gateway_core.contract.component import KAFKA
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Channel, Sink, Source
 from tests.kafka_broker import producer

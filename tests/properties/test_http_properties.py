@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httptools
 import pytest
+from gateway_cloudevents.bindings import HTTP
 from gateway_http.config import HttpSinkConfig
 from gateway_http.outcome import ResponseClassifier, is_retried, retry_after_s
 from gateway_http.request import RequestWriter, Target
@@ -92,7 +93,8 @@ def test_a_retry_after_date_is_the_time_until_then(then: int, now: int) -> None:
     assert retry_after_s(formatdate(then, usegmt=True).encode(), now) == max(0, then - now)
 
 
-CODEC: Codec = BuildContext("test", Path(), FakeClock(), Registry.installed()).build(CodecRef("cloudevents"))
+CONTEXT = BuildContext("test", Path(), FakeClock(), Registry.installed(), binding=HTTP)
+CODEC: Codec = CONTEXT.build(CodecRef("cloudevents"))
 
 
 @pytest.mark.spec("DP-08", "DP-09", "DP-10", "DP-11", "DP-12", "DP-13", "DP-14")

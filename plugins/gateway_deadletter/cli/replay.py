@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import typer
 from gateway_admin.client.running import addresses
+from gateway_cloudevents import event_json
 from gateway_http.cli.post import STRUCTURED, binary, check_url, client, post
 
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import FAULT, OK
-from gateway_core.contract import event_json
 from gateway_core.contract.secrecy import HIDDEN
 from gateway_core.contract.tracing import headers as trace_headers
 from gateway_core.delivery.dead_letter import without_facts

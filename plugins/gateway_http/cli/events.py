@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 
 import msgspec
 import typer
+from gateway_cloudevents import event_json
 
 from gateway_core.cli.common import CommandError
-from gateway_core.contract import event_json
 from gateway_core.contract.event import Event
 
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import httpx
 import typer
+from gateway_cloudevents import event_json
 
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import FAULT, OK
-from gateway_core.contract import event_json
 
 from . import events
 from .post import BATCH, STRUCTURED, Answer, binary, check_url, client, post

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from gateway_cloudevents.bindings import HTTP
 
-from gateway_core.contract.component import HTTP, Binding
+from gateway_core.contract.component import Binding
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Codec

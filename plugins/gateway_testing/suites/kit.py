@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import anyio
 import pytest
+from gateway_cloudevents.bindings import HTTP
 
 from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import (
-    HTTP,
     Binding,
     BuildContext,
     ChannelRef,
@@ -59,7 +59,7 @@ class Kit:
     def channel(self, name: str, options: Any = None) -> Channel:
         return cast(Channel, self._build(ChannelRef(name, options)))
 
-    def _build(self, ref: ComponentRef, binding: Binding = HTTP) -> Any:
+    def _build(self, ref: ComponentRef, binding: Binding | None = None) -> Any:
         registry = _installed()
         context = BuildContext(
             f"test.{ref.kind}", self.folder, SystemClock(), registry, binding=binding, broker="default", trigger="test"

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from .event import Event
+from gateway_core.contract.event import Event
 
 OWN = frozenset({"key_base64", "json_data", "other_attributes"})
 """The members that the CloudEvents JSON format doesn't know."""
