@@ -34,6 +34,7 @@ from gateway_core.contract import (
     interfaces,
     outcome,
     routes,
+    runners,
     services,
 )
 from gateway_core.contract.component import Binding, BuildContext, Command, Component, Kind, Transport
@@ -176,7 +177,7 @@ def hooks() -> str:
     lines += _classes(interfaces)
     lines += ["# Capabilities", "", "`gateway_core.contract.capabilities`. " + (inspect.getdoc(capabilities) or ""), ""]
     lines += _classes(capabilities)
-    for module in (services, routes):
+    for module in (services, runners, routes):
         title = module.__name__.rpartition(".")[2].capitalize()
         lines += [f"# {title}", "", f"`{module.__name__}`. " + (inspect.getdoc(module) or ""), "", *_classes(module)]
     return _page(*lines)

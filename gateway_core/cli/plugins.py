@@ -25,6 +25,7 @@ def list_plugins(*, as_json: bool) -> None:
         *(("command", name, offered.summary, plugin) for name, (offered, plugin) in registry.commands.items()),
         *(("config section", name, offered.summary, plugin) for name, (offered, plugin) in registry.sections.items()),
         *(("document kind", name, offered.summary, plugin) for name, (offered, plugin) in registry.documents.items()),
+        *(("runner", name, offered.summary, plugin) for name, (offered, plugin) in registry.runners.items()),
     ]
     rows += [
         {

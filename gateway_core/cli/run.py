@@ -14,7 +14,7 @@ from rich.text import Text
 from . import common
 
 if TYPE_CHECKING:
-    from ..runtime.lifecycle import Started
+    from ..contract.runners import Started
 
 log = logging.getLogger("tidegate")
 

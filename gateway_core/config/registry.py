@@ -13,6 +13,7 @@ from ..contract.component import BuildContext, Command, Component, ComponentRef,
 from ..contract.config_extension import ConfigSection, DocumentKind
 from ..contract.errors import Fault, MissingExtra, StartError
 from ..contract.interfaces import Clause, Filter
+from ..contract.runners import Runner
 from ..contract.services import Service
 from .installed import GROUP, Plugins, loaded
 from .model import GatewayConfig
@@ -60,7 +61,8 @@ class Registry:
         self.sections: dict[str, tuple[ConfigSection, str]] = {}  # with the plugin that offers it
         self.documents: dict[str, tuple[DocumentKind, str]] = {}
         self.services: dict[str, tuple[Service, str]] = {}
-        self.settings_checks: list[Callable[[Settings], Iterable[Fault]]] = []
+        self.runners: dict[str, tuple[Runner, str]] = {}
+        self.settings_checks: list[Callable[[Settings], Iterable[Fault]]] = [self.missing_runner]
         self.plugins: dict[str, str] = {}  # entry-point name -> "distribution version"
 
     @classmethod
@@ -99,6 +101,10 @@ class Registry:
             if service.name in self.services:
                 raise StartError(f"service {service.name!r} comes from {self.services[service.name][1]!r} and {name!r}")
             self.services[service.name] = (service, name)
+        for runner in self._ask("gateway_runners", name):
+            if runner.name in self.runners:
+                raise StartError(f"runner {runner.name!r} comes from {self.runners[runner.name][1]!r} and {name!r}")
+            self.runners[runner.name] = (runner, name)
         for section in self._ask("gateway_config_sections", name):
             self._add_section(section, name)
         for kind in self._ask("gateway_config_documents", name):
@@ -159,6 +165,17 @@ class Registry:
         if near := difflib.get_close_matches(name, names, 1):
             return f"did you mean `{near[0]}`?"
         return f"installed: {', '.join(names)}" if names else "no plugin offers one"
+
+    def runner(self, settings: Settings) -> Runner | None:
+        """The first runner that wants these settings; None if the gateway runs in this process."""
+        return next((runner for runner, _ in self.runners.values() if runner.wants(settings)), None)
+
+    def missing_runner(self, settings: Settings) -> list[Fault]:
+        """The fault if these settings need a runner and no plugin offers one."""
+        if settings.workers == 1 or self.runner(settings) is not None:
+            return []
+        text = f"{settings.workers} workers need a plugin that runs them, and none is installed"
+        return [Fault(text, "TIDEGATE_WORKERS", remedy="install Tidegate with its plugin `workers`, or set it to 1")]
 
     def build(self, ref: ComponentRef, context: BuildContext) -> Any:
         """Calls a component's constructor. Raises `MissingExtra` or `StartError`, naming the owner in the config."""

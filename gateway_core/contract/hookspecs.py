@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .component import Command, Component, Transport
     from .config_extension import ConfigSection, DocumentKind
     from .errors import Fault
+    from .runners import Runner
     from .services import Service
 
 PROJECT = "tidegate"
@@ -81,6 +82,12 @@ def gateway_config_documents() -> list[DocumentKind]:  # type: ignore[empty-body
 @hookspec
 def gateway_services() -> list[Service]:  # type: ignore[empty-body]
     """Services that run beside the components of a gateway (`gateway_core.contract.services`)."""
+
+
+@hookspec
+def gateway_runners() -> list[Runner]:  # type: ignore[empty-body]
+    """Ways to run a gateway other than in one process (`gateway_core.contract.runners`). The first runner that wants
+    the process settings runs the gateway."""
 
 
 @hookspec

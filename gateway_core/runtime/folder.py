@@ -103,9 +103,9 @@ class DataFolder:
             file.write(content)
             file.truncate()
 
-    def leave(self, *, keep: bool = False) -> None:
-        """Undoes `claim`, `listen` and `announce`. `keep` if another process holds the directory."""
-        if keep or self._lock is None:
+    def leave(self) -> None:
+        """Undoes `claim`, and if this process had locked the directory, also `listen` and `announce`."""
+        if self._lock is None:
             return
         for file in (address_file(self.path), socket_path(self.path)):
             with suppress(OSError):

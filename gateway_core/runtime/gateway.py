@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from ..contract.config_node import Place
 from ..contract.errors import StartError, TidegateError
 from ..contract.files import keep_private
 from ..contract.routes import Route
-from ..contract.services import Peers, RunningService
+from ..contract.services import RunningService
 from ..pipeline.broker import Trigger
 from ..pipeline.infos import addresses, channel_info
 from ..pipeline.intake import BoundSource
@@ -36,27 +34,18 @@ from .parts import Parts
 from .process import process_status
 from .reload import Reload
 from .reloader import Reloader
+from .role import Role
 from .settings import Settings
-from .status import bridge_status, broker_status, merge, orphan_status, start_failure, takes_events, with_failure
-from .worker_rpc import NoPeers
+from .status import bridge_status, broker_status, orphan_status, start_failure, takes_events, with_failure
 
 log = logging.getLogger("tidegate")
 
 
-@dataclass(frozen=True, slots=True)
-class Supervised:
-    """What a worker knows about its supervisor, which holds the data directory: its process id, and when it started
-    (`time.monotonic`)."""
-
-    pid: int
-    began: float
+Task = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Gateway:
-    """A gateway (one worker of it) built from a config. Raises `StartError` if a component can't be built.
-
-    `others` returns the status of the other workers, in the first worker; `ended` the counts of those that have ended.
-    """
+    """A gateway (one worker of it) built from a config. Raises `StartError` if a component can't be built."""
 
     def __init__(
         self,
@@ -64,27 +53,19 @@ class Gateway:
         settings: Settings,
         registry: Registry,
         clock: Clock | None = None,
-        worker: int = 0,
-        others: Callable[[], list[dict[str, Any]]] = list,
-        ended: Callable[[], list[dict[str, Any]]] = list,
-        supervised: Supervised | None = None,
+        role: Role | None = None,
     ) -> None:
-        self.worker = worker
-        self.others = others
-        self._ended = ended
-        self._supervised = supervised
-        self._pid = supervised.pid if supervised else os.getpid()
-        self._started_at = supervised.began if supervised else time.monotonic()
+        self.role = role or Role()
+        self.worker, self.workers = self.role.worker, settings.workers
         self.started = self._ready = self.stopping = False
-        self.worker, self.workers = worker, settings.workers
         self.settings = settings
         self.folder = DataFolder(settings.data_dir.absolute())
         self._config = config
         self.clock = clock or SystemClock()
-        self._builder = Builder(config, settings, registry, self.clock, worker)
+        self._builder = Builder(config, settings, registry, self.clock, self.worker)
         self.built: Built = self._builder.build()
         self.registry = registry
-        self.peers: Peers = NoPeers()
+        self.peers = self.role.peers
         self._paused = Applied(applied_dir(settings)).paused()
         self._reloading = anyio.Lock()
         self._generation = 1
@@ -92,25 +73,22 @@ class Gateway:
         self.config_read_ns = 0
         self.failed: dict[Place, str] = {}
         self.reloader: Reloader | None = None
-        self.spread: Callable[[], None] = lambda: None
         self.services: dict[str, RunningService] = {
             name: service.build(self) for name, (service, _) in registry.services.items()
         }
 
-    def follows(self, reloader: Reloader, spread: Callable[[], None]) -> None:
-        """Sets the reloader that applies new configs; `spread` makes the other workers reload."""
-        self.reloader = reloader
-        self.spread = spread
-
     # -- life -------------------------------------------------------------------------------------------------------
 
-    async def run(self, stop: anyio.Event, started: anyio.Event | None = None) -> None:
-        """Starts everything, sets `started`, runs until `stop` is set, then drains and stops.
+    async def run(self, stop: anyio.Event, started: anyio.Event | None = None, *beside: Task) -> None:
+        """Starts everything, sets `started`, runs until `stop` is set, then drains and stops. The tasks `beside` run
+        from the beginning to the end.
 
         Raises `StartError` if something can't start; what had started is stopped before.
         """
         fault: StartError | None = None
         async with anyio.create_task_group() as tasks:
+            for task in beside:
+                tasks.start_soon(task)
             try:
                 await self._start(tasks)
                 if started is not None:
@@ -126,10 +104,9 @@ class Gateway:
             raise fault
 
     async def _start(self, tasks: TaskGroup) -> None:
-        drain_s, workers = self.settings.drain_timeout_s, self.settings.workers
-        self._parts = Parts(self.built, tasks, self.worker, drain_s, self._paused, workers)
+        self._parts = Parts(self.built, tasks, self.role, self.settings.drain_timeout_s, self._paused)
         if self.worker == 0:
-            if self._supervised is None:
+            if self.role.locks:
                 self.folder.claim()
             keep_private(applied_dir(self.settings))
         # services come first: a start may take long (a channel that waits for Kafka), and the admin API reports that
@@ -147,7 +124,7 @@ class Gateway:
         await self._parts.stop()
         for name, service in reversed(self.services.items()):
             await quietly(service.stop, f"service {name}")
-        self.folder.leave(keep=self._supervised is not None)
+        self.folder.leave()
 
     def _tell(self, what: Callable[[RunningService], None]) -> None:
         """Notifies all services. One that raises must not stop a reload or affect the others."""
@@ -194,7 +171,7 @@ class Gateway:
             async with self._reloading:
                 if not self._ready:
                     return
-                self._parts.fetches = True
+                self.role.fetches = True
                 for bound_source in self._parts.waiting():
                     await self._fetch_from(bound_source)
                 if not self._parts.waiting():
@@ -262,15 +239,15 @@ class Gateway:
 
     def status(self) -> dict[str, Any]:
         """What `tidegate status` shows; numbers are those of all workers."""
-        return merge(self.own_status(), [*self.others(), *self._ended()])
+        return self.role.whole(self.own_status())
 
     def own_status(self) -> dict[str, Any]:
         """The same for this worker only."""
         built, earlier = self.built, self.built.earlier
         return {
             "version": __version__,
-            "pid": self._pid,
-            "uptime_s": round(time.monotonic() - self._started_at, 3),
+            "pid": self.role.pid,
+            "uptime_s": round(time.monotonic() - self.role.began, 3),
             "ready": self.ready,
             "workers": self.settings.workers,
             "data_dir": str(self.settings.data_dir.absolute()),
@@ -302,4 +279,4 @@ class Gateway:
 
     def _announce(self) -> None:
         """Lets commands find the running gateway by its data directory."""
-        self.folder.announce({"pid": self._pid, **self.addresses, "ingress": self.ingress})
+        self.folder.announce({"pid": self.role.pid, **self.addresses, "ingress": self.ingress})

@@ -23,6 +23,7 @@ from ..pipeline.broker import Broker, ReadingTrigger, Trigger
 from ..pipeline.intake import BoundSource
 from .build import Built
 from .component_tasks import STOP_S, component_tasks, plugin_of, quietly, started
+from .role import Role
 
 
 class Stoppable(Protocol):
@@ -30,23 +31,15 @@ class Stoppable(Protocol):
 
 
 class Parts:
-    """The parts in one worker. It runs sources that run in one worker only if `fetches` is True: it is the only worker,
-    or the supervisor chose it. `drain_s` bounds how long a stop waits for deliveries; `paused` triggers start without
+    """The parts in one worker. `drain_s` bounds how long a stop waits for deliveries; `paused` triggers start without
     attempts."""
 
     def __init__(
-        self,
-        built: Built,
-        tasks: TaskGroup,
-        worker: int,
-        drain_s: float,
-        paused: Collection[str] = (),
-        workers: int = 1,
+        self, built: Built, tasks: TaskGroup, role: Role, drain_s: float, paused: Collection[str] = ()
     ) -> None:
         self.built = built
         self.tasks = tasks
-        self._first = worker == 0
-        self.fetches = worker == 0 and workers == 1
+        self._role = role
         self._drain_s = drain_s
         self._paused = paused
 
@@ -136,7 +129,7 @@ class Parts:
     async def start_source(self, bound_source: BoundSource, instead: list[BoundSource] | None = None) -> None:
         """Starts a source, unless another worker runs it. A source that ends (one of `instead`, from which it is then
         removed) may hand over its address, so that no sender finds it closed. Raises `StartError`."""
-        if bound_source.alone and not self.fetches:
+        if bound_source.alone and not self._role.fetches:
             return
         owner = f"{bound_source.owner} ({bound_source.ref.name})"
         tasks = component_tasks(self.tasks, owner, partial(setattr, bound_source, "fault"))
@@ -181,7 +174,7 @@ class Parts:
 
     async def begin_reading(self, trigger: Trigger | ReadingTrigger) -> None:
         """Starts a sink that reads the channel itself; only in the first worker."""
-        if isinstance(trigger, ReadingTrigger) and self._first:
+        if isinstance(trigger, ReadingTrigger) and self._role.worker == 0:
             owner = f"triggers.{trigger.name}.subscriber ({plugin_of(trigger.sink)})"
             await started(owner, trigger.start(self._own(owner, trigger.faults, "subscriber")))
 

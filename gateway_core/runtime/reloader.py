@@ -6,7 +6,8 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +20,7 @@ from ..config.registry import Registry
 from ..contract.config_node import Node, Place
 from ..contract.errors import ConfigError, Fault, StartError
 from .applied import Applied, all_paths, applied_dir
+from .role import Role
 from .settings import Settings
 
 log = logging.getLogger("tidegate.reload")
@@ -33,6 +35,7 @@ class Reloadable(Protocol):
 
     config_error: str | None
     config_read_ns: int
+    role: Role
 
     def pause(self, names: Collection[str]) -> None:
         """Pauses these triggers, and no others."""
@@ -41,30 +44,36 @@ class Reloadable(Protocol):
         """Changes the running gateway to this config. Returns what changed, and what could not be started."""
 
 
-class Reloader:
-    """Loads the config and changes the gateway to it. Calls `then` afterwards, so that other workers follow."""
+@dataclass(frozen=True, slots=True)
+class ConfigRead:
+    """A config as it was read before the gateway started, at `since_ns` (Unix time) or later."""
 
-    def __init__(
-        self,
-        gateway: Reloadable,
-        paths: Sequence[Path],
-        settings: Settings,
-        registry: Registry,
-        then: Callable[[], None] = lambda: None,
-        *,
-        loaded: Loaded | None = None,
-        since_ns: int = 0,
-    ) -> None:
-        """`loaded` is the config that the gateway runs, read at `since_ns` (Unix time) or later."""
+    files: list[Path]
+    settings: Settings
+    registry: Registry
+    loaded: Loaded
+    since_ns: int
+
+
+def read_config(files: list[Path], settings: Settings, registry: Registry) -> ConfigRead:
+    """Reads the config's files, and the triggers that were applied. Raises `ConfigError` and `StartError`."""
+    since_ns = time.time_ns()
+    return ConfigRead(files, settings, registry, load_all(all_paths(files, settings), registry), since_ns)
+
+
+class Reloader:
+    """Loads the config and changes the gateway to it, then makes the other workers follow."""
+
+    def __init__(self, gateway: Reloadable, config: ConfigRead) -> None:
+        """`config` is what the gateway runs."""
         self._gateway = gateway
-        self.paths = paths
+        self.paths = config.files
         self._asked = anyio.Event()
-        self._settings = settings
-        self._registry = registry
-        self._then = then
-        self._files = list(loaded.files) if loaded else []
-        self._since_ns = since_ns
-        self.loaded = loaded  # the config in use
+        self._settings = config.settings
+        self._registry = config.registry
+        self._files = list(config.loaded.files)
+        self._since_ns = config.since_ns
+        self.loaded = config.loaded  # the config in use
         self.lock = anyio.Lock()  # held from reading the files to using them, and by whatever changes them
 
     def ask(self) -> None:
@@ -114,7 +123,7 @@ class Reloader:
         self._files = loaded.files
         self._gateway.config_error = "\n".join(failed.values()) or None
         self._gateway.config_read_ns = began_ns
-        self._then()
+        self._gateway.role.spread()
         return [Fault(reason) for reason in failed.values()]
 
     async def load(self, documents: Sequence[Node] = (), without: Collection[Path] = ()) -> Loaded:

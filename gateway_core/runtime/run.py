@@ -1,27 +1,25 @@
-"""`tidegate run`: one process that does everything, or a supervisor with workers if `workers` is more than one."""
+"""`tidegate run`: a runner that a plugin offers, or one process that does everything."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
-import time
+import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 
-from ..config.load import Loaded, load_all
 from ..config.registry import Registry
 from ..contract.descriptors import raise_limit
-from .applied import all_paths
-from .gateway import Gateway
-from .lifecycle import Started, following, has_uvloop, live, spare_collector
-from .reloader import Reloader
+from ..contract.errors import ConfigError
+from ..contract.runners import Started
+from .gateway import Gateway, Task
+from .reloader import ConfigRead, Reloader, read_config
 from .settings import Settings
 from .stopping import StopSignals
-from .supervisor import Supervisor
 from .watchdog import Watchdog
 
 log = logging.getLogger("tidegate")
@@ -32,21 +30,19 @@ def run(
     settings: Settings,
     *,
     registry: Registry | None = None,
-    on_started: Callable[[Started], None] | None = None,
+    on_started: Callable[[Started], None] = lambda started: None,
 ) -> int:
     """Runs a gateway until SIGINT or SIGTERM; a second signal ends it at once. Returns the exit code: 0, or 130 where
     it was ended at once. Raises `ConfigError` and `StartError`."""
     _fill_standard_files()
     registry = registry or Registry.installed()
-    since_ns = time.time_ns()
-    files = [Path(p) for p in paths]
-    loaded = load_all(all_paths(files, settings), registry)
+    config = read_config([Path(p) for p in paths], settings, registry)
+    if faults := registry.missing_runner(settings):
+        raise ConfigError(faults)
     raise_limit()
-    if settings.workers > 1:
-        supervisor = Supervisor(files, settings, on_started)
-        return anyio.run(supervisor.run, backend_options={"use_uvloop": has_uvloop()})
-    job = _Alone(files, settings, registry, loaded, since_ns, on_started)
-    return anyio.run(_serve, job, backend_options={"use_uvloop": has_uvloop()})
+    if (runner := registry.runner(settings)) is not None:
+        return runner.run(config.files, settings, on_started)
+    return anyio.run(_run, config, on_started, backend_options={"use_uvloop": True})
 
 
 def _fill_standard_files() -> None:
@@ -57,18 +53,8 @@ def _fill_standard_files() -> None:
     os.close(descriptor)
 
 
-@dataclass(frozen=True, slots=True)
-class _Alone:
-    files: list[Path]
-    settings: Settings
-    registry: Registry
-    loaded: Loaded
-    since_ns: int
-    on_started: Callable[[Started], None] | None
-
-
-async def _serve(job: _Alone) -> int:
-    settings, stop, started = job.settings, anyio.Event(), anyio.Event()
+async def _run(config: ConfigRead, on_started: Callable[[Started], None]) -> int:
+    settings, stop = config.settings, anyio.Event()
     loop = asyncio.get_running_loop()
 
     def begin_stop() -> None:
@@ -79,16 +65,42 @@ async def _serve(job: _Alone) -> int:
         StopSignals(loop, begin_stop) as signals,
         Watchdog(loop, settings.watchdog_s, signals, settings.drain_timeout_s) as watchdog,
     ):
-        gateway = Gateway(job.loaded.config, settings, job.registry)
-        reloader = Reloader(gateway, job.files, settings, job.registry, loaded=job.loaded, since_ns=job.since_ns)
+        gateway = Gateway(config.loaded.config, settings, config.registry)
 
-        async def announce() -> None:
-            await started.wait()
+        def started() -> None:
             watchdog.started()
-            spare_collector()
-            if job.on_started is not None:
-                job.on_started(Started(gateway.status(), gateway.ingress, gateway.addresses))
+            on_started(Started(gateway.status(), gateway.ingress, gateway.addresses))
 
-        follow = following(gateway, reloader, settings, lambda: None, started)
-        await live(gateway, stop, started, announce, *follow)
+        await serve(gateway, Reloader(gateway, config), stop, started)
     return 0
+
+
+async def serve(
+    gateway: Gateway, reloader: Reloader, stop: anyio.Event, started: Callable[[], None], *beside: Task
+) -> None:
+    """Runs a process's gateway until `stop` is set, with its reloader and the tasks `beside`. The first worker also
+    reloads at SIGHUP and when its files change. Raises `StartError`."""
+    reload = gateway.settings.reload if gateway.worker == 0 and reloader.paths else "off"
+    if reload != "off":
+        gateway.reloader = reloader
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.ask)
+    begun = anyio.Event()
+
+    async def follow() -> None:
+        await begun.wait()
+        _spare_collector()
+        started()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(reloader.answer)
+            if reload == "watch":
+                tasks.start_soon(reloader.watch)
+
+    await gateway.run(stop, begun, follow, *beside)
+
+
+def _spare_collector() -> None:
+    """Makes the garbage collector ignore existing objects and run less often: events are never in cycles, but the many
+    that the channel holds make each run slower."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)

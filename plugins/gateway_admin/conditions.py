@@ -109,7 +109,7 @@ class Conditions:
         gateway = self._gateway
         others = {
             (section, entry["name"]): Condition(False, entry["reason"], entry["condition"])
-            for document in gateway.others()
+            for document in gateway.role.others()
             for section in SECTIONS
             for entry in document[section]
             if not entry["ready"]

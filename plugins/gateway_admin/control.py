@@ -107,7 +107,7 @@ class Control:
                 if names != self._gateway.paused:
                     await self._written(lambda: self._applied.write_paused(names))
                     self._gateway.pause(names)
-                    self._gateway.spread()
+                    self._gateway.role.spread()
                     await self._others_follow(began_ns)
 
     async def reload(self) -> None:
@@ -234,7 +234,8 @@ class Control:
 
     async def _others_follow(self, since_ns: int) -> None:
         with anyio.move_on_after(FOLLOW_WITHIN_S):
-            while any(document["config"]["read_ns"] < since_ns for document in self._gateway.others()):  # noqa: ASYNC110
+            others = self._gateway.role.others
+            while any(document["config"]["read_ns"] < since_ns for document in others()):  # noqa: ASYNC110
                 await anyio.sleep(0.05)
 
 

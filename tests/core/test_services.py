@@ -11,6 +11,7 @@ import anyio
 import httpx
 import pytest
 from gateway_admin import plugin as admin_plugin
+from gateway_workers.rpc import PeerClient, PeerServer
 
 from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
@@ -19,8 +20,8 @@ from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.routes import Answer, Request, Route
 from gateway_core.contract.services import GatewayView, RunningService, Service
 from gateway_core.runtime.gateway import Gateway
+from gateway_core.runtime.role import Role
 from gateway_core.runtime.settings import Settings
-from gateway_core.runtime.worker_rpc import PeerClient, PeerServer
 
 pytestmark = pytest.mark.anyio
 
@@ -75,7 +76,9 @@ def made(folder: Path, *services: Service, worker: int = 0) -> Gateway:
     registry.add("admin", admin_plugin)
     registry.add("page", plugin(*services))
     settings = Settings(data_dir=folder, admin="127.0.0.1:0", drain_timeout_s=1)
-    return Gateway(GatewayConfig(), settings, registry, worker=worker)
+    role = Role()
+    role.worker = worker
+    return Gateway(GatewayConfig(), settings, registry, role=role)
 
 
 async def test_a_service_adds_a_page_and_lives_with_the_gateway(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ import anyio
 import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
+from gateway_workers.wire import Note, Wire
 
-from gateway_core.runtime.wire import Note, Wire
 from tests.ledger import body_of, free_port, headers
 from tests.planted import install
 from tests.processes import descendants, gone

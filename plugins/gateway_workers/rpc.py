@@ -15,7 +15,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from ..contract.services import Push, RunningService, Stream
+from gateway_core.contract.services import Push, RunningService, Stream
 
 log = logging.getLogger("tidegate.workers")
 
@@ -23,19 +23,6 @@ ANSWER_WITHIN_S = 2.0
 MOST_LINES = 200
 EVERY_S = 0.05
 """A stream is read at most this often, at most `MOST_LINES` lines at once: 4,000 lines a second."""
-
-
-class NoPeers:
-    """`Peers` of a gateway with one worker."""
-
-    async def ask(self, service: str, question: Any) -> list[Any]:
-        return []
-
-    async def open(self, service: str, request: Any, push: Push) -> int:
-        return 0
-
-    async def close(self, number: int) -> None:
-        return
 
 
 class Line(msgspec.Struct, omit_defaults=True):

@@ -1,5 +1,5 @@
-"""The process that starts the workers and does nothing else: it runs no plugin and handles no event, so that no event
-can hold it up.
+"""The process that starts the workers and does nothing else: it runs no component and handles no event, so that no
+event can hold it up.
 
 It restarts workers that ended, kills workers whose loop hangs, and assigns sources that run in one worker only to one
 of them. The first worker answers for all (admin API, Spark's readers); messages between workers pass through here. If
@@ -24,13 +24,14 @@ from typing import IO, Any
 import anyio
 from anyio.abc import Process, TaskGroup
 
-from ..contract.errors import StartError
-from .folder import DataFolder
-from .lifecycle import Started
-from .settings import Settings
-from .status import counts_of, merge
-from .stopping import StopSignals
-from .watchdog import STOP_MORE_S, limit_of
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.runners import Started
+from gateway_core.runtime.folder import DataFolder
+from gateway_core.runtime.settings import Settings
+from gateway_core.runtime.status import counts_of, merge
+from gateway_core.runtime.stopping import StopSignals
+from gateway_core.runtime.watchdog import STOP_MORE_S, limit_of
+
 from .wire import Note, Wire
 
 log = logging.getLogger("tidegate.workers")
@@ -70,9 +71,7 @@ class Worker:
 class Supervisor:
     """Runs a gateway of several workers."""
 
-    def __init__(
-        self, paths: Sequence[Path], settings: Settings, on_started: Callable[[Started], None] | None = None
-    ) -> None:
+    def __init__(self, paths: Sequence[Path], settings: Settings, on_started: Callable[[Started], None]) -> None:
         self._paths = [str(path) for path in paths]
         self._settings = settings
         self._on_started = on_started
@@ -163,7 +162,7 @@ class Supervisor:
 
     async def _run(self, worker: Worker) -> None:
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "gateway_core.runtime.worker"]
+        command = [sys.executable, "-m", "gateway_workers.worker"]
         with theirs, tempfile.TemporaryFile() as stacks:
             fds = (theirs.fileno(), stacks.fileno())
             worker.process = process = await anyio.open_process(
@@ -242,8 +241,7 @@ class Supervisor:
         if worker is first and not self._ever:
             for other in self._workers[1:]:
                 self._tasks.start_soon(self._keep, other)
-            if self._on_started is not None:
-                self._on_started(Started(said["status"], said["ingress"], said["addresses"]))
+            self._on_started(Started(said["status"], said["ingress"], said["addresses"]))
         self._ever.add(worker.number)
 
     def _left(self, worker: Worker) -> None:

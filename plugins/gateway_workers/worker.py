@@ -1,5 +1,4 @@
-"""One worker of several, in a process of its own: `python -m gateway_core.runtime.worker FD FD`, begun by the
-supervisor.
+"""One worker of several, in a process of its own: `python -m gateway_workers.worker FD FD`, begun by the supervisor.
 
 The first descriptor is its wire to the supervisor, the second a file into which the stacks of all threads are written
 at SIGUSR1. Standard output stays free for plugins and libraries that print.
@@ -14,7 +13,6 @@ import os
 import signal
 import socket
 import sys
-import time
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -24,57 +22,64 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from ..config.load import load_all
-from ..config.registry import Registry
-from ..contract.descriptors import raise_limit
-from ..contract.errors import TidegateError
-from .applied import all_paths
-from .gateway import Gateway, Supervised
-from .lifecycle import following, has_uvloop, live, spare_collector
-from .log_output import configure
-from .reloader import Reloader
-from .settings import Settings
-from .stopping import StopSignals
-from .watchdog import BEAT_S
+from gateway_core.config.registry import Registry
+from gateway_core.contract.descriptors import raise_limit
+from gateway_core.contract.errors import TidegateError
+from gateway_core.runtime.gateway import Gateway
+from gateway_core.runtime.log_output import configure
+from gateway_core.runtime.reloader import Reloader, read_config
+from gateway_core.runtime.role import Role
+from gateway_core.runtime.run import serve
+from gateway_core.runtime.settings import Settings
+from gateway_core.runtime.status import merge
+from gateway_core.runtime.stopping import StopSignals
+from gateway_core.runtime.watchdog import BEAT_S
+
+from .rpc import PeerClient, PeerServer, Send
 from .wire import Note, Wire
-from .worker_rpc import PeerClient, PeerServer, Send
 
 STATUS_EVERY_S = 0.5
 COULD_NOT_START = 3
 _PR_SET_PDEATHSIG = 1
 
 
-class OtherWorkers:
-    """What the first worker learns from the supervisor about the others."""
+class WorkerRole(Role):
+    """One worker of several. The first one learns from the supervisor about the others."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, worker: int, began: float, wire: Wire) -> None:
+        super().__init__()
+        self.worker, self.pid, self.began = worker, os.getppid(), began
+        self.locks = self.fetches = False
+        self.peers = self._peers = PeerClient()
         self._wire = wire
         self._latest: dict[int, dict[str, Any]] = {}
-        self._ended: list[dict[str, Any]] = []
-        self.peers = PeerClient()
+        self._ended: list[dict[str, Any]] = []  # the counts of workers that have ended, merged
 
-    def statuses(self) -> list[dict[str, Any]]:
-        """The latest status of each worker, at most half a second old."""
+    def others(self) -> list[dict[str, Any]]:
+        """At most half a second old."""
         return list(self._latest.values())
 
-    def ended(self) -> list[dict[str, Any]]:
-        """The counts of workers that have ended, merged."""
-        return self._ended
+    def whole(self, status: dict[str, Any]) -> dict[str, Any]:
+        return merge(status, [*self.others(), *self._ended])
+
+    def spread(self) -> None:
+        if self.worker == 0:
+            self._wire.say("reload")
 
     async def take(self, note: Note) -> None:
-        """Takes a note of the supervisor about them."""
+        """Takes a note of the supervisor about the others."""
         match note.kind:
             case "status":
                 self._latest[note.worker] = note.value()
             case "ended":
                 self._ended = note.value()
             case "talk":
-                self.peers.heard(bytes(note.body))  # type: ignore[arg-type]
+                self._peers.heard(bytes(note.body))  # type: ignore[arg-type]
             case "joined":
-                await self.peers.joined(note.worker, self._send_to(note.worker))
+                await self._peers.joined(note.worker, self._send_to(note.worker))
             case "left":
                 self._latest.pop(note.worker, None)
-                self.peers.left(note.worker)
+                self._peers.left(note.worker)
 
     def _send_to(self, worker: int) -> Send:
         async def send(line: bytes) -> None:
@@ -117,36 +122,24 @@ def beat(loop: asyncio.AbstractEventLoop, wire: Wire) -> None:
 async def _serve(
     wire: Wire, notes: AsyncIterator[Note], job: dict[str, Any], settings: Settings, stop: anyio.Event
 ) -> None:
-    registry, number = Registry.installed(), job["worker"]
-    files, since_ns = [Path(p) for p in job["paths"]], time.time_ns()
-    loaded = load_all(all_paths(files, settings), registry)
-    workers, first = OtherWorkers(wire), number == 0
-    supervised = Supervised(os.getppid(), job["began"])
-    gateway = Gateway(
-        *(loaded.config, settings, registry),
-        worker=number,
-        others=workers.statuses,
-        ended=workers.ended,
-        supervised=supervised,
-    )
-    gateway.peers = workers.peers
-    gateway.config_read_ns = since_ns
+    config = read_config([Path(p) for p in job["paths"]], settings, Registry.installed())
+    role = WorkerRole(job["worker"], job["began"], wire)
+    gateway = Gateway(config.loaded.config, settings, config.registry, role=role)
+    gateway.config_read_ns = config.since_ns
+    reloader = Reloader(gateway, config)
     started = anyio.Event()
-
-    def spread() -> None:
-        if first:
-            wire.say("reload")
-
-    reloader = Reloader(gateway, files, settings, registry, spread, loaded=loaded, since_ns=since_ns)
 
     async def report() -> None:
         await started.wait()
-        spare_collector()
         said = {"status": gateway.status(), "ingress": gateway.ingress, "addresses": gateway.addresses}
-        wire.say("started", said if first else None)
+        wire.say("started", said if role.worker == 0 else None)
         while True:
             wire.say("status", gateway.own_status())
             await anyio.sleep(STATUS_EVERY_S)
+
+    async def fetch() -> None:
+        await started.wait()
+        await gateway.fetch()
 
     async def listen() -> None:
         listener = PeerServer(gateway.services, partial(_tell, wire))
@@ -156,24 +149,14 @@ async def _serve(
                     case "reload":
                         reloader.ask()
                     case "fetch":
-                        tasks.start_soon(_fetch, gateway, started)
-                    case _ if first:
-                        await workers.take(note)
+                        tasks.start_soon(fetch)
+                    case _ if role.worker == 0:
+                        await role.take(note)
                     case "talk":
                         listener.hear(bytes(note.body) + b"\n", tasks)  # type: ignore[arg-type]
             stop.set()  # the supervisor died
 
-    async def follow() -> None:
-        await started.wait()
-        await reloader.answer()
-
-    tasks = following(gateway, reloader, settings, spread, started) if first else [follow]
-    await live(gateway, stop, started, report, listen, *tasks)
-
-
-async def _fetch(gateway: Gateway, started: anyio.Event) -> None:
-    await started.wait()
-    await gateway.fetch()
+    await serve(gateway, reloader, stop, started.set, report, listen)
 
 
 def _tell(wire: Wire, line: bytes) -> None:
@@ -200,7 +183,7 @@ def main() -> None:
     if os.getppid() != parent:
         sys.exit(COULD_NOT_START)  # it died before the system was told
     raise_limit()
-    sys.exit(anyio.run(_work, sock, backend_options={"use_uvloop": has_uvloop()}))
+    sys.exit(anyio.run(_work, sock, backend_options={"use_uvloop": True}))
 
 
 if __name__ == "__main__":

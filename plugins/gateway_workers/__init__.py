@@ -1,0 +1,1 @@
+"""Tidegate plugin `workers`: a gateway in several processes that share its ingress."""
