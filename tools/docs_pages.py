@@ -15,6 +15,7 @@ import docs_metrics
 import docs_picture
 import typer
 from code_map import code_map
+from gateway_inspect.schema import whole_model
 from oldest import oldest
 from public_contract import public_contract
 from pydantic import BaseModel
@@ -23,7 +24,6 @@ from typer.core import TyperArgument, TyperGroup
 from gateway_core.cli.app import app
 from gateway_core.cli.lazy import loaded
 from gateway_core.config.registry import Offer, Registry
-from gateway_core.config.sections import whole_model
 from gateway_core.contract import (
     capabilities,
     config_extension,

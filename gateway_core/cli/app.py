@@ -139,21 +139,6 @@ def plugins(as_json: Json = False) -> None:
 
 
 @app.command(rich_help_panel="This installation")
-def schema() -> None:
-    """Print the JSON Schema of the config, for editors.
-
-    Write it into a file, and let the config's first line name that file:
-    # yaml-language-server: $schema=tidegate.schema.json
-    """
-    import json
-
-    from ..config.registry import Registry
-    from ..config.schema import schema as config_schema
-
-    typer.echo(json.dumps(config_schema(Registry.installed()), indent=2, ensure_ascii=False))
-
-
-@app.command(rich_help_panel="This installation")
 def version(as_json: Json = False) -> None:
     """Print the version."""
     import platform

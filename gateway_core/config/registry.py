@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ..contract.component import BuildContext, Command, Component, ComponentRef, Kind
 from ..contract.config_extension import ConfigSection, DocumentKind
-from ..contract.errors import Fault, MissingExtra, StartError
+from ..contract.errors import Fault, MissingExtra, Probe, StartError
 from ..contract.interfaces import Clause, Filter
 from ..contract.runners import Runner
 from ..contract.services import Service
@@ -63,6 +63,7 @@ class Registry:
         self.services: dict[str, tuple[Service, str]] = {}
         self.runners: dict[str, tuple[Runner, str]] = {}
         self.settings_checks: list[Callable[[Settings], Iterable[Fault]]] = [self.missing_runner]
+        self.connection_checks: list[Callable[[GatewayConfig, Settings], Iterable[Probe]]] = []
         self.plugins: dict[str, str] = {}  # entry-point name -> "distribution version"
 
     @classmethod
@@ -112,6 +113,7 @@ class Registry:
                 raise StartError(f"document kind {kind.name!r} comes from two plugins: {taken[1]!r} and {name!r}")
             self.documents[kind.name] = (kind, name)
         self.settings_checks += self._ask("gateway_settings_checks", name)
+        self.connection_checks += self._ask("gateway_connection_checks", name)
 
     def _add_section(self, section: ConfigSection, plugin: str) -> None:
         if section.name in GatewayConfig.model_fields:

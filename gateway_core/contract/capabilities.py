@@ -84,6 +84,17 @@ class Addressed(Protocol):
 
 
 @runtime_checkable
+class Connecting(Protocol):
+    """The config model of a component that can try its remote side for `tidegate check --connect`. `end` names it."""
+
+    @property
+    def end(self) -> str: ...
+
+    def connect(self, limit_s: float) -> None:
+        """Returns if the remote side answers and accepts us. Raises `OSError` with the reason."""
+
+
+@runtime_checkable
 class HasPath(Protocol):
     """The config model of a source that listens for requests to a path, or of a sink that writes to a file."""
 

@@ -185,7 +185,7 @@ class ComponentRef:
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"x-tidegate": cls.kind}  # becomes a reference in gateway_core.config.schema
+        return {"x-tidegate": cls.kind}  # becomes a reference in the schema for editors
 
 
 class SourceRef(ComponentRef):

@@ -29,6 +29,17 @@ class Fault:
         return f"{where}{at}{self.message}" + (f"\n    remedy: {self.remedy}" if self.remedy else "")
 
 
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What came of trying one end of a gateway: the path in the config that names it (`path`), the `end` itself,
+    whether it is `ok`, and if not, the `reason`."""
+
+    path: str
+    end: str
+    ok: bool
+    reason: str = ""
+
+
 class ConfigError(TidegateError):
     """The config can't be used. Holds all faults found, not just the first."""
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
+    from ..config.model import GatewayConfig
     from ..runtime.settings import Settings
     from .component import Command, Component, Transport
     from .config_extension import ConfigSection, DocumentKind
-    from .errors import Fault
+    from .errors import Fault, Probe
     from .runners import Runner
     from .services import Service
 
@@ -94,3 +95,9 @@ def gateway_runners() -> list[Runner]:  # type: ignore[empty-body]
 def gateway_settings_checks() -> list[Callable[[Settings], list[Fault]]]:  # type: ignore[empty-body]
     """Checks of the process settings for `tidegate check`. Each takes the settings and returns the faults with which
     `tidegate run` would not start."""
+
+
+@hookspec
+def gateway_connection_checks() -> list[Callable[[GatewayConfig, Settings], list[Probe]]]:  # type: ignore[empty-body]
+    """What `tidegate check --connect` tries. Each takes the config and the process settings, and returns what came of
+    trying the ends that it knows. It sends no event."""

@@ -13,8 +13,9 @@ import socket
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gateway_core.contract.address import split_address
-from gateway_core.contract.errors import Fault
+from gateway_serving.address import check_free, split_address
+
+from gateway_core.contract.errors import Fault, Probe
 from gateway_core.contract.routes import JSON, YAML, Problem, Request
 
 if TYPE_CHECKING:
@@ -56,6 +57,22 @@ def check_settings(settings: Settings) -> list[Fault]:
     except ValueError as e:
         return [Fault(str(e), "TIDEGATE_ADMIN", remedy="write HOST:PORT, or off")]
     return [Fault(fault, "TIDEGATE_ADMIN", remedy=EXPOSED_REMEDY)] if fault else []
+
+
+def probe(settings: Settings) -> list[Probe]:
+    """Whether the address is free. Like `run`, it bears a default address that is taken."""
+    if settings.admin in ("off", "socket"):
+        return []
+    named = "admin" in settings.model_fields_set
+    remedy = "name another address by --admin or TIDEGATE_ADMIN"
+    reason = ""
+    try:
+        check_free(settings.admin)
+    except OSError as e:
+        reason = f"{e.strerror}: {'' if named else 'the admin API will answer only at its socket; '}{remedy}"
+    except ValueError as e:
+        reason = str(e)
+    return [Probe("admin", f"listen {settings.admin}", not (reason and named), reason)]
 
 
 class Guard:

@@ -1,4 +1,4 @@
-"""The plugin's hooks: its service, the commands that use it, and a check of its address."""
+"""The plugin's hooks: its service, the commands that use it, and checks of its address."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from gateway_core.contract.component import Command
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from gateway_core.contract.errors import Fault
+    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.errors import Fault, Probe
     from gateway_core.contract.services import RunningService, Service
     from gateway_core.runtime.gateway import Gateway
     from gateway_core.runtime.settings import Settings
@@ -71,3 +72,14 @@ def gateway_settings_checks() -> list[Callable[[Settings], list[Fault]]]:
     from .guard import check_settings
 
     return [check_settings]
+
+
+def _probe(config: GatewayConfig, settings: Settings) -> list[Probe]:
+    from .guard import probe
+
+    return probe(settings)
+
+
+@hookimpl
+def gateway_connection_checks() -> list[Callable[[GatewayConfig, Settings], list[Probe]]]:
+    return [_probe]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
+from gateway_serving.address import leads_to, split_address
 from gateway_serving.asgi import checked_path
 from gateway_serving.limits import ListenerLimits, Seconds
-from gateway_serving.urls import leads_to
 from pydantic import AfterValidator, Field
 
-from gateway_core.contract.address import split_address
 from gateway_core.contract.component import Config, SinkRef
 
 

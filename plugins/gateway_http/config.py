@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
+from gateway_serving.address import leads_to
 from gateway_serving.asgi import checked_path
 from gateway_serving.limits import Bytes, ListenerLimits, Seconds
-from gateway_serving.urls import leads_to
 from pydantic import AfterValidator, Field
 
 from gateway_core.contract.component import CodecRef, Config

@@ -1,4 +1,4 @@
-"""The plugin's hooks: its service, and the commands that use it."""
+"""The plugin's hooks: its service, its commands, and what `tidegate check --connect` tries."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from gateway_core.contract.component import Command
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.errors import Probe
     from gateway_core.contract.services import RunningService, Service
     from gateway_core.runtime.gateway import Gateway
+    from gateway_core.runtime.settings import Settings
 
+_INSTALLATION = "This installation"
 _SUMMARIES = {
     "explain": "Explain what the gateway would do with an event: which triggers match, what they would send, the "
     "retries. Nothing is sent.",
@@ -33,7 +37,21 @@ def _command(name: str) -> Callable[[], Any]:
 
 @hookimpl
 def gateway_commands() -> list[Command]:
-    return [Command(name, summary, _command(name), panel="Look inside") for name, summary in _SUMMARIES.items()]
+    return [
+        *(Command(name, summary, _command(name), panel="Look inside") for name, summary in _SUMMARIES.items()),
+        Command("schema", "Print the JSON Schema of the config, for editors.", _command("schema"), _INSTALLATION),
+    ]
+
+
+def _probe(config: GatewayConfig, settings: Settings) -> list[Probe]:
+    from .connect import probe_all
+
+    return probe_all(config, settings)
+
+
+@hookimpl
+def gateway_connection_checks() -> list[Callable[[GatewayConfig, Settings], list[Probe]]]:
+    return [_probe]
 
 
 def _build(gateway: Gateway) -> RunningService:

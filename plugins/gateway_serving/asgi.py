@@ -8,8 +8,7 @@ from contextlib import aclosing
 
 import anyio
 
-from gateway_core.contract.address import split_address
-
+from .address import split_address
 from .server import App as App
 from .server import AsgiServer as AsgiServer
 from .server import ClientDisconnected as ClientDisconnected

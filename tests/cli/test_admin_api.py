@@ -10,8 +10,8 @@ import anyio
 import httpx
 import pytest
 from gateway_admin.server import Admin
+from gateway_serving.address import split_address
 
-from gateway_core.contract.address import split_address
 from gateway_core.contract.errors import StartError
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from gateway_knative import plugin as knative
 from gateway_scenario import plugin as scenario
-from gateway_serving.urls import leads_to
+from gateway_serving.address import leads_to
 from pydantic import AfterValidator, Field, RootModel
 
 from gateway_core.config.registry import Registry

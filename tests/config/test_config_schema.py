@@ -13,9 +13,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from config_plugins import registry
+from gateway_inspect.schema import schema
 
 from gateway_core.config.interpolate import Interpolator
-from gateway_core.config.schema import schema
 from gateway_core.config.yaml import read
 
 HERE = Path(__file__).parent

@@ -51,6 +51,48 @@ def test_the_core_imports_no_plugin_and_no_client_library() -> None:
     assert wrong == {}
 
 
+TRANSPORTS = {"http", "https", "kafka", "mqtt", "amqp", "nats", "grpc", "spark", "fn"}
+COMPONENTS = {"cesql", "cloudevents", "deadletter", "jsonpath", "otel"}
+"""Transports, and other components of plugins, that no code of the core may treat specially."""
+
+
+def spoken(file: Path) -> Iterator[str]:
+    """The names of transports in a file's code: in identifiers, and in text that is no docstring. A default in a config
+    model may name a component (`CodecRef("cloudevents")`), and the standard library its own."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    docs = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+    defaults = {id(a) for n in ast.walk(tree) if isinstance(n, ast.Call) and _ends(n.func, "Ref") for a in n.args}
+    for node in ast.walk(tree):
+        words: set[str] = set()
+        match node:
+            case ast.Name(id="HTTPStatus"):
+                pass  # the standard library's
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
+                words = _words(name) & TRANSPORTS
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                words = _words(name) & TRANSPORTS
+            case ast.Constant(value=str(text)) if id(node) not in docs | defaults:
+                words = set(re.findall(r"[a-z]+", text.lower())) & TRANSPORTS | {text} & COMPONENTS
+            case ast.Constant(value=bytes(text)):
+                words = set(re.findall(r"[a-z]+", text.decode("latin-1").lower())) & TRANSPORTS
+        yield from (f"{getattr(node, 'lineno', 0)}: {word}" for word in sorted(words))
+
+
+def _ends(function: ast.expr, suffix: str) -> bool:
+    return isinstance(function, ast.Name) and function.id.endswith(suffix)
+
+
+def _words(name: str) -> set[str]:
+    """The words of an identifier, in snake case or camel case."""
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
+
+
+@pytest.mark.spec("CARD-01", "CARD-05")
+def test_the_core_knows_no_transport_and_no_component_by_name() -> None:
+    wrong = {str(f.relative_to(CORE)): found for f in sorted(CORE.rglob("*.py")) if (found := list(spoken(f)))}
+    assert wrong == {}
+
+
 LIBRARIES = {"gateway_serving", "gateway_testing"}
 """Offer no components: HTTP servers with limits, and doubles for tests."""
 

@@ -13,10 +13,10 @@ from typing import Any
 import jsonschema
 import pytest
 from gateway_admin import documents
+from gateway_inspect.schema import schema
 
 from gateway_core.config.load import Loaded, load_all
 from gateway_core.config.registry import Registry
-from gateway_core.config.schema import schema
 from gateway_core.contract.component import BuildContext, Component, Config, SinkRef, Transport
 from gateway_core.contract.config_extension import (
     ConfigSection,

@@ -8,12 +8,12 @@ from typing import Any
 
 import jsonschema
 import pytest
+from gateway_inspect.schema import schema
 from gateway_scenario.files import find_cases, is_scenario
 from gateway_scenario.result import Result, failure_text, run_cases
 from ruamel.yaml import YAML
 
 from gateway_core.config.registry import Registry
-from gateway_core.config.schema import schema
 from tests.command_line import tidegate
 
 ROOT = Path(__file__).parents[2]

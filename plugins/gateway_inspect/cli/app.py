@@ -144,3 +144,18 @@ def graph(
     from .graph import draw
 
     raise typer.Exit(draw(paths, form.value, output, admin, data_dir))
+
+
+def schema() -> None:
+    """Print the JSON Schema of the config, for editors.
+
+    Write it into a file, and let the config's first line name that file:
+    # yaml-language-server: $schema=tidegate.schema.json
+    """
+    import json
+
+    from gateway_core.config.registry import Registry
+
+    from ..schema import schema as config_schema
+
+    typer.echo(json.dumps(config_schema(Registry.installed()), indent=2, ensure_ascii=False))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from pydantic import BaseModel, RootModel, ValidationError
+from pydantic import BaseModel, Field, RootModel, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from ..contract.component import ComponentRef, Kind
-from .registry import Offer, Registry
-from .sections import whole_model
+from gateway_core.config.model import GatewayConfig
+from gateway_core.config.registry import Offer, Registry
+from gateway_core.contract.component import ComponentRef, Config, Kind
+from gateway_core.contract.config_extension import ConfigSection
 
 _KINDS: tuple[Kind, ...] = (
     "source",
@@ -23,6 +25,7 @@ _KINDS: tuple[Kind, ...] = (
 )
 _PLACE = {"type": "string", "pattern": r"\$\{[^{}]*\}", "description": "Filled in when the config is loaded."}
 _NOTES = ("title", "description", "default", "examples", "deprecated")
+_LAST = "include"
 _NARROW = ("pattern", "format", "minLength", "maxLength", "enum", "const")
 
 
@@ -46,6 +49,19 @@ def schema(registry: Registry) -> dict[str, Any]:
         "$ref": refs[whole, "validation"]["$ref"],
         "$defs": {name: _admit_places(d) for name, d in sorted(definitions.items())},
     }
+
+
+def whole_model(sections: Iterable[ConfigSection]) -> type[Config]:
+    """The model of a config file with these sections of plugins: for the editor schema and the reference page."""
+    fields: dict[str, Any] = {n: (i.annotation, i) for n, i in GatewayConfig.model_fields.items() if n != _LAST}
+    for section in sections:  # the alias lets a section have the name of an attribute of pydantic's models
+        about: Any = Field({}, alias=section.name, description=section.summary)
+        fields[f"section_{section.name}"] = (dict[str, section.entry], about)  # type: ignore[name-defined]
+    last = GatewayConfig.model_fields[_LAST]
+    fields[_LAST] = (last.annotation, last)
+    made: type[Config] = create_model(GatewayConfig.__name__, __base__=Config, **fields)
+    made.__doc__ = GatewayConfig.__doc__
+    return made
 
 
 def _offers(registry: Registry, kind: Kind) -> list[Offer]:

@@ -7,51 +7,34 @@ import socket
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
-from ..config.model import GatewayConfig
-from ..contract.address import split_address
-from ..contract.capabilities import Addressed, HasPath, Listening
-from ..contract.component import ComponentRef
-from ..runtime.settings import Settings
+from gateway_serving.address import check_free
+
+from gateway_core.config.model import GatewayConfig
+from gateway_core.contract.capabilities import Addressed, Connecting, HasPath, Listening
+from gateway_core.contract.component import ComponentRef
+from gateway_core.contract.errors import Probe
+from gateway_core.runtime.settings import Settings
 
 TIMEOUT_S = 5.0
 _PORTS = {"http": 80, "https": 443}
 
 
-@runtime_checkable
-class Connects(Protocol):
-    """Options that can try their endpoint themselves. `end` names it."""
-
-    @property
-    def end(self) -> str: ...
-
-    def connect(self, limit_s: float) -> None:
-        """Returns if it answers and accepts us. Raises `OSError` with the reason."""
-
-
-def probe_all(config: GatewayConfig, settings: Settings) -> list[dict[str, Any]]:
-    """One result for each end: `path` in the config, `end`, `ok`, `reason`. Each end is tried once."""
+def probe_all(config: GatewayConfig, settings: Settings) -> list[Probe]:
+    """One result for each place in the config that has an end. Each end is tried once."""
     seen: dict[str, tuple[bool, str]] = {}
     results = []
     for path, end, attempt in _ends(config, settings):
         if end not in seen:
             seen[end] = _tried(attempt)
-        ok, reason = seen[end]
-        results.append({"path": path, "end": end, "ok": ok, "reason": reason})
+        results.append(Probe(path, end, *seen[end]))
     return results
-
-
-class Bearable(Exception):
-    """A problem of an endpoint that does not keep the gateway from running."""
 
 
 def _tried(attempt: Callable[[], None]) -> tuple[bool, str]:
     try:
         attempt()
-    except Bearable as e:
-        return True, str(e)
     except (OSError, ValueError) as e:
         return False, getattr(e, "strerror", None) or str(e) or type(e).__name__
     return True, ""
@@ -59,15 +42,13 @@ def _tried(attempt: Callable[[], None]) -> tuple[bool, str]:
 
 def _ends(config: GatewayConfig, settings: Settings) -> Iterator[tuple[str, str, Callable[[], None]]]:
     yield "data_dir", str(settings.data_dir), partial(_writable, settings.data_dir)
-    if settings.admin not in ("off", "socket"):
-        yield "admin", f"listen {settings.admin}", partial(_admin_free, settings)
     for path, ref in _refs(config):
         # by the usual words; a component with other endpoints reports problems when it starts
         options = ref.options
-        if isinstance(options, Connects):
+        if isinstance(options, Connecting):
             yield path, options.end, partial(options.connect, TIMEOUT_S)
         elif ref.kind == "source" and isinstance(options, Listening):
-            yield path, f"listen {options.listen}", partial(_free, options.listen)
+            yield path, f"listen {options.listen}", partial(check_free, options.listen)
         elif ref.kind in ("sink", "dead_letter"):
             if isinstance(options, Addressed) and isinstance(options.url, str):
                 yield path, _host(options.url), partial(_reachable, options.url)
@@ -103,25 +84,6 @@ def _reachable(url: str) -> None:
     if not parts.hostname or port is None:
         return  # no host to try
     socket.create_connection((parts.hostname, port), TIMEOUT_S).close()
-
-
-def _admin_free(settings: Settings) -> None:
-    """Like `run`: the gateway runs even if the default address is taken."""
-    try:
-        _free(settings.admin)
-    except OSError as e:
-        remedy = "name another address by --admin or TIDEGATE_ADMIN"
-        if "admin" in settings.model_fields_set:
-            raise OSError(e.errno, f"{e.strerror}: {remedy}") from e
-        raise Bearable(f"{e.strerror}: the admin API will answer only at its socket; {remedy}") from e
-
-
-def _free(address: str) -> None:
-    host, port = split_address(address)
-    family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    with socket.socket(family, kind, protocol) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(where)
 
 
 def _appendable(file: Path) -> None:
