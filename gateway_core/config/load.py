@@ -13,7 +13,6 @@ from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 from ..contract.component import ObserverRef
 from ..contract.config_node import Node
 from ..contract.errors import ConfigError, Fault
-from .check import cross_check
 from .explain import NAME_RULE
 from .faults import in_order, near
 from .interpolate import Interpolator, Secrets
@@ -102,8 +101,10 @@ class _Loading:
             if isinstance(entry, EntryConfig):
                 entry.came_from(origin)
         extended = {section: self._extended(section, data.get(section, {})) for section in self._registry.sections}
-        names = {section: list(data.get(section, {})) for section in _SECTIONS}
-        cross_check(self._valid, names, self._secrets.unused, self._report)
+        config = GatewayConfig.model_construct(**self._valid).with_sections(extended)
+        self._resolver.check(config)
+        for name in self._secrets.unused:
+            self._report.warn("nothing uses this secret", ("secrets", name))
         faults = in_order([*self._sources.faults, *self._report.faults(self._secrets)])
         if faults:
             raise ConfigError(faults)
@@ -112,7 +113,7 @@ class _Loading:
             section: {name: locate(self._sources.root, (section, name)) for name in entries}
             for section, entries in {**{s: self._valid[s] for s in _SECTIONS}, **extended}.items()
         }
-        return Loaded(GatewayConfig(**self._valid).with_sections(extended), warnings, self._sources.files, places)
+        return Loaded(config, warnings, self._sources.files, places)
 
     def _plain(self, sections: list[str], secrets: Secrets | None) -> dict[str, Any]:
         interpolator = Interpolator(self._env, secrets, self._report.fault)

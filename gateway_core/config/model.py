@@ -3,12 +3,13 @@ and the reference page and the editor schema are made from that."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ..contract.attribute_names import AttributeName
+from ..contract.attribute_names import AttributeName, old_names
+from ..contract.capabilities import pulls
 from ..contract.component import (
     ChannelRef,
     Config,
@@ -20,6 +21,8 @@ from ..contract.component import (
     SourceRef,
 )
 from ..contract.config_extension import DocumentOrigin
+from ..contract.config_node import Place
+from .faults import near
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
@@ -52,6 +55,10 @@ class DeliveryConfig(Config):
     order_key: KeyMapperRef | None = None
     """The key for `order: key`. By default the record key, or the attribute `partitionkey` if there is none."""
 
+    def over(self, base: DeliveryConfig) -> DeliveryConfig:
+        """The delivery of a trigger, from its own keys and its broker's: those that this one sets win, one by one."""
+        return base.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
+
 
 class EntryConfig(Config):
     """An entry that a document of a plugin's kind can describe, too."""
@@ -81,6 +88,11 @@ class BrokerConfig(EntryConfig):
     """Where events go that can't be delivered, for triggers without their own. By default a file in the data
     directory."""
 
+    def warnings(self) -> Iterator[tuple[Place, str, str]]:
+        """See `Warns`."""
+        if not self.ingress:
+            yield (), "the broker has no `ingress`: no event can come in", ""
+
 
 class TriggerConfig(EntryConfig):
     """A trigger sends those of its broker's events that match its filter to one subscriber."""
@@ -103,6 +115,11 @@ class TriggerConfig(EntryConfig):
     allow_cycle: bool = False
     """True if the trigger may send events back to their own broker, because its filter ends the loop."""
 
+    def warnings(self) -> Iterator[tuple[Place, str, str]]:
+        """See `Warns`."""
+        for name, message, remedy in old_names(self.filter):
+            yield ("filter", name), message, remedy
+
 
 class BridgeConfig(EntryConfig):
     """A bridge carries events from a source straight to a sink. The source is acknowledged when the sink has the event
@@ -120,6 +137,12 @@ class BridgeConfig(EntryConfig):
     dead_letter: DeadLetterRef | None = None
     """Where events go that can't be delivered. Without it the source gets the failure; a source that fetches its events
     then waits until the sink accepts them, however long that takes."""
+
+    def warnings(self) -> Iterator[tuple[Place, str, str]]:
+        """See `Warns`."""
+        if self.dead_letter is None and pulls(self.source.options):
+            message = "an event that its sink refuses holds up the others of its partition"
+            yield (), f"the bridge has no `dead_letter`: {message}", "add a `dead_letter`"
 
 
 class SecretConfig(Config):
@@ -157,3 +180,17 @@ class GatewayConfig(Config):
         made = self.model_copy()
         made._sections = sections
         return made
+
+    def warnings(self) -> Iterator[tuple[Place, str, str]]:
+        """See `Warns`: what the entries lack together."""
+        if not self.brokers and not self.bridges:
+            yield (), "there is neither a broker nor a bridge: the gateway has nothing to do", ""
+        for name, trigger in self.triggers.items():
+            if trigger.broker in self.brokers:
+                continue
+            place: Place = ("triggers", name, "broker") if "broker" in trigger.model_fields_set else ("triggers", name)
+            remedy = near(trigger.broker, self.brokers)
+            if not remedy:
+                others = f"; brokers here: {', '.join(f'`{b}`' for b in self.brokers)}" if self.brokers else ""
+                remedy = f"add it to `brokers`: `{trigger.broker}: {{}}`{others}"
+            yield place, f"there is no broker `{trigger.broker}`: the trigger waits for it", remedy

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from ..contract.component import BuildContext, Command, Component, ComponentRef, Kind
-from ..contract.config_extension import ConfigSection, DocumentKind
+from ..contract.config_extension import ConfigFinding, ConfigSection, DocumentKind
 from ..contract.errors import Fault, MissingExtra, Probe, StartError
 from ..contract.interfaces import Clause, Filter
 from ..contract.runners import Runner
 from ..contract.services import Service
+from .faults import near
 from .installed import GROUP, Plugins, loaded
 from .model import GatewayConfig
 
 if TYPE_CHECKING:
     from ..runtime.settings import Settings
 
+_T = TypeVar("_T")
 _HOOKS: dict[str, Kind] = {
     "gateway_channels": "channel",
     "gateway_codecs": "codec",
@@ -62,6 +63,7 @@ class Registry:
         self.documents: dict[str, tuple[DocumentKind, str]] = {}
         self.services: dict[str, tuple[Service, str]] = {}
         self.runners: dict[str, tuple[Runner, str]] = {}
+        self.config_checks: list[tuple[Callable[[GatewayConfig], Iterable[ConfigFinding]], str]] = []
         self.settings_checks: list[Callable[[Settings], Iterable[Fault]]] = [self.missing_runner]
         self.connection_checks: list[Callable[[GatewayConfig, Settings], Iterable[Probe]]] = []
         self.plugins: dict[str, str] = {}  # entry-point name -> "distribution version"
@@ -94,33 +96,23 @@ class Registry:
                 self._offer("source", transport.source, name)
             if transport.sink:
                 self._offer("sink", transport.sink, name)
-        for command in self._ask("gateway_commands", name):
-            if command.name in self.commands:
-                raise StartError(f"command {command.name!r} comes from {self.commands[command.name][1]!r} and {name!r}")
-            self.commands[command.name] = (command, name)
-        for service in self._ask("gateway_services", name):
-            if service.name in self.services:
-                raise StartError(f"service {service.name!r} comes from {self.services[service.name][1]!r} and {name!r}")
-            self.services[service.name] = (service, name)
-        for runner in self._ask("gateway_runners", name):
-            if runner.name in self.runners:
-                raise StartError(f"runner {runner.name!r} comes from {self.runners[runner.name][1]!r} and {name!r}")
-            self.runners[runner.name] = (runner, name)
-        for section in self._ask("gateway_config_sections", name):
-            self._add_section(section, name)
-        for kind in self._ask("gateway_config_documents", name):
-            if taken := self.documents.get(kind.name):
-                raise StartError(f"document kind {kind.name!r} comes from two plugins: {taken[1]!r} and {name!r}")
-            self.documents[kind.name] = (kind, name)
+        self._enter(self.commands, "gateway_commands", "command", name)
+        self._enter(self.services, "gateway_services", "service", name)
+        self._enter(self.runners, "gateway_runners", "runner", name)
+        self._enter(self.sections, "gateway_config_sections", "config section", name)
+        self._enter(self.documents, "gateway_config_documents", "document kind", name)
+        for section in self.sections.keys() & GatewayConfig.model_fields.keys():
+            raise StartError(f"config section {section!r} of plugin {name!r} is one of the gateway's own")
+        self.config_checks += [(check, name) for check in self._ask("gateway_config_checks", name)]
         self.settings_checks += self._ask("gateway_settings_checks", name)
         self.connection_checks += self._ask("gateway_connection_checks", name)
 
-    def _add_section(self, section: ConfigSection, plugin: str) -> None:
-        if section.name in GatewayConfig.model_fields:
-            raise StartError(f"config section {section.name!r} of plugin {plugin!r} is one of the gateway's own")
-        if taken := self.sections.get(section.name):
-            raise StartError(f"config section {section.name!r} comes from two plugins: {taken[1]!r} and {plugin!r}")
-        self.sections[section.name] = (section, plugin)
+    def _enter(self, table: dict[str, tuple[Any, str]], hook: str, word: str, plugin: str) -> None:
+        """Adds what a plugin offers by a hook to a table of such things by name."""
+        for offered in self._ask(hook, plugin):
+            if taken := table.get(offered.name):
+                raise _offered_twice(f"{word} {offered.name!r}", taken[1], plugin)
+            table[offered.name] = (offered, plugin)
 
     def check(self) -> None:
         """Raises `StartError` if a plugin implements a hook that does not exist (otherwise nobody would notice a
@@ -129,7 +121,7 @@ class Registry:
 
     def _offer(self, kind: Kind, component: Component, plugin: str) -> None:
         if taken := self._offers.get((kind, component.name)):
-            raise StartError(f"{kind} {component.name!r} comes from two plugins: {taken.plugin!r} and {plugin!r}")
+            raise _offered_twice(f"{kind} {component.name!r}", taken.plugin, plugin)
         self._offers[kind, component.name] = Offer(kind, component, plugin)
         for scheme in component.schemes:
             self._schemes[kind, scheme] = component.name
@@ -143,18 +135,11 @@ class Registry:
 
     def find(self, kind: Kind, name: str) -> Offer | None:
         """The offer of this kind and name; a dead letter may be any sink."""
-        found = self._offers.get((kind, name))
-        if found is None and kind == "dead_letter":
-            return self._offers.get(("sink", name))
-        return found
+        return _of_kind(self._offers, kind, name)
 
     def by_scheme(self, kind: Kind, url: str) -> str | None:
         """The name of the component that a URL stands for, None if no component has its scheme."""
-        scheme = url.partition("://")[0].lower()
-        found = self._schemes.get((kind, scheme))
-        if found is None and kind == "dead_letter":
-            return self._schemes.get(("sink", scheme))
-        return found
+        return _of_kind(self._schemes, kind, url.partition("://")[0].lower())
 
     def scheme(self, kind: Kind) -> str | None:
         """The first scheme of the URLs that stand for components of this kind, None if there is none."""
@@ -164,9 +149,7 @@ class Registry:
     def suggest(self, kind: Kind, name: str) -> str:
         """The remedy for an unknown name: the nearest one, or all there are."""
         names = [o.component.name for o in self.offers(kind)]
-        if near := difflib.get_close_matches(name, names, 1):
-            return f"did you mean `{near[0]}`?"
-        return f"installed: {', '.join(names)}" if names else "no plugin offers one"
+        return near(name, names) or (f"installed: {', '.join(names)}" if names else "no plugin offers one")
 
     def runner(self, settings: Settings) -> Runner | None:
         """The first runner that wants these settings; None if the gateway runs in this process."""
@@ -189,6 +172,16 @@ class Registry:
         options = ref.options if ref.options is not None else offer.component.config.model_validate(ref.raw or {})
         made = offer.component.build(options, context)
         return _named(made, ref.name) if ref.kind == "filter" else made
+
+
+def _offered_twice(what: str, first: str, second: str) -> StartError:
+    return StartError(f"{what} comes from two plugins: {first!r} and {second!r}")
+
+
+def _of_kind(table: Mapping[tuple[Kind, str], _T], kind: Kind, word: str) -> _T | None:
+    """What a table has for a kind; a dead letter may be any sink."""
+    found = table.get((kind, word))
+    return table.get(("sink", word)) if found is None and kind == "dead_letter" else found
 
 
 def _named(filter: Filter, name: str) -> Filter:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, RootModel, ValidationError
 from ..contract.component import ComponentRef, Config, Kind, Warns
 from ..contract.config_node import Place
 from .explain import arms, explain, inside
+from .model import GatewayConfig
 from .registry import Registry
 from .report import Report
 
@@ -41,6 +42,7 @@ class Resolver:
             self.resolve(value, path)
         elif isinstance(value, RootModel):
             self.walk(value.root, path)
+            self.warnings_of(value, path)
         elif isinstance(value, BaseModel):
             fields = type(value).model_fields
             if isinstance(value, Config):
@@ -50,12 +52,30 @@ class Resolver:
             for name, inner in value.__dict__.items():
                 if isinstance(inner, _CONTAINERS):
                     self.walk(inner, (*path, fields[name].alias or name))
+            self.warnings_of(value, path)
         elif isinstance(value, dict):
             for key, inner in value.items():
                 self.walk(inner, (*path, str(key)))
         elif isinstance(value, list | tuple):
             for i, inner in enumerate(value):
                 self.walk(inner, (*path, i))
+
+    def warnings_of(self, value: BaseModel, path: Place) -> None:
+        """Reports what a model warns of."""
+        if isinstance(value, Warns):
+            for below, message, remedy in value.warnings():
+                self._report.warn(message, (*path, *below), remedy)
+
+    def check(self, config: GatewayConfig) -> None:
+        """Checks what the valid entries of a config mean together."""
+        self.warnings_of(config, ())
+        for check, plugin in self._registry.config_checks:
+            try:
+                for finding in check(config):
+                    report = self._report.warn if finding.warning else self._report.fault
+                    report(finding.message, finding.place, finding.remedy)
+            except Exception as e:
+                self._report.fault(f"the plugin `{plugin}` failed to check the config: {type(e).__name__}: {e}", ())
 
     def resolve(self, ref: ComponentRef, path: Place) -> None:
         """Sets `ref.name` and `ref.options`, or reports what is wrong with them."""
@@ -81,13 +101,9 @@ class Resolver:
         ref.options = self.validate_plugins(offer.component.config, {} if raw is None else raw, inner, offer.plugin)
 
     def validate_plugins(self, model: type[BaseModel], data: Any, path: Place, plugin: str) -> BaseModel | None:
-        """`validate` for a plugin's model, with the warnings of its values. If the plugin's own checks fail, that is a
-        fault that names the plugin."""
+        """`validate` for a plugin's model. If the plugin's own checks fail, that is a fault that names the plugin."""
         try:
-            value = self.validate(model, data, path)
-            for below, message, remedy in _warnings(value):
-                self._report.warn(message, (*path, *below), remedy)
-            return value
+            return self.validate(model, data, path)
         except Exception as e:  # a plugin's validator that raises something else than ValueError
             self._report.fault(f"the plugin `{plugin}` failed to check this: {type(e).__name__}: {e}", path)
             return None
@@ -107,16 +123,6 @@ _ADDRESS = re.compile(
 )
 """A host, or a host with a port, and perhaps a path: what a URL is without its scheme."""
 _CONTAINERS = (ComponentRef, BaseModel, dict, list, tuple)
-
-
-def _warnings(value: Any) -> Iterator[tuple[Place, str, str]]:
-    """What a model, or the entries of a section, warn of (`Warns`)."""
-    if isinstance(value, Warns):
-        yield from value.warnings()
-    elif isinstance(value, RootModel) and isinstance(value.root, dict):
-        for name, entry in value.root.items():
-            if isinstance(entry, Warns):
-                yield from (((name, *below), message, remedy) for below, message, remedy in entry.warnings())
 
 
 def _written(annotation: Any, data: Any, path: Place) -> Iterator[tuple[ComponentRef, Place]]:

@@ -35,10 +35,11 @@ Kind = Literal["source", "sink", "channel", "codec", "filter", "key_mapper", "de
 
 @runtime_checkable
 class Warns(Protocol):
-    """A config model whose options can be valid but unwise. The loader calls `warnings`."""
+    """A config model whose values can be valid but unwise. The loader calls `warnings` once the components in it have
+    their options."""
 
-    def warnings(self) -> Iterable[tuple[tuple[str | int, ...], str, str]]:
-        """Each warning: where (the path below these options), what is unwise, and the remedy."""
+    def warnings(self) -> Iterable[tuple[Place, str, str]]:
+        """Each warning: its place below this value, what is unwise, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""What a plugin adds to the vocabulary of configs: sections of its own, and kinds of documents beside the sections."""
+"""What a plugin adds to the vocabulary of configs: sections of its own, kinds of documents beside the sections, and
+checks of the whole."""
 
 from __future__ import annotations
 
@@ -6,8 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .config_node import Node
+from .config_node import Node, Place
 from .errors import Fault
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFinding:
+    """What a check of a whole config found, with its place: a fault, or a `warning` if the config can be used all the
+    same."""
+
+    message: str
+    place: Place
+    remedy: str = ""
+    warning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +78,7 @@ class DocumentEntry:
     origin: DocumentOrigin
     keys: Mapping[str, Node] = field(default_factory=dict)
     defaults: Mapping[str, Node] = field(default_factory=dict)
-    faulty: frozenset[tuple[str | int, ...]] = frozenset()
+    faulty: frozenset[Place] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

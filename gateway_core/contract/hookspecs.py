@@ -10,7 +10,7 @@ error that names both plugins.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import pluggy
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..config.model import GatewayConfig
     from ..runtime.settings import Settings
     from .component import Command, Component, Transport
-    from .config_extension import ConfigSection, DocumentKind
+    from .config_extension import ConfigFinding, ConfigSection, DocumentKind
     from .errors import Fault, Probe
     from .runners import Runner
     from .services import Service
@@ -78,6 +78,12 @@ def gateway_config_sections() -> list[ConfigSection]:  # type: ignore[empty-body
 @hookspec
 def gateway_config_documents() -> list[DocumentKind]:  # type: ignore[empty-body]
     """Kinds of YAML documents that a config may have beside its sections, and what they mean in them."""
+
+
+@hookspec
+def gateway_config_checks() -> list[Callable[[GatewayConfig], Iterable[ConfigFinding]]]:  # type: ignore[empty-body]
+    """Checks of a whole config, for what its entries mean together. Each takes the config and returns what it finds.
+    Entries with faults of their own are left out; the `options` of a component at fault are None."""
 
 
 @hookspec

@@ -6,7 +6,6 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..config.check import effective_delivery
 from ..config.model import BridgeConfig, DeliveryConfig, GatewayConfig, TriggerConfig
 from ..config.registry import Registry
 from ..contract.capabilities import Gathering, LimitingInFlight, pulls
@@ -145,7 +144,7 @@ class Builder:
         if config.dead_letter is not None:
             dead_letter = self._make(config.dead_letter, (*place, "dead_letter"), **names)
             sinks.append(dead_letter)
-        policy = effective_delivery(self._config.brokers[broker.name].delivery, config.delivery)
+        policy = config.delivery.over(self._config.brokers[broker.name].delivery)
         policy = _with_window(policy, sink)
         meter = self._meter()
         subscription = Subscription(
@@ -180,7 +179,7 @@ class Builder:
         fetched = pulls(source)
         policy = DeliveryConfig() if fetched else BridgeConfig.model_fields["delivery"].default
         if "delivery" in config.model_fields_set:  # else it is the default for sources that can't wait
-            policy = effective_delivery(policy, config.delivery)
+            policy = config.delivery.over(policy)
         wanted, guard = self._filter(config, place) if config.filters else (None, None)
         meter = self._meter()
         bridge = Bridge(name, wanted, self._built.observers)

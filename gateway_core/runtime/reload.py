@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from ..config.check import effective_delivery
 from ..config.model import GatewayConfig, TriggerConfig
 from ..contract.capabilities import pulls
 from ..contract.config_node import Place, dotted
@@ -97,7 +96,7 @@ def _differs(trigger: TriggerConfig, old: GatewayConfig, new: GatewayConfig) -> 
     was, now = old.brokers[trigger.broker], new.brokers[trigger.broker]
     if trigger.dead_letter is None and was.dead_letter != now.dead_letter:
         return True
-    return effective_delivery(was.delivery, trigger.delivery) != effective_delivery(now.delivery, trigger.delivery)
+    return trigger.delivery.over(was.delivery) != trigger.delivery.over(now.delivery)
 
 
 @dataclass

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from gateway_core.contract.component import BuildContext, Command, Component, Transport
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_extension import ConfigFinding
+
     from .config import HttpSinkConfig, HttpSourceConfig
 
 
@@ -45,6 +49,17 @@ def gateway_transports() -> list[Transport]:
             ),
         )
     ]
+
+
+def _check(config: GatewayConfig) -> Iterable[ConfigFinding]:
+    from .config_check import check
+
+    return check(config)
+
+
+@hookimpl
+def gateway_config_checks() -> list[Callable[[GatewayConfig], Iterable[ConfigFinding]]]:
+    return [_check]
 
 
 def _send() -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
+from gateway_http import plugin as http
 from gateway_knative import plugin as knative
 from gateway_scenario import plugin as scenario
 from gateway_serving.address import leads_to
@@ -171,6 +172,8 @@ class Plugin:
     @hookimpl
     def gateway_key_mappers(self) -> list[Component]:
         return [Component("none", "No key.", NoConfig, _build)]
+
+    gateway_config_checks = staticmethod(http.gateway_config_checks)
 
     @hookimpl
     def gateway_dead_letters(self) -> list[Component]:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 from config_plugins import registry
 
-from gateway_core.config.check import effective_delivery
 from gateway_core.config.faults import render
 from gateway_core.config.load import load, load_all
 from gateway_core.config.model import DeliveryConfig, GatewayConfig
@@ -150,7 +149,7 @@ def test_a_trigger_may_come_before_its_broker(tmp_path: Path) -> None:
 def test_a_triggers_delivery_wins_key_by_key() -> None:
     broker = DeliveryConfig(retry=3, timeout_s=5, backoff="linear")
     trigger = DeliveryConfig(retry=10, backoff_delay_s=1)
-    effective = effective_delivery(broker, trigger)
+    effective = trigger.over(broker)
     assert (effective.retry, effective.timeout_s, effective.backoff, effective.backoff_delay_s) == (10, 5, "linear", 1)
 
 

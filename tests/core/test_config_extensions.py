@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,11 @@ from gateway_admin import documents
 from gateway_inspect.schema import schema
 
 from gateway_core.config.load import Loaded, load_all
+from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, Component, Config, SinkRef, Transport
 from gateway_core.contract.config_extension import (
+    ConfigFinding,
     ConfigSection,
     DocumentContent,
     DocumentEntry,
@@ -136,6 +138,15 @@ class Plugin:
         return self.kinds
 
 
+class Checking:
+    def __init__(self, check: Callable[[GatewayConfig], Iterable[ConfigFinding]]) -> None:
+        self.check = check
+
+    @hookimpl
+    def gateway_config_checks(self) -> list[Callable[[GatewayConfig], Iterable[ConfigFinding]]]:
+        return [self.check]
+
+
 class Sinks:
     @hookimpl
     def gateway_transports(self) -> list[Transport]:
@@ -150,7 +161,7 @@ class Sinks:
         return [Component("deadletter", "A dead letter.", SinkConfig, build)]
 
 
-def made(*plugins: Plugin) -> Registry:
+def made(*plugins: Plugin | Checking) -> Registry:
     registry = Registry()
     registry.add("sinks", Sinks())
     for name, plugin in zip(("pipes", "other"), plugins, strict=False):
@@ -325,6 +336,32 @@ def test_a_request_to_the_admin_api_may_hold_such_documents() -> None:
     assert [f.message for f in caught.value.faults] == [
         "only triggers can be applied to a running gateway, and a pipe has none"
     ]
+
+
+# -- checks -------------------------------------------------------------------------------------------------------
+
+
+def test_a_plugin_checks_the_whole_config(tmp_path: Path) -> None:
+    def check(config: GatewayConfig) -> Iterator[ConfigFinding]:
+        for name in config.brokers:
+            yield ConfigFinding("too many", ("brokers", name), "have fewer", warning=name == "default")
+
+    registry = made(Checking(check))
+    assert ("brokers.default", 1, "too many", "have fewer") in [
+        (w.path, w.line, w.message, w.remedy) for w in loaded(tmp_path, BROKER, registry=registry).warnings
+    ]
+    assert faults(tmp_path, "brokers:\n  a: {}\n  b: {ingress: x}\n", registry=registry) == [
+        "0.yaml:2: brokers.a: too many [have fewer]",
+        "0.yaml:3: brokers.b.ingress: expected a list, found the text 'x' [begin each entry with `- `]",
+    ]
+
+
+def test_a_check_that_fails_is_named(tmp_path: Path) -> None:
+    def check(config: GatewayConfig) -> list[ConfigFinding]:
+        raise KeyError("oh")
+
+    (fault,) = faults(tmp_path, BROKER, registry=made(Checking(check)))
+    assert fault.endswith("the plugin `pipes` failed to check the config: KeyError: 'oh'")
 
 
 # -- plugins ------------------------------------------------------------------------------------------------------

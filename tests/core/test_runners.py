@@ -90,5 +90,5 @@ def test_the_shipped_runner_wants_several_workers() -> None:
 
 def test_two_runners_of_one_name_are_an_error() -> None:
     made = registry(Tray(2).runner)
-    with pytest.raises(StartError, match="runner 'tray' comes from 'test' and 'two'"):
+    with pytest.raises(StartError, match="runner 'tray' comes from two plugins: 'test' and 'two'"):
         made.add("two", SimpleNamespace(gateway_runners=hookimpl(lambda: [Tray(2).runner])))

@@ -142,5 +142,5 @@ async def test_the_same_service_answers_in_the_other_workers(tmp_path: Path) -> 
 def test_two_services_of_one_name_are_an_error() -> None:
     registry = Registry()
     registry.add("one", plugin(Service("page", "A page.", Page)))
-    with pytest.raises(StartError, match="service 'page' comes from 'one' and 'two'"):
+    with pytest.raises(StartError, match="service 'page' comes from two plugins: 'one' and 'two'"):
         registry.add("two", plugin(Service("page", "A page.", Page)))

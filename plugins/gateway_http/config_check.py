@@ -1,0 +1,147 @@
+"""Checks where the sources of a config listen: two at one address, and events that come back to where they came from.
+
+Listeners and addresses are found by the usual words (`gateway_core.contract.capabilities`), whichever plugin has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gateway_core.config.model import GatewayConfig
+from gateway_core.contract.capabilities import Addressed, HasPath, Listening, Receiving
+from gateway_core.contract.component import ComponentRef
+from gateway_core.contract.config_extension import ConfigFinding
+from gateway_core.contract.config_node import Place, dotted
+
+_ANY = ("", "0.0.0.0", "::")
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+def check(config: GatewayConfig) -> Iterator[ConfigFinding]:
+    """Sources that can't listen at their address, and cycles."""
+    listeners = list(_listeners(config))
+    yield from _same_address(listeners)
+    yield from _cycles(list(_edges(config, listeners)))
+
+
+# -- addresses ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Listener:
+    """A source with an address: its owner (the place of a broker or bridge), its place and options, and where it
+    listens."""
+
+    owner: Place
+    place: Place
+    options: object
+    host: str
+    port: int
+    url_path: str
+
+    def collides(self, other: _Listener) -> bool:
+        same_host = _same_host(self.host, other.host) or self.host in _ANY or other.host in _ANY
+        return self.port == other.port and self.port != 0 and self.url_path == other.url_path and same_host
+
+
+def _same_host(one: str, other: str) -> bool:
+    return one == other or (one in _LOCAL and other in _LOCAL)
+
+
+def _listeners(config: GatewayConfig) -> Iterator[_Listener]:
+    for name, broker in config.brokers.items():
+        for i, ref in enumerate(broker.ingress):
+            yield from _listener(ref, ("brokers", name), ("brokers", name, "ingress", i))
+    for name, bridge in config.bridges.items():
+        yield from _listener(bridge.source, ("bridges", name), ("bridges", name, "source"))
+
+
+def _listener(ref: ComponentRef, owner: Place, place: Place) -> Iterator[_Listener]:
+    options = ref.options
+    if isinstance(options, Listening) and isinstance(options, HasPath) and isinstance(options.path, str):
+        host, _, port = options.listen.rpartition(":")
+        if port.isdecimal() and port.isascii():
+            yield _Listener(owner, place, options, host.strip("[]").lower(), int(port), options.path)
+
+
+def _same_address(listeners: Sequence[_Listener]) -> Iterator[ConfigFinding]:
+    by_address: dict[tuple[int, str], list[_Listener]] = {}
+    for listener in listeners:
+        earlier = by_address.setdefault((listener.port, listener.url_path), [])
+        if taken := next((one for one in earlier if one.collides(listener)), None):
+            message = f"`{dotted(taken.place)}` already listens on port {listener.port} at `{listener.url_path}`"
+            yield ConfigFinding(message, listener.place, "give one of them another `path` or `listen`")
+        earlier.append(listener)
+
+
+# -- cycles -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """The sink at `place` sends events of `start` (a broker or bridge) to `end`."""
+
+    start: Place
+    end: Place
+    place: Place
+
+
+def _edges(config: GatewayConfig, listeners: Sequence[_Listener]) -> Iterator[_Edge]:
+    for start, ref, place in _sinks(config):
+        options = ref.options if ref is not None else None
+        if isinstance(options, Addressed) and isinstance(options.url, str):
+            for listener in listeners:
+                if isinstance(listener.options, Receiving) and listener.options.receives(options.url):
+                    yield _Edge(start, listener.owner, place)
+
+
+def _sinks(config: GatewayConfig) -> Iterator[tuple[Place, ComponentRef | None, Place]]:
+    """The sinks that may close a cycle: whose events they get, the sink, its place."""
+    for name, broker in config.brokers.items():
+        yield ("brokers", name), broker.dead_letter, ("brokers", name, "dead_letter")
+    for name, trigger in config.triggers.items():
+        if not trigger.allow_cycle:
+            yield ("brokers", trigger.broker), trigger.subscriber, ("triggers", name, "subscriber")
+            yield ("brokers", trigger.broker), trigger.dead_letter, ("triggers", name, "dead_letter")
+    for name, bridge in config.bridges.items():
+        yield ("bridges", name), bridge.sink, ("bridges", name, "sink")
+        yield ("bridges", name), bridge.dead_letter, ("bridges", name, "dead_letter")
+
+
+def _cycles(edges: Sequence[_Edge]) -> Iterator[ConfigFinding]:
+    """One cycle for each edge that closes one."""
+    out: dict[Place, list[_Edge]] = {}
+    for edge in edges:
+        out.setdefault(edge.start, []).append(edge)
+    known: set[frozenset[Place]] = set()
+    for edge in edges:
+        way = _shortest_cycle(edge, out)
+        if way is None or frozenset(e.place for e in way) in known:
+            continue
+        known.add(frozenset(e.place for e in way))
+        around = [_word(way[0].start)]
+        for step in way:
+            around += [f"({dotted(step.place)})", _word(step.end)]
+        remedy = "send it elsewhere"
+        if any(e.place[0] == "triggers" for e in way):
+            remedy = "send it elsewhere, or set `allow_cycle: true` on a trigger whose filter ends the loop"
+        yield ConfigFinding(f"events go in a circle: {' → '.join(around)}", edge.place, remedy)
+
+
+def _shortest_cycle(first: _Edge, out: Mapping[Place, Sequence[_Edge]]) -> list[_Edge] | None:
+    """The shortest cycle that starts with this edge, None if there is none."""
+    ways: list[list[_Edge]] = [[first]]
+    seen = {first.end}
+    for way in ways:
+        if way[-1].end == first.start:
+            return way
+        for edge in out.get(way[-1].end, ()):
+            if edge.end not in seen or edge.end == first.start:
+                seen.add(edge.end)
+                ways.append([*way, edge])
+    return None
+
+
+def _word(owner: Place) -> str:
+    return f"{str(owner[0])[:-1]} `{owner[1]}`"
