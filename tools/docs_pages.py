@@ -15,6 +15,7 @@ import docs_metrics
 import docs_picture
 import typer
 from code_map import code_map
+from gateway_admin import routes
 from gateway_inspect.schema import whole_model
 from oldest import oldest
 from public_contract import public_contract
@@ -33,7 +34,6 @@ from gateway_core.contract import (
     hookspecs,
     interfaces,
     outcome,
-    routes,
     runners,
     services,
 )

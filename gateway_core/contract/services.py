@@ -1,7 +1,7 @@
 """Services run beside the components of a gateway: the admin API is one, inspection another.
 
-A service sees the gateway (`GatewayView`), offers routes of the admin API, and answers questions of the other workers.
-Every worker builds all services.
+A service sees the gateway (`GatewayView`) and its other services, and answers questions of the other workers. Every
+worker builds all services.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any, Protocol
 from anyio.abc import TaskGroup
 
 from .clock import Clock
-from .routes import Route
 
 Push = Callable[[Sequence[bytes], int], None]
 """Takes lines of a stream (JSON values), and how many lines were dropped before them."""
@@ -60,6 +59,10 @@ class GatewayView(Protocol):
     peers: Peers
 
     @property
+    def services(self) -> Mapping[str, RunningService]:
+        """All services by name, once all are built."""
+
+    @property
     def data_dir(self) -> Path:
         """Where the gateway keeps its state; absolute. A service makes a sub-folder named after itself."""
 
@@ -70,9 +73,6 @@ class GatewayView(Protocol):
     def status(self) -> dict[str, Any]:
         """The status document (`tidegate status --json`), for all workers together."""
 
-    def routes(self) -> Sequence[Route]:
-        """The routes of all services."""
-
 
 class RunningService:
     """The base of services. Override what you need; everything here does nothing."""
@@ -82,10 +82,6 @@ class RunningService:
 
     async def stop(self) -> None:
         """Stops after all components have stopped."""
-
-    def routes(self) -> Sequence[Route]:
-        """The routes that the service adds to the admin API. Read once, at the start of the gateway."""
-        return ()
 
     def addresses(self) -> Mapping[str, str]:
         """Where the service can be reached, by kind ("admin"). Commands find them in the data directory."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from ..contract.clock import Clock, SystemClock
 from ..contract.config_node import Place
 from ..contract.errors import StartError, TidegateError
 from ..contract.files import keep_private
-from ..contract.routes import Route
 from ..contract.services import RunningService
 from ..pipeline.broker import Trigger
 from ..pipeline.infos import addresses, channel_info
@@ -214,10 +213,6 @@ class Gateway:
     def running(self) -> bool:
         """True between start and stop."""
         return self._ready
-
-    def routes(self) -> Sequence[Route]:
-        """The routes of all services."""
-        return [route for service in self.services.values() for route in service.routes()]
 
     @property
     def addresses(self) -> Mapping[str, str]:

@@ -18,7 +18,6 @@ from anyio import to_thread
 
 from gateway_core.config.load import Loaded
 from gateway_core.contract.errors import ConfigError, Fault, StartError
-from gateway_core.contract.routes import Problem
 from gateway_core.pipeline.broker import ReadingTrigger
 from gateway_core.runtime.applied import Applied
 from gateway_core.runtime.gateway import Gateway
@@ -27,6 +26,7 @@ from gateway_core.runtime.status import start_failure
 
 from .documents import Triggers
 from .generations import Generations
+from .routes import Problem
 from .write import dump
 
 FOLLOW_WITHIN_S = 5.0

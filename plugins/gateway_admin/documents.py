@@ -14,7 +14,8 @@ from gateway_core.config.yaml import read
 from gateway_core.contract.config_extension import DocumentKind
 from gateway_core.contract.config_node import Node
 from gateway_core.contract.errors import ConfigError, Fault
-from gateway_core.contract.routes import JSON, Problem, Request
+
+from .routes import JSON, Problem, Request
 
 Triggers = dict[str, list[Node]]
 """Documents by the trigger's name in the config."""

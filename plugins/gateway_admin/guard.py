@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from gateway_serving.address import check_free, split_address
 
 from gateway_core.contract.errors import Fault, Probe
-from gateway_core.contract.routes import JSON, YAML, Problem, Request
+
+from .routes import JSON, YAML, Problem, Request
 
 if TYPE_CHECKING:
     from gateway_core.runtime.settings import Settings

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from gateway_core.contract.routes import Model
+from .routes import Model
 
 
 class FaultDocument(Model):

@@ -10,9 +10,9 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from gateway_core import __version__
-from gateway_core.contract.routes import JSON, PROBLEM, Route, Text
 
 from .models import ProblemDocument
+from .routes import JSON, PROBLEM, Route, Text
 
 _REF = "#/components/schemas/{model}"
 _ALWAYS = (403, 500)

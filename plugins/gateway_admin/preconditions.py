@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway_core.contract.routes import Problem
-
 from .resources import Resources
+from .routes import Problem
 
 
 class Preconditions:

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from gateway_core.contract.routes import Problem
 from gateway_core.pipeline.broker import Trigger
 
 from .context import AdminContext
+from .routes import Problem
 from .shown import shown
 
 Document = dict[str, Any]

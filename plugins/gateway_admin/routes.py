@@ -1,28 +1,153 @@
-"""Finds the route of a request."""
+"""Routes of the admin API: requests, answers and problems, without the server. A service of any plugin may add some
+(`OffersRoutes`)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Protocol, runtime_checkable
+from urllib.parse import unquote
 
-from gateway_core.contract.routes import Problem, Route
+import msgspec
+from pydantic import BaseModel, ConfigDict
+
+from gateway_core.contract.errors import Fault, TidegateError
+from gateway_core.contract.services import GatewayView
+
+JSON = "application/json"
+PROBLEM = "application/problem+json"
+YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
 
 
-class Router:
-    """Finds the route of a request."""
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`params` are the parts of the path that the route names, `query` has the values of each parameter after `?`;
+    header names are in lower case."""
 
-    def __init__(self, routes: Sequence[Route]) -> None:
-        self.routes = routes
+    method: str
+    path: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    query: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
-        """The route and the parameters in the path. HEAD counts as GET. Raises `Problem`."""
-        here = [(route, params) for route in self.routes if (params := route.match(path)) is not None]
-        if not here:
-            raise Problem(404, f"there is nothing at {path}")
-        for route, params in here:
-            if route.method == ("GET" if method == "HEAD" else method):
-                return route, params
-        allowed = [
-            m for route, _ in here for m in ((route.method, "HEAD") if route.method == "GET" else (route.method,))
-        ]
-        known = "GET only" if allowed == ["GET", "HEAD"] else " and ".join(allowed)
-        raise Problem(405, f"{path} supports {known}", headers={"allow": ", ".join(allowed)})
+    def asked(self, name: str) -> str | None:
+        """The value of a query parameter; the last one if there are several, None if there is none."""
+        values = self.query.get(name)
+        return values[-1] if values else None
+
+    @property
+    def media(self) -> str:
+        """The body's media type, without parameters; "" if it has none."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`document` is written as JSON, unless there is a `body`; or the answer is a `stream`, which is closed when its
+    reader disconnects."""
+
+    document: Any = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    media: str = JSON
+    body: bytes | None = None
+    stream: AsyncIterator[bytes] | None = None
+
+    def encoded(self) -> bytes:
+        """The body."""
+        if self.body is not None:
+            return self.body
+        return b"" if self.document is None else msgspec.json.encode(self.document, enc_hook=str)
+
+
+class Problem(TidegateError):
+    """A request can't be served: an RFC 9457 problem. `faults` are those of a config."""
+
+    def __init__(
+        self, status: int, detail: str, faults: Sequence[Fault] = (), headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.faults = faults
+        self.headers = headers or {}
+
+    def answer(self) -> Answer:
+        """What the caller gets."""
+        document: dict[str, Any] = {
+            "type": "about:blank",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+        }
+        if self.faults:
+            document["faults"] = [fault_document(f) for f in self.faults]
+        return Answer(document, self.status, self.headers, PROBLEM)
+
+
+def fault_document(fault: Fault) -> dict[str, Any]:
+    """A fault of a config; without `file` it is in the request's body."""
+    return {
+        "message": fault.message,
+        "path": fault.path,
+        "file": fault.file or None,
+        "line": fault.line or None,
+        "remedy": fault.remedy,
+    }
+
+
+Handler = Callable[[Request], Answer | Awaitable[Answer]]
+
+
+class Model(BaseModel):
+    """The base of documents in answers; attributes' docstrings become descriptions in the OpenAPI document."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A body that is not JSON."""
+
+    media: str
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`answers` has the model, or `Text`, of each status that is not a problem, None for no body; `problems` the others
+    beside those that every route may have. `body` names what it takes, `takes` the media types of that; `query` says
+    what the parameters after `?` mean. A route that is `open` needs no token."""
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    answers: Mapping[int, Any]
+    problems: Sequence[int] = ()
+    body: str = ""
+    open: bool = False
+    takes: Sequence[str] = (JSON, YAML[0])
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    def match(self, path: str) -> dict[str, str] | None:
+        """The named parts of a path; None if the route does not match it."""
+        pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(self.path))
+        found = re.fullmatch(pattern, path)
+        return {name: unquote(part) for name, part in found.groupdict().items()} if found else None
+
+
+@runtime_checkable
+class OffersRoutes(Protocol):
+    """A running service that adds routes to the admin API."""
+
+    def routes(self) -> Sequence[Route]:
+        """Its routes. Read once, at the start of the gateway."""
+
+
+def all_routes(gateway: GatewayView) -> list[Route]:
+    """The routes of all services of a gateway."""
+    services = gateway.services.values()
+    return [route for service in services if isinstance(service, OffersRoutes) for route in service.routes()]

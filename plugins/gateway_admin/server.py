@@ -26,10 +26,10 @@ from gateway_serving.limits import ListenerLimits
 from gateway_serving.unexpected import log_unexpected
 
 from gateway_core.contract.errors import StartError
-from gateway_core.contract.routes import Answer, Problem, Request, Route
 
 from .guard import EXPOSED_REMEDY, MAX_BODY, Guard, LocalGuard, check_body, exposed
-from .routes import Router
+from .router import Router
+from .routes import Answer, Problem, Request, Route
 from .table import Status, described, watching_routes
 
 log = logging.getLogger("tidegate.admin")

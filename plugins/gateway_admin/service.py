@@ -11,7 +11,6 @@ from anyio.abc import TaskGroup
 
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.files import no_room
-from gateway_core.contract.routes import Route
 from gateway_core.contract.services import RunningService
 from gateway_core.runtime.applied import Applied, applied_dir
 from gateway_core.runtime.folder import socket_path
@@ -20,6 +19,7 @@ from gateway_core.runtime.gateway import Gateway
 from .conditions import Conditions
 from .control import Control
 from .generations import Generations
+from .routes import Route, all_routes
 from .server import Admin
 from .table import control_routes
 
@@ -69,7 +69,7 @@ class AdminService(RunningService):
             lambda: gateway.ready,
             started=lambda: gateway.started,
             with_metrics=settings.metrics,
-            more=gateway.routes(),
+            more=all_routes(gateway),
             token=token.get_secret_value() if token else "",
             names=[name for name in settings.admin_hosts.split(",") if name.strip()],
         )

@@ -7,13 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from typing import Any
 
-from gateway_core.contract.routes import Answer, Problem, Request, Route, Text, fault_document
-
 from . import documents, metrics, models, openapi
 from .context import AdminContext
 from .control import Control
 from .preconditions import Preconditions
 from .resources import Resources
+from .routes import Answer, Problem, Request, Route, Text, fault_document
 
 NO_STORE = {"cache-control": "no-store"}
 Status = Callable[[], dict[str, Any] | Awaitable[dict[str, Any]]]

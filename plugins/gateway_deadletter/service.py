@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway_core.contract.routes import Route
+from gateway_admin.routes import Route
+
 from gateway_core.contract.services import RunningService
 from gateway_core.runtime.gateway import Gateway
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from gateway_admin.routes import Model
 from pydantic import BaseModel, ConfigDict
-
-from gateway_core.contract.routes import Model
 
 
 class Explanation(BaseModel):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-
-from gateway_core.contract.routes import JSON, Answer, Problem, Request, Route, Text
+from gateway_admin.routes import JSON, Answer, Problem, Request, Route, Text
 
 from . import models
 from .context import InspectContext

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from gateway_admin.routes import Route
 
-from gateway_core.contract.routes import Route
 from gateway_core.contract.services import RunningService, Stream
 from gateway_core.runtime.gateway import Gateway
 

@@ -13,10 +13,10 @@ import anyio
 import httpx
 import pytest
 from gateway_admin.guard import Guard, exposed
+from gateway_admin.routes import Answer, Problem, Request, Route
 from gateway_admin.server import Admin
 
 from gateway_core.contract.errors import StartError
-from gateway_core.contract.routes import Answer, Problem, Request, Route
 
 pytestmark = pytest.mark.anyio
 

@@ -8,10 +8,9 @@ import httpx
 import jsonschema
 import pytest
 from gateway_admin.openapi import document
+from gateway_admin.routes import Answer, Route
 from gateway_admin.server import Admin
 from openapi_spec_validator import OpenAPIV31SpecValidator, validate
-
-from gateway_core.contract.routes import Answer, Route
 
 pytestmark = pytest.mark.usefixtures("processes")
 

@@ -13,6 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 from gateway_admin import documents
+from gateway_admin.routes import Problem, Request
 from gateway_inspect.schema import schema
 
 from gateway_core.config.load import Loaded, load_all
@@ -31,7 +32,6 @@ from gateway_core.contract.config_extension import (
 from gateway_core.contract.config_node import Node
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.hookspecs import hookimpl
-from gateway_core.contract.routes import Problem, Request
 
 PLUGIN = '''
 """Adds the section `quotas`, and documents of `version: pipes/1`, each of them a trigger."""

@@ -11,13 +11,13 @@ import anyio
 import httpx
 import pytest
 from gateway_admin import plugin as admin_plugin
+from gateway_admin.routes import Answer, Request, Route
 from gateway_workers.rpc import PeerClient, PeerServer
 
 from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.hookspecs import hookimpl
-from gateway_core.contract.routes import Answer, Request, Route
 from gateway_core.contract.services import GatewayView, RunningService, Service
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.role import Role

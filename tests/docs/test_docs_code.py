@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import typer
+from gateway_admin.routes import all_routes
 from ruamel.yaml import YAML
 
 from gateway_core.cli.app import app
@@ -186,7 +187,7 @@ def _parse(command: Any, words: list[str]) -> None:
 def _known_address(urls: list[str]) -> None:
     settings = Settings(data_dir=Path("unused"), admin="off")
     gateway = Gateway(GatewayConfig.model_validate({}), settings, Registry.installed())
-    paths = [re.sub(r"\{\w+\}", "[^/]+", r.path) for r in gateway.routes()]
+    paths = [re.sub(r"\{\w+\}", "[^/]+", r.path) for r in all_routes(gateway)]
     paths += ["/metrics", "/status", "/health/(live|ready|startup)"]
     for url in urls:
         path = "/" + url.partition("9080/")[2].partition("?")[0]
