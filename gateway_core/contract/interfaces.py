@@ -47,10 +47,10 @@ class Intake(Protocol):
     def attempted(self, event: Event, outcome: Outcome, seconds: float) -> None:
         """Reports an attempt that the source made itself, because its sender waits for the answer."""
 
-    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted, stage: str = "delivery") -> None:
-        """Writes an event that the source could not deliver to `dest` itself to the dead letter, with the facts; or,
-        with the stage "decode", the event made from an input that is not one. `done(None)` follows when it is safe
-        there, an error if there is no dead letter."""
+    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted) -> None:
+        """Writes an event that the source could not deliver to `dest` itself to the dead letter, with the facts; or
+        the event made from an input that is not one (`Stage.DECODE`). `done(None)` follows when it is safe there, an
+        error if there is no dead letter."""
 
     def withdraw(self, partition: int) -> Sequence[int]:
         """The events of this partition (the upper bits of their positions) are someone else's now: those that nothing
@@ -183,8 +183,8 @@ class Receiver(Protocol):
         `Feed.resume`."""
 
     def reject(self, event: Event, outcome: Outcome) -> None:
-        """Takes a record that is not an event, wrapped into one, from a channel that others also write to; it is
-        acknowledged like an offered event."""
+        """Takes a record that is not an event, wrapped into one, from a channel that others also write to
+        (`Stage.DECODE`); it is acknowledged like an offered event."""
 
     def withdraw(self, partition: int) -> Sequence[int]:
         """A channel that shares its partitions with other gateways passes this one to another: events without an

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import errno
+from enum import StrEnum
 
 from . import descriptors
 from .errors import Refused
 from .event import Event
 from .shortage import is_shortage
+
+
+class Stage(StrEnum):
+    """Where on its path an event failed: `tidegatestage` in its dead letter."""
+
+    DECODE = "decode"
+    """What came in is not an event."""
+    FILTER = "filter"
+    """The filter raised, so it is unknown whether the event is wanted."""
+    ORDER = "order"
+    """The key mapper found no order key, or raised."""
+    ENCODE = "encode"
+    """The sink can't write the event. No attempt can help."""
+    DELIVERY = "delivery"
+    """The remote side did not take it."""
 
 
 class Outcome:
@@ -17,6 +33,7 @@ class Outcome:
     `retry`          the same attempt may succeed later.
     `code`           the remote side's status code, None if there was no answer.
     `data`           what the remote side said (a response body), cut to 1024 bytes or more.
+    `stage`          where it failed.
     `reason`         one line for people: "503 Service Unavailable", "connection refused".
     `retry_after_s`  how long the remote side asked us to wait, None if it did not.
     `reply`          an event to publish to the broker.
@@ -24,7 +41,7 @@ class Outcome:
                      does not count as an attempt: the event is queued again, and sent as soon as the machine can.
     """
 
-    __slots__ = ("code", "data", "delivered", "local", "reason", "reply", "retry", "retry_after_s")
+    __slots__ = ("code", "data", "delivered", "local", "reason", "reply", "retry", "retry_after_s", "stage")
 
     def __init__(
         self,
@@ -37,6 +54,7 @@ class Outcome:
         retry_after_s: float | None = None,
         reply: Event | None = None,
         local: bool = False,
+        stage: Stage = Stage.DELIVERY,
     ) -> None:
         self.delivered = delivered
         self.retry = retry
@@ -46,6 +64,7 @@ class Outcome:
         self.retry_after_s = retry_after_s
         self.reply = reply
         self.local = local
+        self.stage = stage
 
     def __repr__(self) -> str:
         word = "delivered" if self.delivered else "local" if self.local else "retry" if self.retry else "failed"
@@ -71,8 +90,7 @@ def short(error: BaseException | str) -> Outcome:
     return Outcome(False, retry=True, local=True, reason=f"this machine is short of resources: {text}")
 
 
-def unwritable(error: Refused | ValueError) -> Outcome:
-    """The outcome for an event that a sink can't write. It is not retried. Its dead letter has `tidegatestage:
-    encode`."""
+def unwritable(error: Exception) -> Outcome:
+    """The outcome for an event that a sink can't write. It is not retried."""
     detail = error.detail if isinstance(error, Refused) else str(error)
-    return Outcome(False, reason=f"encode: {detail}")
+    return Outcome(False, stage=Stage.ENCODE, reason=f"encode: {detail}")

@@ -1,14 +1,43 @@
-"""What a reply inherits from the event that it answers."""
+"""Replies: events that a subscriber answers with, on their way to the broker."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..contract.event import Event, text_of
+from ..contract.interfaces import Accepted, Outcome
+from ..pipeline.guards import text_of_error
 
 TTL = "knativebrokerttl"
 """Knative's loop guard: how many more replies may follow. Each reply has one less than its event."""
 MOST_REPLIES = 255
 
 TRACING = ("traceparent", "tracestate")
+
+
+def publish(
+    reply: Event,
+    event: Event,
+    now_ns: int,
+    accept: Callable[[list[Event], Accepted], None],
+    done: Callable[[Outcome | None], None],
+) -> None:
+    """Passes the reply to an event to `accept`. Calls `done` with None once it is safe, else with the failure of the
+    attempt."""
+
+    def accepted(error: BaseException | None) -> None:
+        # Knative Broker specification, Delivery: the first event SHOULD be delivered again
+        done(None if error is None else Outcome(False, retry=True, reason=f"reply not accepted: {error}"))
+
+    try:
+        published = as_published(reply, event, now_ns)
+    except Exception as e:
+        done(Outcome(False, reason=f"the sink gave no event as a reply: {text_of_error(e)}"))
+        return
+    if published is None:
+        done(Outcome(False, reason=f"reply loop: {TTL} of the event is used up"))
+    else:
+        accept([published], accepted)
 
 
 def as_published(reply: Event, event: Event, now_ns: int) -> Event | None:

@@ -11,7 +11,6 @@ from ..contract.event import PARTITION_BITS, Event
 from ..contract.interfaces import Accepted, Filter, Observer, Outcome, Sink
 from ..contract.one_line import one_line
 from ..delivery import Subscription
-from ..delivery.dead_letter_writer import SourceDeadLetterWriter
 from .intake import BoundSource, Counted
 from .metering import Meter
 
@@ -37,7 +36,6 @@ class Bridge(Counted):
     def __init__(self, name: str, filter: Filter | None, observers: tuple[Observer, ...] = ()) -> None:
         super().__init__(name, observers)
         self.subscription: Subscription  # set by the builder, which needs `give_back` for it
-        self.dead_letter_writer: SourceDeadLetterWriter | None = None  # set by the builder if there is a dead letter
         self.filter = filter
         self._groups: dict[int, _Group] = {}
         self._last = 0
@@ -47,8 +45,6 @@ class Bridge(Counted):
         """Replaces the observers."""
         super().observe(observers)
         self.subscription.observe(observers)
-        if self.dead_letter_writer is not None:
-            self.dead_letter_writer.observe(observers)
 
     # -- the source's intake ----------------------------------------------------------------------------------------
 
@@ -73,11 +69,12 @@ class Bridge(Counted):
             if not self.subscription.offer(event):  # large events used up the memory budget
                 self.give_back(position, Outcome(False, retry=True, reason="as much is under way as may be held"))
 
-    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted, stage: str = "delivery") -> None:
-        if self.dead_letter_writer is None:
+    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted) -> None:
+        dead_letters = self.subscription.dead_letters
+        if dead_letters is None:
             done(StorageError(f"bridge {self.name!r} has no dead letter: {outcome.reason}"))
         else:
-            self.dead_letter_writer.write(event, outcome, dest, done, stage)
+            dead_letters.write(event, outcome, dest, done)
 
     def withdraw(self, partition: int) -> Sequence[int]:
         """See `Intake.withdraw`. The positions are the source's."""

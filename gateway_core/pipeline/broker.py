@@ -12,7 +12,7 @@ from ..contract.condition import Condition
 from ..contract.event import Event
 from ..contract.interfaces import Accepted, Channel, Filter, Observer, ReaderFeed, ReadingSink, Sink, Source
 from ..delivery import Subscription
-from ..delivery.dead_letter_writer import SourceDeadLetterWriter
+from ..delivery.dead_letter import DeadLetterWriter
 from .guards import FilterGuard
 from .infos import lag_of, reader_state, source_errors
 from .intake import BoundSource, Counted
@@ -30,7 +30,7 @@ class Broker(Counted):
         channel_name: str,
         channel: Channel,
         dead_letter: Sink,
-        writer: SourceDeadLetterWriter,
+        dead_letters: DeadLetterWriter,
         observers: tuple[Observer, ...],
         meter: Meter | None = None,
     ) -> None:
@@ -40,7 +40,9 @@ class Broker(Counted):
         self.channel = channel
         self.bound_sources: list[BoundSource] = []
         self.taking = False
-        self.use_dead_letter(dead_letter, writer)
+        self.dead_letter = dead_letter
+        self.dead_letters = dead_letters
+        self.undeliverable = dead_letters.write
         self.accept: Accept
         self.observe(observers)
 
@@ -56,7 +58,7 @@ class Broker(Counted):
         self.accept = self._observed if observers else self.channel.append
         if self.meter is not None:
             self.accept = self.meter.accepting(self.accept)
-        self.dead_letter_writer.observe(observers)
+        self.dead_letters.observe(observers)
         for bound_source in self.bound_sources:
             if bound_source.intake.target is self:  # during a reload it may already feed another one
                 bound_source.intake.switch_to(self)
@@ -65,11 +67,10 @@ class Broker(Counted):
         """Accepts replies, which come from no source."""
         self.accept(events, done)
 
-    def use_dead_letter(self, dead_letter: Sink, writer: SourceDeadLetterWriter) -> None:
-        """Uses this dead letter from now on."""
+    def use_dead_letter(self, dead_letter: Sink, traced: Sink) -> None:
+        """Uses this dead letter from now on; `traced` writes to it."""
         self.dead_letter = dead_letter
-        self.dead_letter_writer = writer
-        self.undeliverable = writer.write
+        self.dead_letters.use(traced)
 
     def _observed(self, events: Sequence[Event], done: Accepted) -> None:
         def accepted(error: BaseException | None) -> None:
@@ -101,7 +102,7 @@ class Broker(Counted):
             return Condition(
                 True, f"{len(errors)} of {len(self.bound_sources)} sources do not work: {first}", "IngressDegraded"
             )
-        if fault := self.faults.get("dead_letter") or self.dead_letter_writer.stuck:
+        if fault := self.faults.get("dead_letter") or self.dead_letters.fault:
             return Condition(True, fault, "DeadLetterFails")  # events are accepted; undeliverable ones wait
         return Condition(True, "", "IngressOpen")
 
@@ -147,11 +148,11 @@ class Trigger:
         if isinstance(s.feed, Faulty) and (why := s.feed.fault):
             return Condition(False, why, "FeedFails")
         if s.blocked:
-            return Condition(False, s.last_error or "blocked", "DeadLetterFails")
+            return Condition(False, s.failures.last or "blocked", "DeadLetterFails")
         if s.short:
-            return Condition(False, s.last_error or "this machine is short of resources", "OutOfResources")
-        if s.failing:
-            return Condition(False, f"the subscriber fails: {s.last_error}", "SubscriberFails")
+            return Condition(False, s.failures.last or "this machine is short of resources", "OutOfResources")
+        if s.failures.many:
+            return Condition(False, f"the subscriber fails: {s.failures.last}", "SubscriberFails")
         return Condition(True, "", "Delivering")
 
     def status(self) -> dict[str, Any]:
@@ -168,9 +169,9 @@ class Trigger:
             "lag": lag_of(s.feed),
             "paused": s.paused,
             "blocked": s.blocked,
-            "last_error": s.last_error,
+            "last_error": s.failures.last,
             "reader": None,
-            "dead_lettered_by_stage": dict(s.dead_lettered_by_stage),
+            "dead_lettered_by_stage": s.dead_lettered_by_stage,
             "filter_errors": s.filter_errors,
             **(self.meter.of_deliveries() if self.meter else {}),
         }

@@ -18,6 +18,7 @@ from ..contract.errors import Refused
 from ..contract.event import Event
 from ..contract.interfaces import Clause, Filter, Observer, Outcome
 from ..contract.one_line import one_line
+from ..contract.outcome import Stage
 from ..contract.tracing import Origin, SendContext, Tracer
 
 log = logging.getLogger("tidegate.plugins")
@@ -50,6 +51,7 @@ def checked(outcome: Any) -> Outcome:
         and (code is None or isinstance(code, int))
         and (data is None or isinstance(data, bytes))
         and (wait is None or isinstance(wait, int | float))
+        and isinstance(outcome.stage, Stage)
     ):
         return outcome
     reason = f"{outcome.reason!r:.200} (the sink gave an outcome with fields of wrong types)"

@@ -9,8 +9,9 @@ from ..contract.capabilities import ClassifiesResponses, DeadLetterStore, Previe
 from ..contract.errors import Refused
 from ..contract.event import Event
 from ..contract.interfaces import Accepted, Outcome, Send, Sink
+from ..contract.outcome import unwritable
 from ..contract.tracing import Origin, SendContext, Tracer
-from ..delivery.attempt import Delivery
+from ..delivery.deliveries import Delivery
 
 Accept = Callable[[Sequence[Event], Accepted], None]
 """`Intake.accept`."""
@@ -59,7 +60,7 @@ def traced_send(tracer: Tracer, context: SendContext, send: Send) -> Send:
         try:
             send(event.with_trace(trace), timeout_s, settled)
         except Exception as e:
-            ended(Outcome(False, reason=f"encode: {e}"))
+            ended(unwritable(e))
             raise
 
     return traced

@@ -13,9 +13,9 @@ from ..contract.clock import Clock
 from ..contract.component import BuildContext, ComponentRef
 from ..contract.config_node import Place, dotted
 from ..contract.interfaces import Filter, ReadingSink, Send, Sink
-from ..delivery import Budget, Subscription, ordering
-from ..delivery.dead_letter_writer import SourceDeadLetterWriter
-from ..delivery.ordering import OrderKeyOf
+from ..delivery import Budget, Subscription, deliveries
+from ..delivery.dead_letter import DeadLetterWriter
+from ..delivery.deliveries import OrderKeyOf
 from ..pipeline import filters
 from ..pipeline.bridge import Bridge, Bridged
 from ..pipeline.broker import Broker, ReadingTrigger, Trigger
@@ -100,17 +100,16 @@ class Builder:
         """One broker of the config."""
         config, place = self._config.brokers[name], ("brokers", name)
         channel = self._make(config.channel, (*place, "channel"), broker=name)
-        broker = Broker(
-            name, config.channel.name, channel, *self.dead_letter(name), self._built.observers, self._meter()
-        )
+        sink, traced = self.dead_letter(name)
+        dead_letters = DeadLetterWriter("broker", name, traced, self._clock, self._built.observers)
+        broker = Broker(name, config.channel.name, channel, sink, dead_letters, self._built.observers, self._meter())
         broker.bound_sources = [self.bound_source(broker, i) for i in range(len(config.ingress))]
         return broker
 
-    def dead_letter(self, name: str) -> tuple[Sink, SourceDeadLetterWriter]:
-        """A broker's dead letter."""
+    def dead_letter(self, name: str) -> tuple[Sink, Sink]:
+        """A broker's dead letter, without and with tracing."""
         sink = self._make(self._config.brokers[name].dead_letter, ("brokers", name, "dead_letter"), broker=name)
-        traced = self._tracing.dead_letter(sink, name, name)
-        return sink, SourceDeadLetterWriter(name, traced, self._clock, self._built.observers)
+        return sink, self._tracing.dead_letter(sink, name, name)
 
     def bound_source(self, broker: Broker, number: int) -> BoundSource:
         """One of a broker's sources."""
@@ -166,9 +165,9 @@ class Builder:
         if policy.order == "unordered":
             return None
         if policy.order == "partition":
-            return ordering.of_partition
+            return deliveries.of_partition
         if policy.order_key is None:
-            return ordering.of_key
+            return deliveries.of_key
         mapper: OrderKeyOf = self._make(policy.order_key, (*place, "delivery", "order_key"), **changes)
         return mapper
 
@@ -186,8 +185,6 @@ class Builder:
         dead_letter = None
         if config.dead_letter is not None:
             dead_letter = self._make(config.dead_letter, (*place, "dead_letter"), broker=name)
-            traced = self._tracing.dead_letter(dead_letter, name, name)
-            bridge.dead_letter_writer = SourceDeadLetterWriter(name, traced, self._clock, self._built.observers)
         sink = self._make(config.sink, (*place, "sink"), broker=name)
         policy = _with_window(policy, sink)
         bridge.subscription = Subscription(

@@ -16,8 +16,7 @@ from anyio.abc import TaskGroup
 from ..contract.capabilities import Joined, TakingOver
 from ..contract.interfaces import Sink
 from ..delivery import Subscription
-from ..delivery.attempt import NO_FEED
-from ..delivery.dead_letter_writer import SourceDeadLetterWriter
+from ..delivery.subscription import NO_FEED
 from ..pipeline.bridge import Bridged
 from ..pipeline.broker import Broker, ReadingTrigger, Trigger
 from ..pipeline.intake import BoundSource
@@ -77,8 +76,8 @@ class Parts:
             await _idle(list(self.subscriptions()))
         for subscription in self.subscriptions():
             subscription.stop()
-        for writer in self.dead_letter_writers():
-            writer.stop()
+        for broker in built.brokers.values():
+            broker.dead_letters.stop()
         readers = [t.sink for t in built.triggers.values() if isinstance(t, ReadingTrigger)]
         await self._stop_all(readers)
         for broker in built.brokers.values():
@@ -122,7 +121,7 @@ class Parts:
         """Stops a broker whose triggers are gone. What its channel holds stays there."""
         broker.taking = False
         await self._stop_sources(broker.bound_sources)
-        broker.dead_letter_writer.stop()
+        broker.dead_letters.stop()
         await self._stop_one(broker.channel)
         await self.stop_sinks([broker.dead_letter])
 
@@ -199,8 +198,6 @@ class Parts:
             while bridged.bridge.lag():  # noqa: ASYNC110 once in a reload; no event per attempt
                 await anyio.sleep(0.01)
         bridged.bridge.subscription.stop()
-        if bridged.bridge.dead_letter_writer is not None:
-            bridged.bridge.dead_letter_writer.stop()
         await self.stop_sinks(bridged.sinks)
 
     async def start_sinks(
@@ -246,14 +243,6 @@ class Parts:
                 yield trigger.subscription
         for bridged in self.built.bridges.values():
             yield bridged.bridge.subscription
-
-    def dead_letter_writers(self) -> Iterator[SourceDeadLetterWriter]:
-        """Those of brokers and bridges."""
-        for broker in self.built.brokers.values():
-            yield broker.dead_letter_writer
-        for bridged in self.built.bridges.values():
-            if bridged.bridge.dead_letter_writer is not None:
-                yield bridged.bridge.dead_letter_writer
 
 
 async def _idle(subscriptions: list[Subscription]) -> None:

@@ -17,7 +17,6 @@ from ..contract.capabilities import pulls
 from ..contract.config_node import Place, dotted
 from ..contract.errors import ConfigError, Fault, StartError
 from ..contract.interfaces import Sink
-from ..delivery.dead_letter_writer import SourceDeadLetterWriter
 from ..pipeline.bridge import Bridged
 from ..pipeline.broker import Broker, ReadingTrigger, Trigger
 from ..pipeline.intake import BoundSource
@@ -105,7 +104,7 @@ class Fresh:
 
     brokers: dict[str, Broker] = field(default_factory=dict)
     bound_sources: dict[str, list[BoundSource]] = field(default_factory=dict)  # of changed brokers, with kept ones
-    dead_letters: dict[str, tuple[Sink, SourceDeadLetterWriter]] = field(default_factory=dict)
+    dead_letters: dict[str, tuple[Sink, Sink]] = field(default_factory=dict)  # without and with tracing
     triggers: dict[str, Trigger | ReadingTrigger] = field(default_factory=dict)
     bridges: dict[str, Bridged] = field(default_factory=dict)
 
@@ -234,15 +233,11 @@ class Reload:
         """Changes the sources and the dead letter of a broker."""
         broker = self._built.brokers[name]
         if name in self._fresh.dead_letters:
-            gone, (sink, writer) = broker.dead_letter, self._fresh.dead_letters[name]
+            gone, (sink, traced) = broker.dead_letter, self._fresh.dead_letters[name]
             if await self._tried(
                 ("brokers", name, "dead_letter"), partial(self._parts.start_dead_letter, broker), sink
             ):
-                before = broker.dead_letter_writer
-                counts = {"dead_lettered": before.written, "dead_lettered_by_stage": dict(before.stages)}
-                before.hand_over(writer)
-                broker.use_dead_letter(sink, writer)
-                self._built.earlier.keep("brokers", {"name": name, **counts})
+                broker.use_dead_letter(sink, traced)
                 await self._parts.stop_sinks([gone])
         earlier, broker.bound_sources = broker.bound_sources, self._fresh.bound_sources[name]
         gone_sources = [bound_source for bound_source in earlier if bound_source not in broker.bound_sources]

@@ -32,8 +32,8 @@ def broker_status(broker: Broker) -> dict[str, Any]:
         "refused": broker.refused,
         "unrouted": info.get("unrouted", 0),
         "failed": broker.failed,
-        "dead_lettered": broker.dead_letter_writer.written,
-        "dead_lettered_by_stage": dict(broker.dead_letter_writer.stages),
+        "dead_lettered": broker.dead_letters.written,
+        "dead_lettered_by_stage": dict(broker.dead_letters.written_by_stage),
         **(broker.meter.of_accepts() if broker.meter else {}),
     }
 
@@ -70,11 +70,11 @@ def bridge_condition(bridged: Bridged, running: bool) -> Condition:
     if fault := next(iter(bridged.bridge.faults.values()), ""):
         return Condition(False, fault, "ComponentFailed")
     if s.blocked:
-        return Condition(False, s.last_error or "blocked", "DeadLetterFails")
-    if s.failing:
-        return Condition(False, s.last_error or "failing", "SinkFails")
+        return Condition(False, s.failures.last or "blocked", "DeadLetterFails")
+    if s.failures.many:
+        return Condition(False, s.failures.last or "failing", "SinkFails")
     if s.short:
-        return Condition(False, s.last_error or "this machine is short of resources", "OutOfResources")
+        return Condition(False, s.failures.last or "this machine is short of resources", "OutOfResources")
     if not running:
         return Condition(False, "not started", "NotStarted")
     error = source_errors([bridged.bound_source]).get(0)
@@ -102,7 +102,7 @@ def with_failure(entry: dict[str, Any], failure: str) -> dict[str, Any]:
 
 def bridge_status(bridged: Bridged, running: bool) -> dict[str, Any]:
     """One bridge: its condition, ends and counts."""
-    bridge, s, writer = bridged.bridge, bridged.bridge.subscription, bridged.bridge.dead_letter_writer
+    bridge, s = bridged.bridge, bridged.bridge.subscription
     sources = source_infos([bridged.bound_source])
     condition = bridge_condition(bridged, running)
     return {
@@ -121,20 +121,16 @@ def bridge_status(bridged: Bridged, running: bool) -> dict[str, Any]:
         "retried": s.retried,
         "refused": bridge.refused,
         "failed": bridge.failed,
-        "dead_lettered": s.dead_lettered + (writer.written if writer else 0),
+        "dead_lettered": s.dead_lettered,
         "in_flight": s.in_flight,
         "waiting": s.held - s.in_flight,
         "lag": bridge.lag(),
         "blocked": s.blocked,
-        "last_error": s.last_error,
+        "last_error": s.failures.last,
         "filter_errors": s.filter_errors,
-        "dead_lettered_by_stage": _added(s.dead_lettered_by_stage, writer.stages if writer else {}),
+        "dead_lettered_by_stage": s.dead_lettered_by_stage,
         **(bridged.meter.of_deliveries() if bridged.meter else {}),
     }
-
-
-def _added(some: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    return {stage: some.get(stage, 0) + more.get(stage, 0) for stage in {**some, **more}}
 
 
 _COUNTS = {

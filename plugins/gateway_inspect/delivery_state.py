@@ -8,7 +8,7 @@ from typing import Any
 from gateway_core.contract.capabilities import TracksDeliveries
 from gateway_core.delivery import Subscription
 from gateway_core.delivery.dead_letter import rfc3339
-from gateway_core.delivery.history import id_of
+from gateway_core.delivery.failures import id_of
 from gateway_core.pipeline.broker import ReadingTrigger
 from gateway_core.runtime.build import Built
 
@@ -42,7 +42,7 @@ def _subscription_state(subscription: Subscription, id: str, source: str | None,
             break
     failures = [
         {"at": rfc3339(f.at_ns), "attempt": f.attempt, "code": f.code, "reason": f.reason}
-        for f in subscription.memory.of(id, source)
+        for f in subscription.failures.of(id, source)
         if position in (0, f.position)
     ]
     return {
@@ -52,7 +52,7 @@ def _subscription_state(subscription: Subscription, id: str, source: str | None,
         "in_flight": subscription.in_flight,
         "paused": subscription.paused,
         "blocked": subscription.blocked,
-        "last_error": subscription.last_error,
+        "last_error": subscription.failures.last,
     }
 
 

@@ -12,7 +12,7 @@ from anyio import to_thread
 from gateway_core.contract.capabilities import DeadLetterStore, Searchable
 from gateway_core.contract.event import PARTITION_BITS, Event
 from gateway_core.delivery.dead_letter import rfc3339, without_facts
-from gateway_core.delivery.history import id_of
+from gateway_core.delivery.failures import id_of
 
 from .context import InspectContext
 from .delivery_state import merged, state_of, states_of

@@ -13,6 +13,7 @@ from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter, Outcome, Receiver
+from gateway_core.contract.outcome import Stage
 from gateway_core.pipeline.guards import Errors
 
 from . import connect
@@ -156,7 +157,7 @@ class KafkaFeed:
         event = wrap(record, partition, received_ns=self._now())
         event.trace = error.trace
         event.position = position
-        self._reject(event, Outcome(False, reason=error.detail))
+        self._reject(event, Outcome(False, stage=Stage.DECODE, reason=error.detail))
 
     def withdraw(self, partition_id: int) -> Sequence[int]:
         return self._withdraw(partition_id)

@@ -96,7 +96,7 @@ class IntakeWriter:
             return
         else:
             ((event, position),) = piece
-            self.dead_letter(event, position, error, "delivery")
+            self.dead_letter(event, position, Outcome(False, reason=error.detail))
         group.pieces.popleft()
         self._continue(group)
 
@@ -121,21 +121,19 @@ class IntakeWriter:
 
     # -- into the dead letter ---------------------------------------------------------------------------------------
 
-    def dead_letter(self, event: Event, position: int, reason: Refused, stage: str) -> None:
+    def dead_letter(self, event: Event, position: int, outcome: Outcome) -> None:
         """Writes an event to the dead letter, and retries until it is stored."""
-        undelivered = _DeadLetter(event, position, reason, stage)
+        undelivered = _DeadLetter(event, position, outcome)
         self._dead_letters.setdefault(position >> PARTITION_BITS, set()).add(undelivered)
         self._write_dead_letter(undelivered)
 
     def _write_dead_letter(self, undelivered: _DeadLetter) -> None:
         undelivered.timer = None
-        outcome = Outcome(False, reason=undelivered.reason.detail)
         self.intake.undeliverable(
             undelivered.event,
-            outcome,
+            undelivered.outcome,
             self._address,
             lambda error: self._dead_letter_written(undelivered, error),
-            undelivered.stage,
         )
 
     def _dead_letter_written(self, undelivered: _DeadLetter, error: BaseException | None) -> None:
@@ -170,12 +168,11 @@ class _Group:
 class _DeadLetter:
     """An event on its way to the dead letter."""
 
-    __slots__ = ("dropped", "event", "position", "reason", "stage", "timer")
+    __slots__ = ("dropped", "event", "outcome", "position", "timer")
 
-    def __init__(self, event: Event, position: int, reason: Refused, stage: str) -> None:
+    def __init__(self, event: Event, position: int, outcome: Outcome) -> None:
         self.event = event
         self.position = position
-        self.reason = reason
-        self.stage = stage
+        self.outcome = outcome
         self.timer: Timer | None = None
         self.dropped = False

@@ -14,7 +14,8 @@ from gateway_core.contract.clock import Timer
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
-from gateway_core.contract.interfaces import Intake
+from gateway_core.contract.interfaces import Intake, Outcome
+from gateway_core.contract.outcome import Stage
 
 from . import connect
 from .admin import Admin
@@ -187,7 +188,7 @@ class KafkaSource:
         if what == "wrap":
             return event
         event.position = position
-        self._writer.dead_letter(event, position, error, "decode")
+        self._writer.dead_letter(event, position, Outcome(False, stage=Stage.DECODE, reason=error.detail))
         return None
 
     # -- for status -------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from gateway_core.config.model import DeliveryConfig
 from gateway_core.contract.event import PARTITION_BITS, Event
 from gateway_core.contract.interfaces import DELIVERED, Accepted, Outcome, Sink
 from gateway_core.delivery import Budget, Subscription
-from gateway_core.delivery.ordering import OrderKeyOf
+from gateway_core.delivery.deliveries import OrderKeyOf
 
 BUSY = Outcome(False, retry=True, code=503, reason="503 Service Unavailable")
 BAD = Outcome(False, code=400, reason="400 Bad Request")

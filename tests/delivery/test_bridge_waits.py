@@ -11,6 +11,7 @@ from gateway_testing import ScriptedSink
 from gateway_core.contract.errors import Refused, StorageError
 from gateway_core.contract.event import PARTITION_BITS, Event
 from gateway_core.contract.interfaces import DELIVERED, Outcome
+from gateway_core.contract.outcome import Stage
 from tests.delivery.gateway_rig import Parts, running, until
 from tests.delivery.order_rig import BAD, BUSY
 
@@ -107,8 +108,8 @@ async def test_what_is_no_event_goes_to_the_dead_letter_as_of_the_stage_decode(t
     parts = Parts(letters=ScriptedSink([BUSY], address="letters:"))
     answers: list[BaseException | None] = []
     async with running(parts, config(dead_letter="letters"), tmp_path) as gateway:
-        reason = Outcome(False, reason="no specversion")
-        parts.pull.intake.undeliverable(event(1), reason, "pull:", answers.append, "decode")
+        reason = Outcome(False, stage=Stage.DECODE, reason="no specversion")
+        parts.pull.intake.undeliverable(event(1), reason, "pull:", answers.append)
         assert answers == []
         await until(lambda: answers == [None])
         facts = parts.letters.sent[-1].attributes
@@ -121,7 +122,8 @@ async def test_without_a_dead_letter_what_is_no_event_is_answered_with_an_error(
     parts = Parts()
     answers: list[BaseException | None] = []
     async with running(parts, config(), tmp_path) as gateway:
-        parts.pull.intake.undeliverable(event(1), Outcome(False, reason="no event"), "pull:", answers.append, "decode")
+        not_an_event = Outcome(False, stage=Stage.DECODE, reason="no event")
+        parts.pull.intake.undeliverable(event(1), not_an_event, "pull:", answers.append)
         (error,) = answers
         assert isinstance(error, StorageError)
         parts.pull.intake.refuse(Refused("no event"))

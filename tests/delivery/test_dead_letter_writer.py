@@ -1,14 +1,16 @@
-"""SourceDeadLetterWriter that sources ask for: of a broker, of a bridge, and when the dead letter is away."""
+"""Dead letters that sources ask for: of a broker, of a bridge, and when the dead letter is away."""
 
 from __future__ import annotations
 
 import pytest
 from gateway_testing import FakeClock, ScriptedSink
 
+from gateway_core.config.model import DeliveryConfig
 from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event
-from gateway_core.contract.interfaces import Observer, Outcome
-from gateway_core.delivery.dead_letter_writer import SourceDeadLetterWriter
+from gateway_core.contract.interfaces import Observer, Outcome, Sink
+from gateway_core.delivery import Subscription
+from gateway_core.delivery.dead_letter import DeadLetterWriter
 from gateway_core.pipeline.bridge import Bridge
 
 LATE = Outcome(False, code=504, data=b"body", reason="too late")
@@ -35,7 +37,7 @@ class Seen(Observer):
 
 def test_a_letter_says_why_and_observers_are_told() -> None:
     sink, clock, seen, answers = ScriptedSink(), FakeClock(), Seen(), []
-    letters = SourceDeadLetterWriter("b", sink, clock, (seen,))
+    letters = DeadLetterWriter("broker", "b", sink, clock, (seen,))
     clock.advance(2)
     letters.write(event(), LATE, "http://f/", answers.append)
     assert answers == [None]
@@ -57,7 +59,7 @@ def test_a_letter_says_why_and_observers_are_told() -> None:
 
 def test_a_letter_is_tried_until_it_is_safe(caplog: pytest.LogCaptureFixture) -> None:
     sink, clock, answers = ScriptedSink([AWAY, AWAY]), FakeClock(), []
-    letters = SourceDeadLetterWriter("b", sink, clock)
+    letters = DeadLetterWriter("broker", "b", sink, clock)
     letters.write(event(), LATE, "http://f/", answers.append)
     assert (answers, letters.written) == ([], 0)
     assert "away" in caplog.text
@@ -66,11 +68,15 @@ def test_a_letter_is_tried_until_it_is_safe(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_a_bridges_source_is_told_where_there_is_no_dead_letter() -> None:
-    bridge, answers = Bridge("b", None), []
+    bridge, answers, sink = Bridge("b", None), [], ScriptedSink()
+
+    def subscription(dead_letter: Sink | None) -> Subscription:
+        return Subscription("b", ScriptedSink(), DeliveryConfig(), FakeClock(), dead_letter=dead_letter, what="bridge")
+
+    bridge.subscription = subscription(None)
     bridge.undeliverable(event(), LATE, "http://f/", answers.append)
     assert isinstance(answers[0], StorageError)
-    sink = ScriptedSink()
-    bridge.dead_letter_writer = SourceDeadLetterWriter("b", sink, FakeClock())
+    bridge.subscription = subscription(sink)
     bridge.undeliverable(event(), LATE, "http://f/", answers.append)
     assert (answers[1:], len(sink.sent)) == ([None], 1)
 

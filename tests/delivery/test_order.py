@@ -8,7 +8,8 @@ from gateway_testing import ScriptedSink
 
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
-from gateway_core.delivery.ordering import OrderKeyOf, of_key, of_partition
+from gateway_core.contract.outcome import Stage
+from gateway_core.delivery.deliveries import OrderKeyOf, of_key, of_partition
 from tests.delivery.order_rig import BAD, BUSY, Rig, event
 
 # -- order ------------------------------------------------------------------------------------------------------------
@@ -231,12 +232,12 @@ def test_an_event_that_comes_back_while_it_is_still_under_way_waits_for_itself()
 def test_what_is_no_event_goes_to_the_dead_letter_as_of_the_stage_decode() -> None:
     rig = Rig(of_partition)
     rig.offer(event(1, 1))
-    rig.subscription.reject(event(2, 1), Outcome(False, reason="no specversion"))
+    rig.subscription.reject(event(2, 1), Outcome(False, stage=Stage.DECODE, reason="no specversion"))
     assert rig.sink.sent == [1], "it is not sent"
     facts = rig.letters.events[0].attributes
     assert (facts["tidegatestage"], facts["tidegatereason"]) == ("decode", "no specversion")
     assert facts["tidegateattempts"] == 0
-    assert rig.subscription.last_error == "no specversion"
+    assert rig.subscription.failures.last == "no specversion"
     rig.letters.answer(2)
     rig.sink.answer(1)
     assert rig.acked == [2, 1]
@@ -245,11 +246,11 @@ def test_what_is_no_event_goes_to_the_dead_letter_as_of_the_stage_decode() -> No
 
 def test_what_is_no_event_is_withdrawn_like_other_letters_and_not_taken_after_a_stop() -> None:
     rig = Rig(None)
-    rig.subscription.reject(event(2, 1), Outcome(False, reason="no specversion"))
+    rig.subscription.reject(event(2, 1), Outcome(False, stage=Stage.DECODE, reason="no specversion"))
     assert rig.withdraw(1) == []
     rig.letters.answer(2, BUSY)
     assert rig.withdraw(1) == [2]
     rig.subscription.stop()
-    rig.subscription.reject(event(3, 1), Outcome(False, reason="no specversion"))
+    rig.subscription.reject(event(3, 1), Outcome(False, stage=Stage.DECODE, reason="no specversion"))
     assert rig.letters.sent == [2]
     assert rig.nothing_left()

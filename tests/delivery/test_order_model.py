@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import DELIVERED, Outcome
-from gateway_core.delivery.ordering import OrderKeyOf, of_key, of_partition
+from gateway_core.delivery.deliveries import OrderKeyOf, of_key, of_partition
 from tests.budget import examples
 from tests.delivery.order_rig import BAD, BUSY, Rig, event, number
 

@@ -15,7 +15,7 @@ from gateway_core.contract.event import PARTITION_BITS, Event
 from gateway_core.contract.interfaces import DELIVERED, Outcome
 from gateway_core.delivery import Subscription
 from gateway_core.delivery.backoff import ceiling_s
-from gateway_core.delivery.ordering import OrderKeyOf, of_key, of_partition
+from gateway_core.delivery.deliveries import OrderKeyOf, of_key, of_partition
 from tests.budget import examples
 
 SILENT = Outcome(False, retry=True, reason="no response within 30 s")
@@ -154,7 +154,7 @@ def test_a_subscriber_that_comes_back_gets_all_within_seconds(order_key_of: Orde
     rig = Rig(lambda e: DELIVERED if back[0] else REFUSED, 0.01, order_key_of, retry=100)
     rig.offer(*(event(n, n % 4, b"%d" % (n % 4)) for n in range(1, 101)))
     rig.clock.advance(120)
-    assert rig.subscription.failing
+    assert rig.subscription.failures.many
     assert rig.feed.acked == rig.letters.got == []
     back[0] = True
     rig.clock.advance(31)  # those that were tried by themselves keep their own waits, 30 s at the most
@@ -163,7 +163,7 @@ def test_a_subscriber_that_comes_back_gets_all_within_seconds(order_key_of: Orde
         for order_key in range(4):
             ids = [p & ((1 << PARTITION_BITS) - 1) for p in rig.feed.acked]
             assert [n for n in ids if n % 4 == order_key] == sorted(n for n in ids if n % 4 == order_key)
-    assert not rig.subscription.failing
+    assert not rig.subscription.failures.many
 
 
 @pytest.mark.spec("SAFE-37")

@@ -15,7 +15,7 @@ from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import DELIVERED, Outcome
 from gateway_core.contract.outcome import short
 from gateway_core.delivery import Subscription
-from gateway_core.delivery.ordering import of_partition
+from gateway_core.delivery.deliveries import of_partition
 
 from .gateway_rig import Parts, running, until
 
@@ -46,7 +46,7 @@ def test_a_shortage_is_waited_out_and_never_counted(ordered: bool) -> None:
         rig.subscription.offer(event(n))
     rig.clock.advance(3600)
     assert rig.letters.sent == rig.feed.acked == []
-    assert (rig.subscription.attempts, rig.subscription.retried, rig.subscription.failures_in_a_row) == (0, 0, 0)
+    assert (rig.subscription.attempts, rig.subscription.retried, rig.subscription.failures.in_a_row) == (0, 0, 0)
     assert rig.subscription.short
     assert len(rig.sink.sent) < 3700, "one look a second at the most"
     rig.sink.default = DELIVERED

@@ -12,7 +12,7 @@ from gateway_testing import FakeClock, ScriptedSink
 
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import DELIVERED, Outcome
-from gateway_core.delivery.dead_letter_writer import SourceDeadLetterWriter
+from gateway_core.delivery.dead_letter import DeadLetterWriter
 
 from .gateway_rig import Parts, running, until
 
@@ -49,7 +49,7 @@ async def test_a_stopped_gateway_sends_nothing_more(tmp_path: Path, answer: Outc
 
 def test_letters_that_are_stopped_are_not_tried_again() -> None:
     clock, sink = FakeClock(), ScriptedSink(hold=True)
-    letters = SourceDeadLetterWriter("b", sink, clock)
+    letters = DeadLetterWriter("broker", "b", sink, clock)
     answers: list[object] = []
     letters.write(event(1), BAD, "x", answers.append)
     letters.write(event(2), BAD, "x", answers.append)
@@ -64,15 +64,15 @@ def test_letters_that_are_stopped_are_not_tried_again() -> None:
 
 def test_letters_on_their_way_follow_to_another_dead_letter() -> None:
     clock, old, new = FakeClock(), ScriptedSink(default=REFUSED), ScriptedSink()
-    letters, others = SourceDeadLetterWriter("b", old, clock), SourceDeadLetterWriter("b", new, clock)
+    letters = DeadLetterWriter("broker", "b", old, clock)
     answers: list[object] = []
     letters.write(event(1), BAD, "x", answers.append)
-    letters.hand_over(others)
+    letters.use(new)
     tried = len(old.sent)
     clock.advance(5)
     assert answers == [None]
     assert (len(old.sent), len(new.sent)) == (tried, 1)
-    assert (letters.written, others.written, others.stuck) == (0, 1, "")
+    assert (letters.written, letters.fault) == (1, "")
     assert clock.next_timer() is None
 
 

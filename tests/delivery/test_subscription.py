@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gateway_core.config.model import DeliveryConfig
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import DELIVERED, Outcome
+from gateway_core.contract.outcome import Stage
 from gateway_core.delivery import Budget, Subscription
 from gateway_core.delivery.backoff import ceiling_s, wait_s
 from gateway_core.delivery.dead_letter import without_facts
@@ -137,7 +138,7 @@ def test_a_dead_letter_that_fails_pauses_the_subscription_and_keeps_the_event() 
     assert rig.subscription.blocked
     assert rig.feed.acked == []
     assert [e.attributes["id"] for e in rig.sink.sent] == ["1"]  # 2 and 3 wait
-    assert "letters:" in (rig.subscription.last_error or "")
+    assert "letters:" in (rig.subscription.failures.last or "")
     rig.clock.advance(0.5)
     assert rig.subscription.blocked
     rig.clock.advance(1.0)
@@ -221,6 +222,21 @@ def test_a_sink_that_raises_is_a_failed_delivery_at_the_encode_stage() -> None:
     rig.offer(1)
     assert rig.letters.sent[0].attributes["tidegatestage"] == "encode"
     assert rig.feed.acked == [1]
+
+
+def test_the_stage_is_a_field_of_the_outcome_and_not_read_from_its_reason() -> None:
+    outcomes = [Outcome(False, reason="encode: it says"), Outcome(False, stage=Stage.ENCODE, reason="too large")]
+    rig = Rig(ScriptedSink(outcomes))
+    rig.offer(1)
+    rig.offer(2)
+    assert [e.attributes["tidegatestage"] for e in rig.letters.sent] == ["delivery", "encode"]
+    assert rig.subscription.dead_lettered_by_stage == {
+        "decode": 0,
+        "filter": 0,
+        "order": 0,
+        "encode": 1,
+        "delivery": 1,
+    }
 
 
 @pytest.mark.spec("BR-23")

@@ -48,7 +48,7 @@ class Memory:
     def attempted(self, event: Event, outcome: Outcome, seconds: float) -> None:
         self.attempts.append(outcome)
 
-    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted, stage: str = "delivery") -> None:
+    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted) -> None:
         self.letters.append((event, outcome, dest, done))
 
 

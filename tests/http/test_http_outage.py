@@ -44,14 +44,14 @@ async def test_a_closed_port_is_asked_now_and_then_and_all_arrive_after_it_opens
         subscription.feed = feed
         for n in range(1, 501):
             subscription.offer(event(n))
-        await kit.until(lambda: subscription.failing)
+        await kit.until(lambda: subscription.failures.many)
         await anyio.sleep(1)
         assert subscription.attempts < 150
         assert (feed.acked, letters.sent) == ([], [])
         with Subscriber(port=port) as subscriber:
             await kit.until(lambda: len(feed.acked) == 500)
             assert len(subscriber.requests) == 500
-        assert not subscription.failing
+        assert not subscription.failures.many
         assert letters.sent == []
 
 

@@ -10,12 +10,12 @@ from email.utils import formatdate
 from typing import Any
 
 import pytest
-from gateway_testing import FakeClock, Subscriber
+from gateway_testing import FakeClock, ScriptedSink, Subscriber
 
 from gateway_core.config.model import DeliveryConfig
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
-from gateway_core.delivery.limits import Limits
+from gateway_core.delivery import Subscription
 
 pytestmark = pytest.mark.anyio
 
@@ -150,9 +150,14 @@ async def test_retry_after(kit: Any, client: str, status: int) -> None:
 @pytest.mark.spec("DP-17", "SAFE-22")
 @pytest.mark.parametrize("value", ["1000000000", "9" * 40, "9" * 5000])
 async def test_a_long_retry_after_is_honoured_up_to_the_limit(kit: Any, client: str, value: str) -> None:
-    asked = (await answer(kit, client, (503, {"retry-after": value}, b""))).retry_after_s
-    limits = Limits(DeliveryConfig(), FakeClock())
-    assert limits.failed(asked) == DeliveryConfig().retry_after_max_s
+    outcome = await answer(kit, client, (503, {"retry-after": value}, b""))
+    clock, sink = FakeClock(), ScriptedSink([outcome])
+    subscription = Subscription("t", sink, DeliveryConfig(backoff_delay_s=0.1), clock, dead_letter=ScriptedSink())
+    subscription.offer(EVENT)
+    clock.advance(DeliveryConfig().retry_after_max_s - 1)
+    assert len(sink.sent) == 1
+    clock.advance(1)
+    assert len(sink.sent) == 2
     assert (await answer(kit, client, (503, {"retry-after": "0000000000007"}, b""))).retry_after_s == 7.0
 
 

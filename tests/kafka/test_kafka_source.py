@@ -48,8 +48,8 @@ class Intake(MemoryIntake):
             self.taken += ids
         super().accept(events, done)
 
-    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted, stage: str = "delivery") -> None:
-        self.stages.append(stage)
+    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted) -> None:
+        self.stages.append(outcome.stage)
         self.letters.append((event, outcome, dest))
         done(self.letter_result)
 

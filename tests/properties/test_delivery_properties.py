@@ -6,7 +6,7 @@ import sys
 from base64 import b64decode
 
 import pytest
-from gateway_testing import FakeClock
+from gateway_testing import FakeClock, ScriptedSink
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -15,8 +15,9 @@ from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.delivery import backoff
 from gateway_core.delivery.dead_letter import FACTS, with_facts, without_facts
-from gateway_core.delivery.limits import Limits, Rate, Window
+from gateway_core.delivery.deliveries import Attempts, Delivery, DeliveryQueue
 from gateway_core.delivery.reply import TTL, as_published
+from gateway_core.delivery.schedule import Rate, Schedule, Window
 from tests.budget import examples
 
 QUICK = examples(60)
@@ -92,6 +93,26 @@ def test_a_rate_is_never_exceeded_and_never_idle(per_s: float, idle: list[float]
         clock.advance(passes)
 
 
+class Scheduled:
+    """A schedule with deliveries that are always due."""
+
+    def __init__(self, policy: DeliveryConfig, clock: FakeClock) -> None:
+        sink = ScriptedSink()
+        attempts = Attempts("t", sink, sink.send, 1.0, clock, (), lambda delivery, outcome: None)
+        self.clock = clock
+        self.delivery = Delivery(attempts, Event({"id": "1"}))
+        self.queue = DeliveryQueue(None, float("inf"))
+        self.schedule = Schedule(policy, clock, self.queue, lambda: 0.0, lambda: None)
+
+    def failed(self, retry_after_s: float | None = None) -> float:
+        outcome = Outcome(False, retry=True, code=503, retry_after_s=retry_after_s)
+        return self.schedule.failed(self.delivery, outcome, self.clock.now_ns(), answered=True)
+
+    def may_start(self, in_flight: int) -> bool:
+        self.queue.due.append(self.delivery)
+        return self.schedule.next(in_flight) is not None
+
+
 @pytest.mark.spec("DP-17")
 @QUICK
 @given(
@@ -101,15 +122,18 @@ def test_no_attempt_starts_before_the_subscriber_wants_one(
     most_s: float, steps: list[tuple[float | None, float]]
 ) -> None:
     clock = FakeClock()
-    limits = Limits(DeliveryConfig(retry_after_max_s=most_s), clock)
+    it = Scheduled(DeliveryConfig(retry_after_max_s=most_s), clock)
     free = 0.0
     for retry_after, passes in steps:
-        asked = limits.failed(retry_after)
+        asked = it.failed(retry_after)
         assert asked == (0.0 if retry_after is None else min(retry_after, most_s))
         free = max(free, clock.monotonic() + asked)
         clock.advance(passes)
-        wait = limits.wait_s(0)
-        assert wait == pytest.approx(max(0.0, free - clock.monotonic()))
+        assert it.may_start(0) == (free <= clock.monotonic())
+        if free > clock.monotonic():
+            wakes_in = clock.next_timer()
+            assert wakes_in is not None
+            assert wakes_in <= free - clock.monotonic() + 1e-9
 
 
 @pytest.mark.spec("DP-17")
@@ -117,16 +141,16 @@ def test_no_attempt_starts_before_the_subscriber_wants_one(
 @given(st.integers(1, 64), st.lists(st.booleans(), max_size=30), st.integers(0, 80))
 def test_no_more_attempts_than_the_window_are_in_flight(most: int, answers: list[bool], in_flight: int) -> None:
     clock = FakeClock()
-    limits, window = Limits(DeliveryConfig(max_in_flight=most), clock), Window(most)
+    it, window = Scheduled(DeliveryConfig(max_in_flight=most), clock), Window(most)
     for good in answers:
         clock.advance(1)
         if good:
-            limits.succeeded()
+            it.schedule.succeeded()
             window.succeeded()
         else:
-            limits.failed(None)
+            it.failed()
             window.failed(clock.monotonic())
-    assert (limits.wait_s(in_flight) is None) == (in_flight >= window.size)
+    assert it.may_start(in_flight) == (in_flight < window.size)
 
 
 @pytest.mark.spec("BR-19")
@@ -136,7 +160,7 @@ def test_a_dead_letters_facts_are_readable_and_come_off_again(
     event: Event, code: int | None, data: bytes, reason: str, last_ns: int
 ) -> None:
     outcome = Outcome(False, code=code, data=data, reason=reason)
-    facts = {"trigger": "t", "dest": "http://d/", "attempts": 3, "first_ns": 0, "last_ns": last_ns, "stage": "delivery"}
+    facts = {"trigger": "t", "dest": "http://d/", "attempts": 3, "first_ns": 0, "last_ns": last_ns}
     letter = with_facts(with_facts(event, Outcome(False, code=1, data=b"old"), **facts), outcome, **facts)  # type: ignore[arg-type]
     assert letter.attributes.get("knativeerrorcode") == (None if code is None else str(code))
     assert b64decode(letter.attributes.get("knativeerrordata", "")) == data[:1024]

@@ -13,6 +13,7 @@ from gateway_http.cli.post import STRUCTURED, binary, check_url, client, post
 
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import FAULT, OK
+from gateway_core.contract.outcome import Stage
 from gateway_core.contract.secrecy import HIDDEN
 from gateway_core.contract.tracing import headers as trace_headers
 from gateway_core.delivery.dead_letter import without_facts
@@ -87,7 +88,7 @@ def _ingress_of(dead_letter: DeadLetter, ingress: dict[str, list[str]]) -> str:
 
 def _original(dead_letter: DeadLetter) -> bool:
     """Whether the dead letter holds an event that was once accepted, not raw input that no codec could read."""
-    return dead_letter.fact("tidegatestage") != "decode"
+    return dead_letter.fact("tidegatestage") != Stage.DECODE
 
 
 def _replay_all(dead_letters: list[DeadLetter], targets: dict[str, str], plan: Replay, count: Count) -> None:

@@ -51,7 +51,7 @@ class MemoryIntake:
     def attempted(self, event: Event, outcome: Outcome, seconds: float) -> None:
         self.attempts.append((event, outcome))
 
-    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted, stage: str = "delivery") -> None:
+    def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted) -> None:
         self.letters.append((event, outcome, dest))
         done(self.result)
 
