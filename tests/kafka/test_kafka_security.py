@@ -191,14 +191,22 @@ REFUSALS = [
 ]
 
 
+async def ended() -> None:
+    """Waits until no client has a thread of its own any more."""
+    with anyio.fail_after(LIMIT_S):
+        while any(thread.name.startswith("tidegate-kafka") for thread in threading.enumerate()):  # noqa: ASYNC110
+            await anyio.sleep(0.02)
+
+
 async def refused(one: Any, caplog: pytest.LogCaptureFixture) -> str:
-    """Starts it, which must fail; the only line about it."""
+    """Starts it, which must fail and leave nothing running; the only line about it."""
     caplog.clear()
     with anyio.fail_after(LIMIT_S):
         async with anyio.create_task_group() as tasks:
             with pytest.raises(KafkaFault) as raised:
                 await one.start(tasks)
             tasks.cancel_scope.cancel()
+    await ended()
     fault: KafkaFault = raised.value
     assert fault.credentials
     assert not fault.retry
@@ -326,6 +334,7 @@ async def _fault(one: Any, caplog: pytest.LogCaptureFixture) -> str:
             with pytest.raises(KafkaFault) as raised:
                 await one.start(tasks)
             tasks.cancel_scope.cancel()
+    await ended()
     assert raised.value.credentials
     said = [r.getMessage() for r in caplog.records if r.name == "tidegate.kafka" and r.levelno >= logging.WARNING]
     assert len(said) <= 1, said

@@ -96,6 +96,7 @@ class ConfluentProducer:
 
     async def _close(self) -> None:
         threads = {thread for thread in (self._active, self._low_latency, self._high_throughput) if thread is not None}
+        self._active = self._low_latency = self._high_throughput = None  # a thread that ends now is not replaced
         for thread in threads:
             thread.close()
         with anyio.CancelScope(shield=True):
@@ -103,7 +104,6 @@ class ConfluentProducer:
                 with anyio.move_on_after(_CLOSE_S):
                     await anyio.to_thread.run_sync(thread.join, abandon_on_cancel=True)
                 self._tell(thread)
-        self._active = self._low_latency = self._high_throughput = None
 
     def _new(self, linger_ms: float) -> ProducerThread:
         return ProducerThread(self._config, self._health, self._told, linger_ms)
