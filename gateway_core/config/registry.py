@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
+from importlib.metadata import Distribution, entry_points
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from ..contract.component import BuildContext, Command, Component, ComponentRef, Kind
@@ -75,10 +75,13 @@ class Registry:
         Raises `StartError` naming the plugin if one can't be imported, misspells a hook or offers a name twice.
         """
         registry = cls()
+        releases: dict[Distribution | None, str] = {None: "?"}  # reading the metadata takes milliseconds
         for point in sorted(entry_points(group=GROUP), key=lambda p: p.name):
             plugin = loaded(point)
-            where = f"{point.dist.name} {point.dist.version}" if point.dist else "?"
-            registry.add(point.name, plugin, where)
+            if point.dist is not None and point.dist not in releases:
+                metadata = point.dist.metadata
+                releases[point.dist] = f"{metadata['Name']} {metadata['Version']}"
+            registry.add(point.name, plugin, releases[point.dist])
         registry.check()
         return registry
 
