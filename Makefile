@@ -32,7 +32,7 @@ test-all: $(READY)  ## the same with the long forms (marked "full"), and propert
 	$(SPREAD) $(ALL) $(ARGS)
 
 quick: $(READY)  ## what can be tested within 30 seconds: all that starts no process
-	$(PYTEST) -n 2 -m "unit and not full" --hypothesis-profile quick --session-timeout 60 $(ARGS)
+	$(PYTEST) -n 3 -m "unit and not full and not twin" --hypothesis-profile quick --session-timeout 60 $(ARGS)
 
 oldest: $(READY)  ## make quick with the oldest dependencies that pyproject.toml allows, in .venv-oldest
 	$(BIN)/python -m venv --clear .venv-oldest

@@ -78,7 +78,7 @@ class Lab:
         return f"{self.client}-{self._ids}"
 
     def post(self, bridge: str, headers: Mapping[str, str], body: bytes = b"") -> httpx.Response:
-        return httpx.post(self.gateway.ingress(bridge), headers=headers, content=body, timeout=60)
+        return httpx.post(self.gateway.ingress(bridge), headers=headers, content=body, timeout=60, verify=False)
 
     def post_binary(self, bridge: str, body: bytes = b"", **attributes: str) -> str:
         """Posts an event in binary mode; its id. `content_type` is a header of its own."""

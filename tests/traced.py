@@ -153,7 +153,7 @@ def binary(id: str = "1", **more: str) -> dict[str, str]:
 
 
 def post(url: str, headers: Mapping[str, str], body: bytes = b"") -> int:
-    return httpx.post(url, headers=headers, content=body).status_code
+    return httpx.post(url, headers=headers, content=body, verify=False).status_code
 
 
 def says(span: ReadableSpan, wanted: Mapping[str, Any]) -> None:

@@ -37,7 +37,7 @@ class Gateway:
                 stdout=out,
                 stderr=subprocess.STDOUT,
             )
-        self._client = httpx.Client(timeout=10, trust_env=False)
+        self._client = httpx.Client(timeout=10, trust_env=False, verify=False)
         self.ingress = ""
 
     def wait_ready(self) -> None:

@@ -56,6 +56,7 @@ class TestHttpSink(RemoteSinkSuite):
         return kit.sink("http", {"url": remote.url, **self.options})
 
 
+@pytest.mark.twin
 class TestHttpxSink(TestHttpSink):
     options = {"client": "httpx"}
 
@@ -94,6 +95,7 @@ class TestHttpSource(SourceSuite):
         return kit.source("http", {"listen": "127.0.0.1:0", "path": "/in"})
 
 
+@pytest.mark.twin
 class TestHypercornSource(SourceSuite):
     def build(self, kit: Kit) -> Source:
         return kit.source("http", {"listen": "127.0.0.1:0", "server": "hypercorn"})

@@ -23,6 +23,8 @@ NAMES = {
 
 def probes(text: str) -> list[str]:
     """The names that a module's code looks for by `getattr` or `hasattr`."""
+    if not any(probe in text for probe in PROBES):
+        return []
     return [
         argument.value
         for node in ast.walk(ast.parse(text))

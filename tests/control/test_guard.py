@@ -35,7 +35,7 @@ async def serving(token: str = "") -> AsyncIterator[httpx.AsyncClient]:
     async with anyio.create_task_group() as tasks:
         url = await admin.start("127.0.0.1:0", tasks)
         try:
-            async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
+            async with httpx.AsyncClient(base_url=url, trust_env=False, verify=False) as client:
                 yield client
         finally:
             await admin.stop()

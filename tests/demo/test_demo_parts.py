@@ -102,7 +102,7 @@ async def test_the_sender_asks_again_and_notes_every_answer() -> None:
 @pytest.mark.usefixtures("processes")
 def test_the_subscriber_fails_by_rule_and_keeps_the_books(tmp_path: Path) -> None:
     ids = [f"e{n}" for n in range(400)]
-    with Subscriber(tmp_path / "book.json") as subscriber, httpx.Client(trust_env=False) as client:
+    with Subscriber(tmp_path / "book.json") as subscriber, httpx.Client(trust_env=False, verify=False) as client:
         for id in ids:
             for attempt in (1, 2):
                 answer = client.post(subscriber.url, headers={"ce-id": id}, content=id.encode())

@@ -56,14 +56,16 @@ class Running:
 
     def status(self) -> dict[str, Any]:
         assert self.process.poll() is None, self.errors.read_text()
-        document: dict[str, Any] = httpx.get(f"{self.admin}/status").json()
+        document: dict[str, Any] = httpx.get(f"{self.admin}/status", verify=False).json()
         return document
 
     def error(self) -> str:
         return self.status()["config"]["error"] or ""
 
     def send(self, number: int) -> None:
-        answer = httpx.post(f"http://127.0.0.1:{self.port}/", content=body_of(number), headers=headers(number))
+        answer = httpx.post(
+            f"http://127.0.0.1:{self.port}/", content=body_of(number), headers=headers(number), verify=False
+        )
         assert answer.status_code == 202
 
     def log(self) -> list[dict[str, Any]]:
@@ -98,6 +100,7 @@ def test_a_folder_that_cannot_be_listed_changes_nothing(
         f"{running.admin}/api/v1/triggers/applied",
         content=f"subscriber: {subscriber.url}applied",
         headers={"content-type": "application/yaml"},
+        verify=False,
     )
     assert made.status_code == 201
     (tmp_path / folder).chmod(0o000)

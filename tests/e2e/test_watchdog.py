@@ -65,7 +65,7 @@ def config(url: str, file: Path) -> str:
 def send(url: str, number: int, type: str = "t") -> int:
     """On a connection of its own: the workers share them."""
     own = {**headers(number), "ce-type": type}
-    return httpx.post(url, content=body_of(number), headers=own, timeout=2).status_code
+    return httpx.post(url, content=body_of(number), headers=own, timeout=2, verify=False).status_code
 
 
 def sent_in_spite(gateway: GatewayProcess, number: int) -> None:

@@ -22,12 +22,13 @@ from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.interfaces import Accepted, Intake, Outcome, Sink, Source
+from tests.twins import twins
 
 STRUCTURED = b"application/cloudevents+json"
 BATCH = b"application/cloudevents-batch+json"
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
+@pytest.fixture(params=twins("uvloop", "asyncio"))
 def anyio_backend(request: pytest.FixtureRequest) -> Any:
     return "asyncio", {"use_uvloop": request.param == "uvloop"}
 

@@ -11,6 +11,7 @@ import pytest
 
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
+from tests.twins import twins
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-42")]
 
@@ -20,7 +21,7 @@ NO_BODY = b"HTTP/1.1 204 No Content\r\n\r\n"
 BAD = b"HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n"
 
 
-@pytest.fixture(params=["native", "httpx"])
+@pytest.fixture(params=twins("native", "httpx"))
 def client(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -18,6 +18,8 @@ import h2.connection
 import pytest
 import trustme
 
+from tests.twins import twins
+
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60), pytest.mark.spec("SAFE-19")]
 
 POST = b"POST / HTTP/1.1\r\nHost: x\r\nce-id: 1\r\nContent-Length: 0\r\n\r\n"
@@ -25,7 +27,7 @@ HEADERS = [(":method", "POST"), (":path", "/"), (":scheme", "http"), (":authorit
 RESET = struct.pack("ii", 1, 0)  # close() resets
 
 
-@pytest.fixture(params=["native", "hypercorn"])
+@pytest.fixture(params=twins("native", "hypercorn"))
 def server(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

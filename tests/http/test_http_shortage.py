@@ -17,6 +17,7 @@ from gateway_core.contract.interfaces import Outcome
 from gateway_core.contract.shortage import is_shortage, no_port_left
 from gateway_core.delivery import Subscription
 from tests.descriptors import without_descriptors
+from tests.twins import twins
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +25,7 @@ EVENT = Event({"specversion": "1.0", "id": "1", "type": "t", "source": "/s"}, b"
 
 
 @pytest.mark.spec("SAFE-34")
-@pytest.mark.parametrize("client", ["native", "httpx"])
+@pytest.mark.parametrize("client", twins("native", "httpx"))
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 async def test_no_descriptor_is_no_attempt(kit: Any, client: str, host: str) -> None:
     with Subscriber() as subscriber:
@@ -51,7 +52,7 @@ async def test_connections_that_are_there_serve_those_who_find_no_descriptor(kit
 
 
 @pytest.mark.spec("SAFE-34")
-@pytest.mark.parametrize("client", ["native", "httpx"])
+@pytest.mark.parametrize("client", twins("native", "httpx"))
 async def test_an_event_waits_for_a_descriptor_and_is_delivered_by_its_one_attempt(kit: Any, client: str) -> None:
     letters = ScriptedSink()
     feed = MemoryFeed()

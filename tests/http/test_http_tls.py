@@ -11,6 +11,7 @@ import pytest
 import trustme
 
 from gateway_core.contract.errors import StartError
+from tests.twins import twins
 
 pytestmark = pytest.mark.anyio
 
@@ -42,8 +43,8 @@ def pair(folder: Path, name: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.spec("BR-09")
-@pytest.mark.parametrize("server", ["native", "hypercorn"])
-@pytest.mark.parametrize("client", ["native", "httpx"])
+@pytest.mark.parametrize("server", twins("native", "hypercorn"))
+@pytest.mark.parametrize("client", twins("native", "httpx"))
 async def test_https(kit: Any, intake: Any, folder: Path, server: str, client: str) -> None:
     async with kit.source(intake, server=server, tls=pair(folder, "server")) as source:
         assert source.address.startswith("https://127.0.0.1:")
@@ -60,7 +61,7 @@ async def test_https(kit: Any, intake: Any, folder: Path, server: str, client: s
         assert len(intake.events) == 4
 
 
-@pytest.mark.parametrize("client", ["native", "httpx"])
+@pytest.mark.parametrize("client", twins("native", "httpx"))
 async def test_the_host_name_is_verified(kit: Any, intake: Any, folder: Path, client: str) -> None:
     async with kit.source(intake, tls=pair(folder, "elsewhere")) as source:
         async with kit.sink(source.address, client=client, tls={"ca_file": folder / "ca.pem"}) as sink:
@@ -68,7 +69,7 @@ async def test_the_host_name_is_verified(kit: Any, intake: Any, folder: Path, cl
         assert intake.events == []
 
 
-@pytest.mark.parametrize("server", ["native", "hypercorn"])
+@pytest.mark.parametrize("server", twins("native", "hypercorn"))
 async def test_client_certificates(kit: Any, intake: Any, folder: Path, server: str) -> None:
     asked = pair(folder, "server", client_ca_file=folder / "ca.pem")
     async with kit.source(intake, server=server, tls=asked) as source:
@@ -90,7 +91,10 @@ async def test_http2_by_hypercorn(kit: Any, intake: Any, folder: Path) -> None:
         assert (response.status_code, response.http_version) == (202, "HTTP/2")
         assert (await client.get(source.address)).status_code == 405
         assert (await client.post(source.address)).status_code == 400
-    async with kit.source(intake, server="hypercorn") as source, httpx.AsyncClient(http1=False, http2=True) as client:
+    async with (
+        kit.source(intake, server="hypercorn") as source,
+        httpx.AsyncClient(http1=False, http2=True, verify=False) as client,
+    ):
         response = await client.post(source.address, headers=headers, content=b"prior knowledge")
         assert (response.status_code, response.http_version) == (202, "HTTP/2")
     assert len(intake.events[0].data) == 65_536

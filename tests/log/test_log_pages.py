@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.spec("SAFE-48")]
 
 def send(url: str, first: int, count: int) -> list[int]:
     answers = []
-    with httpx.Client() as client:
+    with httpx.Client(verify=False) as client:
         for n in range(first, first + count):
             headers = {"ce-specversion": "1.0", "ce-id": str(n), "ce-source": "/s", "ce-type": "t"}
             answers.append(client.post(url, headers=headers, content=b"<%05d>" % n + bytes(300)).status_code)

@@ -27,6 +27,7 @@ from tests.traced import (
     says,
     traced,
 )
+from tests.twins import twins
 
 
 @pytest.mark.spec("CARD-02", "CARD-08", "DP-20")
@@ -85,7 +86,7 @@ def test_a_request_and_its_delivery_are_spans_of_the_senders_trace(tmp_path: Pat
 
 
 @pytest.mark.spec("BR-25", "DP-19", "CARD-02")
-@pytest.mark.parametrize("client", ["native", "httpx"])
+@pytest.mark.parametrize("client", twins("native", "httpx"))
 @pytest.mark.parametrize("mode", ["binary", "structured"])
 def test_the_senders_attributes_stay_and_the_hop_goes_in_headers(tmp_path: Path, mode: str, client: str) -> None:
     spans = Spans()

@@ -16,6 +16,7 @@ from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, SinkRef
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
+from tests.twins import twins
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +53,7 @@ async def sent(options: dict[str, Any], folder: Path, event: Event, name: str = 
     return sink, shown
 
 
-@pytest.mark.parametrize("client", ["native", "httpx"])
+@pytest.mark.parametrize("client", twins("native", "httpx"))
 @pytest.mark.parametrize("codec", ["cloudevents", STRUCTURED], ids=["binary", "structured"])
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: str(event.attributes["id"]))
 async def test_a_request_is_the_one_that_was_shown(client: str, codec: Any, event: Event, tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ ANSWERS: list[tuple[int, dict[str, str], bytes]] = [
 ]
 
 
-@pytest.mark.parametrize("client", ["native", "httpx"])
+@pytest.mark.parametrize("client", twins("native", "httpx"))
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda a: f"{a[0]}-{len(a[2])}")
 async def test_an_answer_means_what_the_sink_says_it_would(
     client: str, answer: tuple[int, dict[str, str], bytes], tmp_path: Path

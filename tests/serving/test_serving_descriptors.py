@@ -43,7 +43,7 @@ def post(address: str, number: int) -> int:
     """One event on a connection of its own; tries again where the gateway is busy."""
     for _ in range(50):
         try:
-            answer = httpx.post(address, headers={**HEADERS, "ce-id": str(number)}, timeout=10)
+            answer = httpx.post(address, headers={**HEADERS, "ce-id": str(number)}, timeout=10, verify=False)
         except httpx.TransportError:
             time.sleep(0.05)
             continue

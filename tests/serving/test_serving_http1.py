@@ -16,11 +16,13 @@ import pytest
 from gateway_serving.asgi import App, AsgiServer, Receive, Scope, Send, listening, read_body, respond
 from gateway_serving.limits import ListenerLimits
 
+from tests.twins import twins
+
 pytestmark = pytest.mark.anyio
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
+@pytest.fixture(params=twins("uvloop", "asyncio"))
 def anyio_backend(request: pytest.FixtureRequest) -> Any:
     return "asyncio", {"use_uvloop": request.param == "uvloop"}
 

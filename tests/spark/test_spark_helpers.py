@@ -115,7 +115,9 @@ def test_events_of_a_kafka_channel(spark: Any, kafka: KafkaBroker, tmp_path: Pat
         for n in range(3):
             head = {"ce-specversion": "1.0", "ce-id": str(n), "ce-source": "/s", "ce-type": "t"}
             body = b'{"delay": %d}' % n
-            answer = httpx.post(g.ingress(), headers={**head, "content-type": "application/json"}, content=body)
+            answer = httpx.post(
+                g.ingress(), headers={**head, "content-type": "application/json"}, content=body, verify=False
+            )
             assert answer.status_code == 202
     frame = tide.from_kafka(spark, kafka.bootstrap, "helpers", data_schema=FLIGHT)
     assert sorted((r.id, r.data.delay, r.fault) for r in frame.collect()) == [
