@@ -13,9 +13,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PLUGINS = ROOT / "plugins"
 PACKAGES = (ROOT / "gateway_core" / "contract", PLUGINS / "gateway_testing")
-MODULES = tuple(
-    PLUGINS / name
-    for name in ("gateway_admin/routes.py", "gateway_cloudevents/bindings.py", "gateway_cloudevents/event_json.py")
+MODULES = (
+    PLUGINS / "gateway_admin" / "routes.py",
+    PLUGINS / "gateway_cloudevents" / "bindings.py",
+    PLUGINS / "gateway_cloudevents" / "event_json.py",
+    PLUGINS / "gateway_http" / "secrecy.py",
 )
 """Modules that plugins of third parties may import; what lies beside them is their plugin's own."""
 

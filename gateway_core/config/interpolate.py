@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..contract.config_node import Node, Place
-from ..contract.secrecy import HIDDEN as HIDDEN
+from ..contract.options import HIDDEN as HIDDEN
 from .faults import near
 from .yaml import scalar
 

@@ -22,11 +22,6 @@ def private_folder(path: Path) -> None:
     path.mkdir(mode=0o700, exist_ok=True)
 
 
-def private_file(path: Path) -> None:
-    """Creates an empty file for this user alone (0600) unless it exists. Raises `OSError`."""
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-
-
 def no_room(error: BaseException | None) -> bool:
     """Whether this error means a full disk or an exhausted quota."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -7,6 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+HIDDEN = "****"
+"""Shown in place of a secret."""
+
 
 class Config(BaseModel):
     """The base of every config model: strict about keys, so that a misspelt one is a fault and not a surprise."""
@@ -34,4 +37,4 @@ class Config(BaseModel):
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         args = super().__repr_args__()
-        return [(k, "****" if k in self._hidden else self._shown.get(k or "", v)) for k, v in args]
+        return [(k, HIDDEN if k in self._hidden else self._shown.get(k or "", v)) for k, v in args]

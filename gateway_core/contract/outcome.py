@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 from enum import StrEnum
 
-from . import descriptors
 from .errors import Refused
 from .event import Event
-from .shortage import is_shortage
+from .shortage import exhausted, is_shortage
 
 
 class Stage(StrEnum):
@@ -85,7 +84,7 @@ def raised(error: BaseException) -> Outcome:
 def short(error: BaseException | str) -> Outcome:
     """The outcome for a shortage on this machine: no attempt was made (see `Outcome.local`)."""
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-        descriptors.exhausted(error, "connecting")
+        exhausted(error)
     text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
     return Outcome(False, retry=True, local=True, reason=f"this machine is short of resources: {text}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import time
@@ -9,11 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..contract import descriptors, process_facts
+from ..contract import process_facts
 
 _IMPORTED_S = time.time()
 _TICK = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc/self")
+_MOST_DESCRIPTORS = 1 << 20
+
+log = logging.getLogger("tidegate.descriptors")
 
 
 def process_status(worker: int) -> dict[str, Any]:
@@ -29,7 +33,6 @@ def process_status(worker: int) -> dict[str, Any]:
         "resident_bytes": None,
         "virtual_bytes": None,
         "open_fds": None,
-        **descriptors.totals(),
         **process_facts.facts(),
     }
     with suppress(OSError, ValueError):
@@ -38,6 +41,18 @@ def process_status(worker: int) -> dict[str, Any]:
         status.update(virtual_bytes=int(pages[0]) * size, resident_bytes=int(pages[1]) * size)
         status["open_fds"] = len(os.listdir(_PROC / "fd")) - 1  # less the one that lists them
     return status
+
+
+def raise_descriptor_limit() -> None:
+    """Raises the soft limit of open file descriptors to the hard one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MOST_DESCRIPTORS)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (ValueError, OSError) as e:  # macOS grants less than it says
+        log.warning("the limit of open files stays at %d: %s", soft, e)
 
 
 def _started_s() -> float:

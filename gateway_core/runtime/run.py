@@ -13,10 +13,10 @@ from pathlib import Path
 import anyio
 
 from ..config.registry import Registry
-from ..contract.descriptors import raise_limit
 from ..contract.errors import ConfigError
 from ..contract.runners import Started
 from .gateway import Gateway, Task
+from .process import raise_descriptor_limit
 from .reloader import ConfigRead, Reloader, read_config
 from .settings import Settings
 from .stopping import StopSignals
@@ -39,7 +39,7 @@ def run(
     config = read_config([Path(p) for p in paths], settings, registry)
     if faults := registry.missing_runner(settings):
         raise ConfigError(faults)
-    raise_limit()
+    raise_descriptor_limit()
     if (runner := registry.runner(settings)) is not None:
         return runner.run(config.files, settings, on_started)
     return anyio.run(_run, config, on_started, backend_options={"use_uvloop": True})

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway_http.secrecy import shown_url
 from pydantic import BaseModel, RootModel, SecretBytes, SecretStr
 
 from gateway_core.contract.component import ComponentRef, Config
-from gateway_core.contract.secrecy import HIDDEN, shown_url
+from gateway_core.contract.options import HIDDEN
 
 
 def shown(value: Any, hidden: bool = False) -> Any:

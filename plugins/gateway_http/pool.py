@@ -15,9 +15,10 @@ from anyio.abc import TaskGroup
 
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.contract.outcome import short
-from gateway_core.contract.shortage import is_shortage, no_port_left
+from gateway_core.contract.shortage import is_shortage
 
 from .connection import ClientConnection, Exchange
+from .local_ports import no_port_left
 from .outcome import ResponseClassifier, unanswered
 
 SWEEP_S = 0.1

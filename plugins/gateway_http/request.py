@@ -7,9 +7,9 @@ from urllib.parse import unquote, urlsplit
 
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Message
-from gateway_core.contract.secrecy import shown_url
 
 from .config import HttpSinkConfig
+from .secrecy import shown_url
 
 _HARMLESS = bytes(set(range(256)) - set(b"\r\n\0"))
 

@@ -8,11 +8,11 @@ from gateway_cloudevents.bindings import HTTP
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.interfaces import Codec, Intake, Source
-from gateway_core.contract.secrecy import shown_url
 
 from .config import HttpSourceConfig, split_listen
 from .endpoint import Endpoint
 from .listener import Listener
+from .secrecy import shown_url
 from .server import NativeListener, attach, detach, follow
 from .tls import server_context
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 from pathlib import Path
 from typing import Literal
 
 from gateway_core.contract.errors import StartError
-from gateway_core.contract.files import private_file
 
 from .reader import FORMAT, bounds_of
 from .rows import is_damage
@@ -37,7 +37,8 @@ def open_shard(path: Path, sync: Literal["full", "normal"] = "full", wal_bytes: 
     """A connection for the writer, in autocommit mode, for one thread at a time. `wal_bytes` is the size that the
     write-ahead log keeps on disk when it restarts. Raises `StartError`."""
     try:
-        private_file(path)  # SQLite would create it readable for everyone; its other files inherit the permissions
+        # SQLite would create it readable for everyone; its other files inherit the permissions
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
     except (sqlite3.Error, OSError) as e:
         raise StartError(f"log: {path} can't be opened: {e}") from e

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol, cast
 
-from gateway_core.contract import descriptors
-from gateway_core.contract.descriptors import Candidate
 from gateway_core.contract.shortage import is_shortage
 
+from . import descriptors
+from .descriptors import Candidate
 from .limits import ListenerLimits
 
 log = logging.getLogger(__name__)

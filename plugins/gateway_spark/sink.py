@@ -11,12 +11,12 @@ from urllib.parse import quote
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
+from gateway_http.secrecy import shown_url
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.files import keep_private, private_folder
 from gateway_core.contract.interfaces import ReaderFeed
-from gateway_core.contract.secrecy import shown_url
 
 from .checkpoint import committed
 from .config import SparkSinkConfig, schemas

@@ -23,10 +23,10 @@ import anyio.lowlevel
 import msgspec
 
 from gateway_core.config.registry import Registry
-from gateway_core.contract.descriptors import raise_limit
 from gateway_core.contract.errors import TidegateError
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.log_output import configure
+from gateway_core.runtime.process import raise_descriptor_limit
 from gateway_core.runtime.reloader import Reloader, read_config
 from gateway_core.runtime.role import Role
 from gateway_core.runtime.run import serve
@@ -182,7 +182,7 @@ def main() -> None:
     sock.setblocking(False)
     if os.getppid() != parent:
         sys.exit(COULD_NOT_START)  # it died before the system was told
-    raise_limit()
+    raise_descriptor_limit()
     sys.exit(anyio.run(_work, sock, backend_options={"use_uvloop": True}))
 
 

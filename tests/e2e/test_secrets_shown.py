@@ -10,9 +10,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from gateway_http.secrecy import shown_url
 from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.contract.secrecy import shown_url
 from tests.ledger import body_of, headers
 
 WORDS = ("path-s3cret", "query-s3cret", "user-s3cret", "env-s3cret")

@@ -8,13 +8,14 @@ from typing import Any
 
 import anyio
 import pytest
+from gateway_http.local_ports import no_port_left
 from gateway_testing import MemoryFeed, ScriptedSink, Subscriber
 
 from gateway_core.config.model import DeliveryConfig
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
-from gateway_core.contract.shortage import is_shortage, no_port_left
+from gateway_core.contract.shortage import is_shortage
 from gateway_core.delivery import Subscription
 from tests.descriptors import without_descriptors
 from tests.twins import twins

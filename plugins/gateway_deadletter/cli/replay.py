@@ -13,8 +13,8 @@ from gateway_http.cli.post import STRUCTURED, binary, check_url, client, post
 
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import FAULT, OK
+from gateway_core.contract.options import HIDDEN
 from gateway_core.contract.outcome import Stage
-from gateway_core.contract.secrecy import HIDDEN
 from gateway_core.contract.tracing import headers as trace_headers
 from gateway_core.delivery.dead_letter import without_facts
 

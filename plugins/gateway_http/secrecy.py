@@ -1,12 +1,13 @@
-"""What may be shown of an address. Everything that shows one or passes one on (status, log, graph, traces, dead
-letters) uses this module."""
+"""What may be shown of a URL. Everything that shows one or passes one on (status, log, graph, traces, dead letters)
+uses this module."""
 
 from __future__ import annotations
 
 import re
 from urllib.parse import urlsplit
 
-HIDDEN = "****"
+from gateway_core.contract.options import HIDDEN
+
 _TOKENS = re.compile(
     r"(^|[-_.])(access|auth|authorization|bearer|code|credentials?|jwt|key|password|passwd|pwd|sas|"
     r"secret|session|sig|signature|token)([-_.]|$)|(apikey|accesskey|secretkey|privatekey|token|password|secret|"

@@ -1,4 +1,4 @@
-"""File descriptors of this process: as many as the system grants, with a reserve that incoming connections can't use.
+"""File descriptors of this process: a reserve that incoming connections can't use.
 
 The reserve is for deliveries and storage. A new connection's descriptor tells how many are in use, because the system
 assigns the lowest free one. So nothing needs to be counted, and descriptors held by other parts of the process are
@@ -12,8 +12,12 @@ import logging
 import resource
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple, Protocol
 from weakref import WeakSet
+
+from gateway_core.contract import process_facts
+from gateway_core.contract.shortage import on_exhausted
 
 log = logging.getLogger("tidegate.descriptors")
 
@@ -45,19 +49,6 @@ class Holder(Protocol):
 
 
 _holders: WeakSet[Holder] = WeakSet()
-
-
-def raise_limit() -> int:
-    """Raises the soft limit of open descriptors to the hard one; returns the resulting limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return _limit()
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    except (ValueError, OSError) as e:  # macOS grants less than it says
-        log.warning("the limit of open files stays at %d: %s", soft, e)
-    return _limit()
 
 
 def _limit() -> int:
@@ -142,3 +133,6 @@ class _Shortage:
 
 
 _shortage = _Shortage()
+
+process_facts.add(totals)
+on_exhausted(partial(exhausted, doing="connecting"))
