@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import Distribution, entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from ..contract.component import BuildContext, Command, Component, ComponentRef, Kind
@@ -62,6 +63,7 @@ class Registry:
         self.sections: dict[str, tuple[ConfigSection, str]] = {}  # with the plugin that offers it
         self.documents: dict[str, tuple[DocumentKind, str]] = {}
         self.services: dict[str, tuple[Service, str]] = {}
+        self._config_files: list[Callable[[Settings], Iterable[Path]]] = []
         self.runners: dict[str, tuple[Runner, str]] = {}
         self.config_checks: list[tuple[Callable[[GatewayConfig], Iterable[ConfigFinding]], str]] = []
         self.settings_checks: list[Callable[[Settings], Iterable[Fault]]] = [self.missing_runner]
@@ -107,6 +109,7 @@ class Registry:
         for section in self.sections.keys() & GatewayConfig.model_fields.keys():
             raise StartError(f"config section {section!r} of plugin {name!r} is one of the gateway's own")
         self.config_checks += [(check, name) for check in self._ask("gateway_config_checks", name)]
+        self._config_files += self._ask("gateway_config_files", name)
         self.settings_checks += self._ask("gateway_settings_checks", name)
         self.connection_checks += self._ask("gateway_connection_checks", name)
 
@@ -153,6 +156,10 @@ class Registry:
         """The remedy for an unknown name: the nearest one, or all there are."""
         names = [o.component.name for o in self.offers(kind)]
         return near(name, names) or (f"installed: {', '.join(names)}" if names else "no plugin offers one")
+
+    def config_files(self, settings: Settings) -> list[Path]:
+        """The config files that plugins keep in the data directory. Raises `StartError`."""
+        return [file for kept in self._config_files for file in kept(settings)]
 
     def runner(self, settings: Settings) -> Runner | None:
         """The first runner that wants these settings; None if the gateway runs in this process."""

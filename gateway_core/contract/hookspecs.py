@@ -11,6 +11,7 @@ error that names both plugins.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pluggy
@@ -84,6 +85,12 @@ def gateway_config_documents() -> list[DocumentKind]:  # type: ignore[empty-body
 def gateway_config_checks() -> list[Callable[[GatewayConfig], Iterable[ConfigFinding]]]:  # type: ignore[empty-body]
     """Checks of a whole config, for what its entries mean together. Each takes the config and returns what it finds.
     Entries with faults of their own are left out; the `options` of a component at fault are None."""
+
+
+@hookspec
+def gateway_config_files() -> list[Callable[[Settings], list[Path]]]:  # type: ignore[empty-body]
+    """Config files and folders that a plugin keeps in the data directory. Before every load each function names those
+    that exist. Raises `StartError`."""
 
 
 @hookspec

@@ -19,12 +19,10 @@ from ..config.registry import Registry
 from ..contract.clock import Clock, SystemClock
 from ..contract.config_node import Place
 from ..contract.errors import StartError, TidegateError
-from ..contract.files import keep_private
 from ..contract.services import RunningService
 from ..pipeline.broker import Trigger
 from ..pipeline.infos import addresses, channel_info
 from ..pipeline.intake import BoundSource
-from .applied import Applied, applied_dir
 from .build import Builder, Built
 from .component_tasks import component_tasks, quietly
 from .component_tasks import started as start_of
@@ -65,7 +63,7 @@ class Gateway:
         self.built: Built = self._builder.build()
         self.registry = registry
         self.peers = self.role.peers
-        self._paused = Applied(applied_dir(settings)).paused()
+        self._paused: set[str] = set()
         self._reloading = anyio.Lock()
         self._generation = 1
         self.config_error: str | None = None
@@ -104,10 +102,8 @@ class Gateway:
 
     async def _start(self, tasks: TaskGroup) -> None:
         self._parts = Parts(self.built, tasks, self.role, self.settings.drain_timeout_s, self._paused)
-        if self.worker == 0:
-            if self.role.locks:
-                self.folder.claim()
-            keep_private(applied_dir(self.settings))
+        if self.role.locks:
+            self.folder.claim()
         # services come first: a start may take long (a channel that waits for Kafka), and the admin API reports that
         for name, service in self.services.items():
             owner = f"service {name}"
@@ -115,8 +111,6 @@ class Gateway:
         await self._parts.start()
         self.started = self._ready = True
         self._tell(lambda service: service.reached(self._config))
-        if self.worker == 0:
-            self._announce()
 
     async def _stop(self) -> None:
         self._ready, self.stopping = False, True
@@ -124,6 +118,11 @@ class Gateway:
         for name, service in reversed(self.services.items()):
             await quietly(service.stop, f"service {name}")
         self.folder.leave()
+
+    def reloading(self) -> None:
+        """A reload from the config's files is about to change the gateway. Raises `StartError` if it must not."""
+        for service in self.services.values():
+            service.reloading()
 
     def _tell(self, what: Callable[[RunningService], None]) -> None:
         """Notifies all services. One that raises must not stop a reload or affect the others."""
@@ -156,11 +155,6 @@ class Gateway:
                     self._generation += 1
             self._builder, self._config, self.failed = step.builder, step.reached(), step.failed
             self._tell(lambda service: service.reached(config))
-            if self.worker == 0:
-                try:
-                    self._announce()
-                except StartError as e:  # commands may not find the new addresses, but events arrive
-                    log.error("%s", e)
             return str(step.changes), step.failed
 
     async def fetch(self) -> None:
@@ -192,7 +186,8 @@ class Gateway:
         for trigger in self.built.triggers.values():
             if isinstance(trigger, Trigger) and trigger.subscription.paused != (trigger.name in self._paused):
                 trigger.subscription.resume() if trigger.subscription.paused else trigger.subscription.pause()
-        self._tell(lambda service: service.changed())
+        if self.started:
+            self._tell(lambda service: service.changed())
 
     @property
     def paused(self) -> frozenset[str]:
@@ -271,7 +266,3 @@ class Gateway:
             **{name: addresses(b.bound_sources) for name, b in self.built.brokers.items()},
             **{name: addresses([b.bound_source]) for name, b in self.built.bridges.items()},
         }
-
-    def _announce(self) -> None:
-        """Lets commands find the running gateway by its data directory."""
-        self.folder.announce({"pid": self.role.pid, **self.addresses, "ingress": self.ingress})

@@ -19,7 +19,6 @@ from ..config.model import GatewayConfig
 from ..config.registry import Registry
 from ..contract.config_node import Node, Place
 from ..contract.errors import ConfigError, Fault, StartError
-from .applied import Applied, all_paths, applied_dir
 from .role import Role
 from .settings import Settings
 
@@ -37,8 +36,8 @@ class Reloadable(Protocol):
     config_read_ns: int
     role: Role
 
-    def pause(self, names: Collection[str]) -> None:
-        """Pauses these triggers, and no others."""
+    def reloading(self) -> None:
+        """A reload from the config's files is about to change the gateway. Raises `StartError` if it must not."""
 
     async def reload(self, config: GatewayConfig) -> tuple[str, dict[Place, str]]:
         """Changes the running gateway to this config. Returns what changed, and what could not be started."""
@@ -56,9 +55,10 @@ class ConfigRead:
 
 
 def read_config(files: list[Path], settings: Settings, registry: Registry) -> ConfigRead:
-    """Reads the config's files, and the triggers that were applied. Raises `ConfigError` and `StartError`."""
+    """Reads the config's files, and those that plugins keep. Raises `ConfigError` and `StartError`."""
     since_ns = time.time_ns()
-    return ConfigRead(files, settings, registry, load_all(all_paths(files, settings), registry), since_ns)
+    loaded = load_all([*files, *registry.config_files(settings)], registry)
+    return ConfigRead(files, settings, registry, loaded, since_ns)
 
 
 class Reloader:
@@ -99,7 +99,7 @@ class Reloader:
         try:
             loaded = await self.load()
             self._files = loaded.files
-            self._gateway.pause(Applied(applied_dir(self._settings)).paused())
+            self._gateway.reloading()
             changes, failed = await self._gateway.reload(loaded.config)
         except ConfigError as e:
             faults = e.faults
@@ -129,10 +129,13 @@ class Reloader:
     async def load(self, documents: Sequence[Node] = (), without: Collection[Path] = ()) -> Loaded:
         """Reads the files, with more documents and without some files (`load_all`). Raises `ConfigError`."""
         try:
-            paths = all_paths(self.paths, self._settings)
+            paths = self._all_paths()
         except StartError as e:
             raise ConfigError([Fault(str(e))]) from e
         return await to_thread.run_sync(load_all, paths, self._registry, None, documents, without)
+
+    def _all_paths(self) -> list[Path]:
+        return [*self.paths, *self._registry.config_files(self._settings)]
 
     async def watch(self) -> None:
         """Polls the files. A change counts once they are the same in two polls, because an editor may write in several
@@ -154,7 +157,10 @@ class Reloader:
     def _look(self) -> Signature:
         """The state of all files that were read, and of those in the named folders. A file that can't be read is
         represented by its error, and a reload then reports it."""
-        named = {str(path) for path in (*self.paths, applied_dir(self._settings))}
+        try:
+            named = {str(path) for path in self._all_paths()}
+        except StartError as e:
+            return ((str(e), 0, -1, 0),)
         found = {}
         for path in named:
             if stat.S_ISDIR(_facts(path)[4]):

@@ -19,11 +19,11 @@ from anyio import to_thread
 from gateway_core.config.load import Loaded
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.pipeline.broker import ReadingTrigger
-from gateway_core.runtime.applied import Applied
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.reloader import Reloader
 from gateway_core.runtime.status import start_failure
 
+from .applied import Applied
 from .documents import Triggers
 from .generations import Generations
 from .routes import Problem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway_core.contract.component import Command
@@ -65,6 +66,13 @@ def gateway_services() -> list[Service]:
     from gateway_core.contract.services import Service
 
     return [Service("admin", "The admin API: status, metrics, health, and changes to a running gateway.", _build)]
+
+
+@hookimpl
+def gateway_config_files() -> list[Callable[[Settings], list[Path]]]:
+    from .applied import config_files
+
+    return [config_files]
 
 
 @hookimpl

@@ -10,14 +10,14 @@ from typing import Any
 from anyio.abc import TaskGroup
 
 from gateway_core.contract.errors import StartError
-from gateway_core.contract.files import no_room
+from gateway_core.contract.files import keep_private, no_room
 from gateway_core.contract.services import RunningService
-from gateway_core.runtime.applied import Applied, applied_dir
-from gateway_core.runtime.folder import socket_path
 from gateway_core.runtime.gateway import Gateway
 
+from .applied import Applied, applied_dir
 from .conditions import Conditions
 from .control import Control
+from .discovery import announce, listen, socket_path, withdraw
 from .generations import Generations
 from .routes import Route, all_routes
 from .server import Admin
@@ -33,17 +33,18 @@ class AdminService(RunningService):
         self.gateway = gateway
         self.generations = Generations(gateway.config)
         self.conditions = Conditions(gateway, self.generations, gateway.clock)
+        self._applied = Applied(applied_dir(gateway.settings))
         self._control: Control | None = None
         self._admin: Admin | None = None
         self._addresses: dict[str, str] = {}
+        self._announces = False
 
     @property
     def control(self) -> Control | None:
         """Changes the gateway; None if it has no config files, or never reloads."""
         gateway = self.gateway
         if self._control is None and gateway.reloader is not None:
-            applied = Applied(applied_dir(gateway.settings))
-            self._control = Control(gateway, gateway.reloader, applied, self.generations)
+            self._control = Control(gateway, gateway.reloader, self._applied, self.generations)
         return self._control
 
     def routes(self) -> Sequence[Route]:
@@ -55,7 +56,12 @@ class AdminService(RunningService):
 
     async def start(self, tasks: TaskGroup) -> None:
         gateway = self.gateway
-        if gateway.worker != 0 or gateway.settings.admin == "off":
+        self.reloading()
+        if gateway.worker != 0:
+            return
+        self._announces = True
+        keep_private(self._applied.folder)
+        if gateway.settings.admin == "off":
             return
         self._admin = self._made()
         await self._open(self._admin, tasks)
@@ -79,14 +85,14 @@ class AdminService(RunningService):
         default address in use is only a warning, but a configured one is an error."""
         gateway = self.gateway
         address, named = gateway.settings.admin, "admin" in gateway.settings.model_fields_set
-        folder = gateway.folder
+        folder = gateway.data_dir
         try:
-            await admin.start_local(folder.listen(), tasks)
-            self._addresses["socket"] = str(socket_path(folder.path))
+            await admin.start_local(listen(folder), tasks)
+            self._addresses["socket"] = str(socket_path(folder))
         except OSError as e:
             if address == "socket" and not no_room(e):
-                raise StartError(f"admin: can't listen in {folder.path}: {e.strerror or e}") from e
-            log.warning("no socket of the admin API in %s: %s", folder.path, e.strerror or e)
+                raise StartError(f"admin: can't listen in {folder}: {e.strerror or e}") from e
+            log.warning("no socket of the admin API in %s: %s", folder, e.strerror or e)
         if address == "socket":
             return
         try:
@@ -100,6 +106,11 @@ class AdminService(RunningService):
     async def stop(self) -> None:
         if self._admin is not None:
             await self._admin.stop()
+        if self._announces:
+            withdraw(self.gateway.data_dir)
+
+    def reloading(self) -> None:
+        self.gateway.pause(self._applied.paused())
 
     def wanted(self, config: Any) -> None:
         self.generations.want(config)
@@ -107,6 +118,9 @@ class AdminService(RunningService):
     def reached(self, wanted: Any) -> None:
         self.generations.reach(wanted, self.gateway.config)
         self.conditions.observe()
+        gateway = self.gateway
+        if self._announces:
+            announce(gateway.data_dir, {"pid": gateway.role.pid, **gateway.addresses, "ingress": gateway.ingress})
 
     def changed(self) -> None:
         self.conditions.observe()

@@ -14,7 +14,8 @@ from gateway_http.cli.post import secure
 
 from gateway_core.cli import common
 from gateway_core.cli.common import CommandError
-from gateway_core.runtime.folder import address_file, reachable, socket_path
+
+from ..discovery import address_file, reachable, socket_path
 
 if TYPE_CHECKING:
     from gateway_core.runtime.settings import Settings

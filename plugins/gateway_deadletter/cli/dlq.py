@@ -15,7 +15,6 @@ from gateway_admin.client.running import is_running
 from gateway_core.cli import common, tables
 from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
-from gateway_core.runtime.applied import all_paths
 
 from ..dead_letters import Query, Stores, detail, row
 
@@ -41,7 +40,7 @@ class Where:
         """The stores of the config, and of the triggers that were applied to its gateway."""
         registry = Registry.installed()
         settings = common.settings(data_dir=self.data_dir)
-        loaded = load(all_paths(common.config_paths(self.config), settings), registry)
+        loaded = load([*common.config_paths(self.config), *registry.config_files(settings)], registry)
         return Stores(loaded, settings.data_dir, registry)
 
 

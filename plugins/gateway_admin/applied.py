@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ..contract.errors import StartError
-from ..contract.files import private_folder, replace_file, sync_directory
-from .settings import Settings
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.files import private_folder, replace_file, sync_directory
+from gateway_core.runtime.settings import Settings
 
 _PAUSED = "paused.json"
 
@@ -22,8 +22,8 @@ def applied_dir(settings: Settings) -> Path:
     return settings.data_dir / "applied"
 
 
-def all_paths(paths: Sequence[Path], settings: Settings) -> list[Path]:
-    """The config's files and folders, with the folder of applied triggers if there are any. Raises `StartError`."""
+def config_files(settings: Settings) -> list[Path]:
+    """The folder of applied triggers, if there are any. Raises `StartError`."""
     applied = applied_dir(settings)
     try:
         names = os.listdir(applied)  # `glob` treats an unreadable folder as empty
@@ -31,7 +31,7 @@ def all_paths(paths: Sequence[Path], settings: Settings) -> list[Path]:
         names = []
     except OSError as e:
         raise StartError(f"{applied} can't be read: {e.strerror}: make the applied triggers readable") from e
-    return [*paths, *([applied] if any(name.endswith(".yaml") for name in names) else [])]
+    return [applied] if any(name.endswith(".yaml") for name in names) else []
 
 
 class Applied:
