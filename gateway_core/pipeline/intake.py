@@ -23,12 +23,11 @@ TELL_S = 60.0
 
 
 class SwitchableIntake:
-    """The intake given to a source. It forwards to a broker or bridge, which a reload may replace. With a `tracer`,
-    spans begin here."""
+    """The intake given to a source. It forwards to a broker or bridge, which a reload may replace. If it is
+    `traced`, spans begin here."""
 
-    def __init__(self, intake: Intake, tracer: Tracer | None = None, origin: Origin | None = None) -> None:
-        self._tracer = tracer
-        self._origin = origin
+    def __init__(self, intake: Intake, traced: tuple[Tracer, Origin] | None = None) -> None:
+        self._traced = traced
         self.switch_to(intake)
 
     def switch_to(self, intake: Intake) -> None:
@@ -41,9 +40,9 @@ class SwitchableIntake:
         self.attempted = intake.attempted
         self.undeliverable = intake.undeliverable
         self.withdraw = intake.withdraw
-        if self._tracer is not None and self._origin is not None:
-            self.accept = traced_intake(self._tracer, self._origin, intake.accept)
-            self.refuse = traced_refusal(self._tracer, self._origin, intake.refuse)
+        if self._traced is not None:
+            self.accept = traced_intake(*self._traced, intake.accept)
+            self.refuse = traced_refusal(*self._traced, intake.refuse)
 
 
 @dataclass(slots=True)

@@ -20,9 +20,9 @@ from ..pipeline import filters
 from ..pipeline.bridge import Bridge, Bridged
 from ..pipeline.broker import Broker, ReadingTrigger, Trigger
 from ..pipeline.guards import FilterGuard, GuardedObserver
-from ..pipeline.intake import BoundSource
+from ..pipeline.intake import BoundSource, SwitchableIntake
 from ..pipeline.metering import Meter
-from ..pipeline.spans import Tracing
+from ..pipeline.tracing import Tracing
 from .settings import Settings
 from .status import Earlier
 
@@ -116,7 +116,9 @@ class Builder:
         ref = self._config.brokers[broker.name].ingress[number]
         place = ("brokers", broker.name, "ingress", number)
         source = self._make(ref, place, broker=broker.name)
-        return BoundSource(ref, source, self._tracing.intake(broker, broker.name, ref.name, source), dotted(place))
+        return BoundSource(
+            ref, source, SwitchableIntake(broker, self._tracing.source(broker.name, ref.name, source)), dotted(place)
+        )
 
     def _filter(self, config: TriggerConfig | BridgeConfig, place: Place) -> tuple[Filter, FilterGuard | None]:
         """The filter, and its guard if it comes from plugins."""
@@ -203,7 +205,7 @@ class Builder:
         )
         bridge.subscription.feed = bridge
         sinks = [sink] if dead_letter is None else [sink, dead_letter]
-        intake = self._tracing.intake(bridge, name, config.source.name, source)
+        intake = SwitchableIntake(bridge, self._tracing.source(name, config.source.name, source))
         bound_source = bound_source or BoundSource(config.source, source, intake, dotted((*place, "source")))
         return Bridged(name, bridge, bound_source, dead_letter, sinks, meter)
 
