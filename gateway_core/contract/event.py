@@ -9,10 +9,21 @@ from collections.abc import Mapping
 from typing import Any
 
 PARTITION_BITS = 48
-"""A position is `partition << 48 | place in the partition`; the log calls its partitions shards."""
+"""A position is `partition << 48 | number in the partition`; the log calls its partitions shards."""
+_NUMBERS = (1 << PARTITION_BITS) - 1
 
 # 1.0 attributes travel as str, int or bool; a 0.1 extension may also be a JSON object.
 AttributeValue = str | int | bool | Mapping[str, Any]
+
+
+def position_of(partition: int, number: int) -> int:
+    """The position of an event: one number over all partitions."""
+    return partition << PARTITION_BITS | number
+
+
+def split_position(position: int) -> tuple[int, int]:
+    """The partition of a position, and the number in it."""
+    return position >> PARTITION_BITS, position & _NUMBERS
 
 
 class Event:

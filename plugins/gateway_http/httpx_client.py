@@ -17,11 +17,11 @@ from gateway_core.contract.interfaces import AsyncSink, Codec, Outcome
 from gateway_core.contract.outcome import short, unwritable
 from gateway_core.contract.shortage import is_shortage
 
+from .client import Target, header_lines, preview
 from .config import HttpSinkConfig
 from .connection import MAX_ANSWER_BYTES
 from .local_ports import no_port_left
 from .outcome import ResponseClassifier, unanswered
-from .request import Target, header_lines, preview
 from .tls import client_context
 
 

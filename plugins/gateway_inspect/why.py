@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from anyio import to_thread
 
 from gateway_core.contract.capabilities import DeadLetterStore, Searchable
-from gateway_core.contract.event import PARTITION_BITS, Event
+from gateway_core.contract.event import Event, split_position
 from gateway_core.delivery.dead_letter import rfc3339, without_facts
 from gateway_core.delivery.failures import id_of
 
@@ -95,11 +95,11 @@ async def _entry(
 ) -> dict[str, Any]:
     where = await _where(service, wanted, owner, event.position)
     explained = explain(service.gateway.built, event, owner)
-    mask = (1 << PARTITION_BITS) - 1
+    partition, number = split_position(event.position)
     entry = {
         "broker": owner,
         "position": event.position or None,
-        "place": f"{event.position >> PARTITION_BITS}/{event.position & mask}" if event.position else None,
+        "place": f"{partition}/{number}" if event.position else None,
         "received": rfc3339(event.received_ns) if event.received_ns else None,
         "event": explained["event"],
     }

@@ -21,20 +21,19 @@ from gateway_core.contract.capabilities import Found
 from gateway_core.contract.clock import Timer
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused, StartError, StorageError, TidegateError
-from gateway_core.contract.event import Event
+from gateway_core.contract.event import Event, position_of
 from gateway_core.contract.interfaces import Accepted, Filter, Receiver
 
 from . import meta, readers
 from .chunks import ChunkReader
 from .config import LogConfig
-from .cursor import LogFeed, Tail
-from .cursor_store import CursorChanges, CursorState
+from .cursor import CursorChanges, CursorState, LogFeed, Tail
 from .damage import DamagedShards
 from .disk_reserve import DiskFull
 from .feeder import Feeder
 from .folder import LogFolder
 from .quarantine import Quarantine
-from .reader import TRACE, position_of, shard_file
+from .reader import TRACE, shard_file
 from .readers import LogReaderFeed
 from .retention import Retention
 from .rows import Unreadable

@@ -1,24 +1,36 @@
-"""Subscriptions in the log: their cursor in each shard. Everything here runs on the event loop."""
+"""Subscriptions in the log: their cursors, the tails of the shards that they follow, and how cursors are stored.
+
+Subscriptions, cursors and tails live on the event loop. Table `feeds` of a shard's file has one row for each
+subscription: all events before `place` are processed, except the sequences in `pending`. `place` is NULL if the
+subscription has kept up: then it stands for the `routed` value of table `meta`. `routed` and the rows that change with
+it are written in one transaction, so an idle subscription needs no write.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
+from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import NamedTuple
+
+import msgspec
 
 from gateway_core.contract.capabilities import DeliveryState
-from gateway_core.contract.event import Event
+from gateway_core.contract.event import PARTITION_BITS, Event, position_of, split_position
 from gateway_core.contract.interfaces import Filter
 from gateway_core.pipeline.guards import Errors
-
-from .cursor_store import MAX_PENDING, CursorChanges, CursorState
-from .reader import SHARD_BITS, position_of, split_position
-from .ring import Ring
 
 log = logging.getLogger("tidegate.log")
 
 RETRY_S = 1.0
+MAX_EVENTS = 16_384
+MAX_BYTES = 16 * 1024 * 1024
+"""What a ring holds at most."""
+MAX_PENDING = 1024
+"""The most pending events that are stored one by one; the events after them are offered to the subscriber again."""
 
 
 class LogFeed:
@@ -48,7 +60,7 @@ class LogFeed:
 
     def ack(self, position: int) -> None:
         """The event at this position has been processed."""
-        cursor = self.cursors[position >> SHARD_BITS]
+        cursor = self.cursors[position >> PARTITION_BITS]
         cursor.pending.pop(position, None)
         if not cursor.changed:
             cursor.tail.mark(cursor)
@@ -188,6 +200,51 @@ class Cursor:
         return waiting
 
 
+class Ring:
+    """Events with consecutive sequences, in the groups in which they were committed."""
+
+    def __init__(self, following: int, most_events: int = MAX_EVENTS, most_bytes: int = MAX_BYTES) -> None:
+        self._groups: deque[tuple[int, Sequence[Event], int]] = deque()  # (first sequence, events, bytes)
+        self._following = following
+        self._most_events = most_events
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self.start = following
+
+    def push(self, events: Sequence[Event], size: int) -> None:
+        """Adds the next events, and drops the oldest if there are too many."""
+        groups = self._groups
+        groups.append((self._following, events, size))
+        self._following += len(events)
+        self._bytes += size
+        while self._following - self.start > self._most_events or self._bytes > self._most_bytes:
+            first, gone, size = groups.popleft()
+            self._bytes -= size
+            self.start = first + len(gone)
+
+    def read(self, sequence: int, count: int) -> list[Event]:
+        """Up to `count` events from this sequence, which must not be before `start`."""
+        found: list[Event] = []
+        for first, events, _ in islice(self._groups, self._find(sequence), None):
+            at = sequence - first
+            found += events[at : at + count - len(found)]
+            sequence = first + len(events)
+            if len(found) >= count:
+                break
+        return found
+
+    def _find(self, sequence: int) -> int:
+        low, high = 0, len(self._groups)
+        while low < high:
+            middle = (low + high) // 2
+            first, events, _ = self._groups[middle]
+            if first + len(events) <= sequence:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
 class Tail:
     """The end of a shard as the event loop knows it. `end` is the sequence before which all events have been offered to
     live subscriptions, `first` the sequence of the oldest event. Collects the cursors that have changed since they were
@@ -242,3 +299,53 @@ class Tail:
                 self.mark(cursor)
             else:
                 self._detached.append((name, state))
+
+
+# -- in a shard's file -----------------------------------------------------------------------------------------------
+
+
+class CursorState(NamedTuple):
+    """The state of a cursor: `next` is None if the subscription has kept up."""
+
+    next: int | None
+    pending: tuple[int, ...] = ()
+
+
+class CursorChanges(NamedTuple):
+    """The changes of one shard to write: its routed end, and the cursors that changed."""
+
+    shard: int
+    routed: int
+    cursors: Sequence[tuple[str, CursorState]]
+
+
+def load_cursors(connection: sqlite3.Connection) -> tuple[int, dict[str, CursorState]]:
+    """The routed end and all cursors. Raises `sqlite3.Error`, and `msgspec.DecodeError` for a damaged row."""
+    found = connection.execute("SELECT value FROM meta WHERE name = 'routed'").fetchone()
+    rows = connection.execute("SELECT name, place, pending FROM feeds")
+    cursors = {
+        name: CursorState(state, tuple(msgspec.json.decode(pending, type=list[int])) if pending else ())
+        for name, state, pending in rows
+    }
+    return (found[0] if found else 1), cursors
+
+
+def rewind_cursors(cursors: dict[str, CursorState], routed: int, first: int, following: int) -> list[str]:
+    """Resets cursors with impossible values to the first event. Returns the names of their subscriptions."""
+    wrong = []
+    for name, state in cursors.items():
+        ends = (*state.pending, state.next if state.next is not None else routed)
+        if not all(1 <= end <= following for end in ends):
+            cursors[name] = CursorState(first)
+            wrong.append(name)
+    return wrong
+
+
+def save_cursors(connection: sqlite3.Connection, changes: CursorChanges) -> None:
+    """Writes the changes; call it in a transaction."""
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('routed', ?)", (changes.routed,))
+    if changes.cursors:
+        connection.executemany(
+            "INSERT OR REPLACE INTO feeds VALUES (?, ?, ?)",
+            [(n, p.next, msgspec.json.encode(p.pending).decode() if p.pending else None) for n, p in changes.cursors],
+        )

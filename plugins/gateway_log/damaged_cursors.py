@@ -12,8 +12,7 @@ from typing import Any
 
 from gateway_core.contract.files import replace_file
 
-from . import cursor_store
-from .cursor_store import CursorChanges, CursorState
+from .cursor import CursorChanges, CursorState, load_cursors
 from .reader import open_read_only, shard_file
 from .rows import salvage
 
@@ -27,7 +26,7 @@ def load(folder: Path, shard: int, first: int) -> tuple[int, dict[str, CursorSta
     try:
         with closing(open_read_only(shard_file(folder, shard))) as connection:
             salvage(connection)
-            routed, known = cursor_store.load(connection)
+            routed, known = load_cursors(connection)
     except (sqlite3.Error, ValueError) as e:
         lost = not cursors_file(folder, shard).exists()
         if lost:

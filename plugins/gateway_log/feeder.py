@@ -17,8 +17,7 @@ from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter
 
 from .chunks import ChunkReader
-from .cursor import Cursor, LogFeed, Tail
-from .cursor_store import CursorState
+from .cursor import Cursor, CursorState, LogFeed, Tail
 from .routing import Router
 
 log = logging.getLogger("tidegate.log")

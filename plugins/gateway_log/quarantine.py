@@ -18,11 +18,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gateway_core.contract.event import Event
+from gateway_core.contract.event import Event, position_of
 from gateway_core.contract.files import private_folder
 
 from .meta import remedy
-from .reader import described, position_of, shard_file, to_event
+from .reader import described, shard_file, to_event
 from .rows import Row, Unreadable
 
 log = logging.getLogger("tidegate.log")

@@ -14,7 +14,7 @@ mode. Each gateway worker writes one shard. The contents of a file (format 2, `P
       data        BLOB,                 -- the payload's bytes as received; NULL if the event has no data
       checksum    INTEGER               -- over all of these (`checksum.py`); NULL in rows that format 1 wrote
     )
-    feeds (name TEXT PRIMARY KEY, place INTEGER, pending TEXT)  -- cursors of subscriptions (see `cursor_store.py`)
+    feeds (name TEXT PRIMARY KEY, place INTEGER, pending TEXT)  -- cursors of subscriptions (see `cursor.py`)
     meta (name TEXT PRIMARY KEY, value INTEGER)
       next    a lower bound of the next sequence, kept when rows are deleted: numbers are never reused
       checked the first sequence that has a checksum; format 1 had none
@@ -38,7 +38,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from gateway_core.contract.event import Event
+from gateway_core.contract.event import Event, position_of
 
 from . import epochs, meta
 from .epochs import Epoch
@@ -47,23 +47,11 @@ from .rows import Rows, Unreadable, is_damage, salvage, scan
 
 log = logging.getLogger("tidegate.log")
 
-SHARD_BITS = 48
-_SEQUENCES = (1 << SHARD_BITS) - 1
 SHARD_FILE = re.compile(r"shard-(\d{3,})\.db")
 FORMAT = 2
 JSON_DATA, TRACED = 1, 2
 TRACE = ":trace"
 _decode = msgspec.json.Decoder(dict).decode
-
-
-def position_of(shard: int, sequence: int) -> int:
-    """The position of an event: one number over all shards."""
-    return shard << SHARD_BITS | sequence
-
-
-def split_position(position: int) -> tuple[int, int]:
-    """The shard and the sequence of a position."""
-    return position >> SHARD_BITS, position & _SEQUENCES
 
 
 def shard_file(folder: Path, shard: int) -> Path:
@@ -82,7 +70,7 @@ def to_event(shard: int, row: Row) -> Event:
     sequence, received_ns, flags, key, text, data = row
     attributes = _decode(text)
     trace = attributes.pop(TRACE, None) if flags & TRACED else None
-    return Event(attributes, data, flags & 1 == 1, key, received_ns, shard << SHARD_BITS | sequence, trace)
+    return Event(attributes, data, flags & 1 == 1, key, received_ns, position_of(shard, sequence), trace)
 
 
 class LogReader:

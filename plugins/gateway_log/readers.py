@@ -16,10 +16,11 @@ from urllib.parse import quote, unquote
 
 from gateway_core.contract.capabilities import DeliveryState
 from gateway_core.contract.errors import StartError
+from gateway_core.contract.event import split_position
 from gateway_core.contract.files import private_folder, replace_file, sync_directory, write_private
 
 from . import epochs, meta
-from .reader import LogReader, split_position
+from .reader import LogReader
 
 log = logging.getLogger("tidegate.log")
 

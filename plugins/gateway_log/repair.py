@@ -14,15 +14,16 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 from gateway_core.contract.errors import StartError
+from gateway_core.contract.event import position_of
 from gateway_core.contract.files import keep_private, open_to_others, sync_directory
 
-from . import cursor_store, epochs, meta, readers
 from . import damaged_cursors as damaged_places
+from . import epochs, meta, readers
 from .checksum import checksum
-from .cursor_store import CursorChanges
+from .cursor import CursorChanges, rewind_cursors, save_cursors
 from .damaged_cursors import unfinished_repair
 from .quarantine import Quarantine
-from .reader import LogReader, described, known_bounds, position_of, shard_file, shards_in
+from .reader import LogReader, described, known_bounds, shard_file, shards_in
 from .rows import Row, Unreadable
 from .schema import open_shard
 from .shard import lock
@@ -88,7 +89,7 @@ def _salvage(folder: Path, shard: int, stamp: str) -> Iterator[str]:
     _remove(new)
     first, following = known_bounds(folder, shard)
     routed, found, cursors_lost = damaged_places.load(folder, shard, first)
-    wrong = cursor_store.rewind(found, routed, first, following)
+    wrong = rewind_cursors(found, routed, first, following)
 
     def report(_: int, unreadable: Unreadable) -> None:
         lost.append(unreadable)
@@ -106,9 +107,7 @@ def _salvage(folder: Path, shard: int, stamp: str) -> Iterator[str]:
             report(shard, Unreadable(told + 1, following - 1, "the file ends before"))
         target.execute("BEGIN")
         target.execute("INSERT OR REPLACE INTO meta VALUES ('next', ?)", (following,))
-        cursor_store.save(
-            target, CursorChanges(shard, min(routed, following), [] if cursors_lost else list(found.items()))
-        )
+        save_cursors(target, CursorChanges(shard, min(routed, following), [] if cursors_lost else list(found.items())))
         epochs.save(target, reader.epochs(shard))
         target.execute("COMMIT")
     os.replace(new, unfinished_repair(folder, shard))

@@ -14,17 +14,17 @@ from typing import Any, Literal, NoReturn
 from zlib import crc32
 
 from gateway_core.contract.errors import StartError, StorageError
-from gateway_core.contract.event import Event
+from gateway_core.contract.event import Event, position_of
 from gateway_core.contract.files import no_room
 
-from . import cursor_store, epochs, meta
 from . import damaged_cursors as damaged_places
+from . import epochs, meta
 from .checksum import PRIME
-from .cursor_store import CursorChanges, CursorState
+from .cursor import CursorChanges, CursorState, load_cursors, rewind_cursors, save_cursors
 from .damaged_cursors import unfinished_repair
 from .disk_reserve import DiskReserve
 from .meta import ShardMeta
-from .reader import JSON_DATA, TRACED, bounds_of, known_bounds, position_of, shard_file
+from .reader import JSON_DATA, TRACED, bounds_of, known_bounds, shard_file
 from .rows import is_damage
 from .schema import BUSY_MS, WAL_BYTES, open_shard
 
@@ -106,10 +106,10 @@ class Shard:
         try:
             self.first, self.next = bounds_of(self._connection)
             self._expect_events(known)
-            self.routed, self.cursors = cursor_store.load(self._connection)
+            self.routed, self.cursors = load_cursors(self._connection)
             # a power failure may lose events that were not synced (sync: normal), but not their cursors
             self.routed = min(self.routed, self.next)
-            for name in cursor_store.rewind(self.cursors, self.routed, self.first, self.next):
+            for name in rewind_cursors(self.cursors, self.routed, self.first, self.next):
                 log.error("%s: the cursor of %s is invalid: it gets all events again", self.path, name)
             self._remember_at_start()
             self._files = {path: _identity(path) for path in (str(self.path), f"{self.path}-wal")}
@@ -234,7 +234,7 @@ class Shard:
                 epochs.begin(self._connection, self.first, self.next)
             self._insert(rows, count)
             if changes is not None:
-                cursor_store.save(self._connection, changes)
+                save_cursors(self._connection, changes)
             self._connection.execute("COMMIT")
         except BaseException:
             self._roll_back()

@@ -9,14 +9,15 @@ from contextlib import closing
 from pathlib import Path
 
 from gateway_core.contract.errors import StartError
+from gateway_core.contract.event import position_of
 from gateway_core.contract.files import open_to_others
 
 from . import meta
-from .cursor_store import load
+from .cursor import load_cursors
 from .epochs import KEY
 from .meta import ShardMeta
 from .quarantine import Quarantine
-from .reader import LogReader, bounds_of, described, open_read_only, position_of, shard_file, shards_in
+from .reader import LogReader, bounds_of, described, open_read_only, shard_file, shards_in
 from .rows import Rows, Unreadable, is_damage, salvage
 
 
@@ -85,7 +86,7 @@ def _content(
             if unreadable.raw is not None or unreadable.page or not quarantine.has(shard, unreadable):
                 yield described(unreadable)
         found.clear()
-    routed, cursors = load(connection)
+    routed, cursors = load_cursors(connection)
     if not 1 <= routed <= following:
         yield f"the routed end {routed} is not between 1 and {following}"
     for name, state in cursors.items():

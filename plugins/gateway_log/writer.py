@@ -17,7 +17,7 @@ from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Accepted
 
-from .cursor_store import CursorChanges
+from .cursor import CursorChanges
 from .disk_reserve import RETRY_AFTER_S, DiskReserve, is_full, sync_failed
 from .shard import Shard, sequence_rows
 from .wal import Checkpointer

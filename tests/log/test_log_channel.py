@@ -11,11 +11,11 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from gateway_log.cursor_store import CursorState, load
-from gateway_log.reader import LogReader, open_read_only, position_of, shard_file, split_position
+from gateway_log.cursor import CursorState, load_cursors
+from gateway_log.reader import LogReader, open_read_only, shard_file
 
 from gateway_core.contract.errors import Overloaded, Refused, StartError
-from gateway_core.contract.event import Event
+from gateway_core.contract.event import Event, position_of, split_position
 from gateway_core.pipeline.filters import attributes_filter, match_all
 
 pytestmark = pytest.mark.anyio
@@ -280,7 +280,7 @@ async def test_what_is_acknowledged_while_the_log_opens_is_durable_soon(log: Any
         tasks.start_soon(acknowledge)
         await log.open({"s": s})
     with closing(open_read_only(shard_file(log.folder, 0))) as connection:
-        await log.wait(lambda: load(connection) == (1001, {"s": CursorState(None)}))
+        await log.wait(lambda: load_cursors(connection) == (1001, {"s": CursorState(None)}))
 
 
 @pytest.mark.usefixtures("real_time")
@@ -305,7 +305,7 @@ async def test_a_fault_of_an_old_shard_fails_no_event_of_the_new_one(log: Any, c
         assert [p for p in s.got if p < 1 << 48] == list(range(1, len(answers) + 1))
         s.ack(*old)
         connection.execute("DROP TRIGGER t")
-        await log.wait(lambda: load(connection)[1]["s"] == CursorState(None))
+        await log.wait(lambda: load_cursors(connection)[1]["s"] == CursorState(None))
 
 
 async def test_a_subscription_that_raises_is_offered_the_event_again(log: Any) -> None:

@@ -10,10 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_log.reader import split_position
 from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.contract.event import Event
+from gateway_core.contract.event import Event, split_position
 from tests.ledger import free_port
 
 PAGE = 4096

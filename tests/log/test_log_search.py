@@ -9,8 +9,10 @@ import msgspec
 import pytest
 from gateway_log import search
 from gateway_log.checksum import checksum
-from gateway_log.reader import position_of, shard_file
+from gateway_log.reader import shard_file
 from gateway_log.schema import open_shard
+
+from gateway_core.contract.event import position_of
 
 
 def fill(folder: Path, shard: int, events: list[dict[str, str]]) -> None:

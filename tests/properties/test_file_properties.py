@@ -13,15 +13,14 @@ from gateway_deadletter import line as line_format
 from gateway_deadletter.store import Store
 from gateway_file.line_writer import FileTarget, LineWriter
 from gateway_log.checksum import checksum
-from gateway_log.cursor_store import CursorChanges, CursorState
-from gateway_log.reader import LogReader, position_of, split_position
-from gateway_log.ring import Ring
+from gateway_log.cursor import CursorChanges, CursorState, Ring
+from gateway_log.reader import LogReader
 from gateway_log.shard import Shard
 from gateway_testing import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.contract.event import Event
+from gateway_core.contract.event import Event, position_of, split_position
 from gateway_core.contract.interfaces import Outcome
 from tests.budget import examples
 

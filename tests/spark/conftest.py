@@ -16,10 +16,10 @@ import msgspec
 import pytest
 from gateway_java import java
 from gateway_log.checksum import checksum
-from gateway_log.reader import position_of, shard_file
+from gateway_log.reader import shard_file
 from gateway_log.schema import open_shard
 
-from gateway_core.contract.event import Event
+from gateway_core.contract.event import Event, position_of
 
 RUNNER = Path(__file__).with_name("run_sink.py")
 LIMIT_S = 180.0

@@ -12,9 +12,8 @@ from aiokafka import errors
 from ..client import KafkaFault
 from ..client_config import KafkaProducerConfig
 from ..health import Health
-from .batch_scheduler import BatchScheduler
+from .batch_scheduler import Batch, BatchScheduler, Entry, TopicQueues
 from .faults import probe
-from .partition_queue import Batch, Entry, TopicQueues
 from .producer_connection import ProducerConnection
 
 _log = logging.getLogger("tidegate.kafka")

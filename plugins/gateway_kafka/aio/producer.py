@@ -21,10 +21,9 @@ from anyio.abc import TaskGroup
 from ..client import Acknowledged, Headers, KafkaFault, size_of
 from ..client_config import KafkaProducerConfig
 from ..health import Health
-from .batch_scheduler import BatchScheduler
+from .batch_scheduler import Batch, BatchScheduler, BrokerState, Entry, PartitionQueue, TopicQueues
 from .faults import fault_of, quieten
 from .maintenance import ProducerMaintenance
-from .partition_queue import Batch, BrokerState, Entry, PartitionQueue, TopicQueues
 from .producer_connection import ProducerClient, ProducerConnection
 
 _log = logging.getLogger("tidegate.kafka")
