@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic import TypeAdapter, ValidationError
-
 from ..contract.config_extension import DocumentContent, DocumentEntry, DocumentKind, DocumentOrigin
 from ..contract.config_node import Node, Place, dotted
 from ..contract.errors import ConfigError, Fault
-from .explain import NAME_RULE
-from .model import GatewayConfig, Name
+from .model import NAME_REMEDY, is_name
 from .registry import Registry
-from .sections import form_of, section_names
-
-_NAME: TypeAdapter[str] = TypeAdapter(Name)
+from .report import Report
+from .sections import sections
 
 
 def kind_of(document: Node, registry: Registry) -> DocumentKind | None:
@@ -22,7 +18,7 @@ def kind_of(document: Node, registry: Registry) -> DocumentKind | None:
 
     Raises `ConfigError` if two kinds match, or if a plugin fails to say whether its kind does.
     """
-    if not document.value.keys().isdisjoint(section_names(registry)):
+    if not document.value.keys().isdisjoint(sections(registry)):
         return None
     matching = [(kind, plugin) for kind, plugin in registry.documents.values() if _matches(kind, plugin, document)]
     first = [found for found in matching if not found[0].fallback] or matching
@@ -43,18 +39,14 @@ def _matches(kind: DocumentKind, plugin: str, document: Node) -> bool:
 
 class Documents:
     """The documents of one config. They are merged into the sections once all files are read, so neither their order
-    nor that of the files matters.
+    nor that of the files matters. `origins` says where entries came from, by section and name."""
 
-    `faulty` holds the paths in the sections whose values already have a fault, `origins` where entries came from.
-    """
-
-    def __init__(self, registry: Registry, env: Mapping[str, str]) -> None:
-        self.faults: list[Fault] = []
-        self.warnings: list[Fault] = []
-        self.faulty: set[Place] = set()
+    def __init__(self, root: Node, registry: Registry, report: Report) -> None:
         self.origins: dict[tuple[str, str], DocumentOrigin] = {}
+        self._root = root
         self._registry = registry
-        self._env = env
+        self._report = report
+        self._sections = sections(registry)
         self._found: dict[str, list[Node]] = {name: [] for name in registry.documents}
 
     def take(self, document: Node) -> bool:
@@ -64,97 +56,74 @@ class Documents:
             self._found[kind.name].append(document)
         return kind is not None
 
-    def merge(self, root: Node) -> None:
+    def merge(self, env: Mapping[str, str]) -> None:
         """Puts what the documents mean into the sections."""
         for name in self._registry.sections:
-            _remember_paths(name, root)
-        for name, (kind, plugin) in self._registry.documents.items():
-            content = self._read(kind, plugin, self._found[name], root)
-            self.faults += content.faults
-            self.warnings += content.warnings
+            if name in self._root.value:  # a document may copy entries of these into other sections
+                entries = self._root.value[name].value
+                entries.update({key: node.copy(written=dotted((name, key))) for key, node in entries.items()})
+        for kind, plugin in self._registry.documents.values():
+            content = self._read(kind, plugin, env)
+            self._report.add(content.faults, content.warnings)
             for entry in content.entries:
                 if self._is_valid(entry, plugin):
-                    self._put(root, entry, kind)
+                    self._put(entry, kind)
 
-    def _read(self, kind: DocumentKind, plugin: str, documents: list[Node], root: Node) -> DocumentContent:
+    def _read(self, kind: DocumentKind, plugin: str, env: Mapping[str, str]) -> DocumentContent:
+        documents = self._found[kind.name]
         try:
-            return kind.read(documents, root.value, self._env)
+            return kind.read(documents, self._root.value, env)
         except Exception as e:
-            file, line = (documents[0].file, documents[0].line) if documents else (root.file, 0)
+            file, line = (documents[0].file, documents[0].line) if documents else (self._root.file, 0)
             text = f"the plugin `{plugin}` failed to read documents of the kind `{kind.name}`: {type(e).__name__}: {e}"
             return DocumentContent(faults=[Fault(text, "", file, line)])
 
     def _is_valid(self, entry: DocumentEntry, plugin: str) -> bool:
-        origin = entry.origin
-        if form_of(entry.section, self._registry) is not dict:
-            text = f"the plugin `{plugin}` adds to `{entry.section}`, which has no named entries"
-            self._at(origin, text, "")
-            return False
-        if entry.section in GatewayConfig.model_fields:
-            try:
-                _NAME.validate_python(entry.name)
-            except ValidationError:
-                self._at(origin, f"`{entry.name}` can't be a name", f"a name is made of {NAME_RULE}")
-                return False
+        """Whether an entry may be added; if not, reports why."""
+        origin, section = entry.origin, self._sections.get(entry.section)
         first = self.origins.get((entry.section, entry.name))
-        if first is not None:
+        message = remedy = ""
+        if section is None or not section.named:
+            message = f"the plugin `{plugin}` adds to `{entry.section}`, which has no named entries"
+        elif not section.plugin and not is_name(entry.name):
+            message, remedy = f"`{entry.name}` can't be a name", NAME_REMEDY
+        elif first is not None:
             name = f"{origin.namespace}/{origin.name}" if origin.namespace else origin.name
             message = f"`{name}` is defined twice; first in {first.file}:{first.line}"
-            self._at(origin, message, "rename or remove one of them")
-            return False
-        self.origins[entry.section, entry.name] = origin
-        return True
+            remedy = "rename or remove one of them"
+        if message:
+            self._report.add([Fault(message, origin.path, origin.file, origin.line, remedy)])
+        return not message
 
-    def _at(self, origin: DocumentOrigin, message: str, remedy: str) -> None:
-        self.faults.append(Fault(message, origin.path, origin.file, origin.line, remedy))
-
-    def _put(self, root: Node, entry: DocumentEntry, kind: DocumentKind) -> None:
+    def _put(self, entry: DocumentEntry, kind: DocumentKind) -> None:
+        self.origins[entry.section, entry.name] = entry.origin
         file, line = entry.origin.file, entry.origin.line
-        if entry.section not in root.value:
-            root.value[entry.section] = Node({}, file, line)
-            root.lines[entry.section] = line
-        section = root.value[entry.section]
+        section = self._root.value.setdefault(entry.section, Node({}, file, line))
+        self._root.lines.setdefault(entry.section, line)
         own = section.value.get(entry.name)
         if own is not None and not isinstance(own.value, dict):
             return  # a fault of its own
         target = own.copy() if own is not None else Node({}, file, line)
         section.value[entry.name] = target
         section.lines.setdefault(entry.name, line)
-        path: Place = (entry.section, entry.name)
-        self.faulty |= {(*path, *inner) for inner in entry.faulty}
-        self._overlay(target, entry.keys, path, kind)
-        _fill(target, entry.defaults)
+        place = (entry.section, entry.name)
+        self._report.bad |= {(*place, *inner) for inner in entry.faulty}
+        self._add(target, entry.keys, place, kind)
+        self._add(target, entry.defaults, place, None)
 
-    def _overlay(self, target: Node, keys: Mapping[str, Node], path: Place, kind: DocumentKind) -> None:
-        """Adds a document's keys to those that the section has; none may be in both."""
+    def _add(self, target: Node, keys: Mapping[str, Node], place: Place, kind: DocumentKind | None) -> None:
+        """Adds keys to those that the section has. A key in both is a fault if it comes from a document (of this
+        `kind`); else it is a default."""
         for key, node in keys.items():
             own = target.value.get(key)
+            moved = kind is not None and node.written is not None
             if own is None:
                 target.value[key] = node
                 target.lines[key] = node.line
-            elif node.written is None and isinstance(own.value, dict) and isinstance(node.value, dict):
+            elif isinstance(own.value, dict) and isinstance(node.value, dict) and not moved:
                 target.value[key] = own.copy()
-                self._overlay(target.value[key], node.value, (*path, key), kind)
-            else:
+                self._add(target.value[key], node.value, (*place, key), kind)
+            elif kind is not None:
                 message = f"the {kind.name} sets this too: {node.written or key} in {node.file}:{node.line}"
-                at = dotted((*path, key))
-                self.faults.append(Fault(message, at, own.file, target.lines[key], "remove one of them"))
-
-
-def _remember_paths(section: str, root: Node) -> None:
-    """Entries of a plugin's section remember their path in it: a document may copy them into other sections."""
-    if section in root.value:
-        entries = root.value[section].value
-        for name, node in entries.items():
-            entries[name] = node.copy(written=dotted((section, name)))
-
-
-def _fill(target: Node, defaults: Mapping[str, Node]) -> None:
-    for key, node in defaults.items():
-        own = target.value.get(key)
-        if own is None:
-            target.value[key] = node
-            target.lines[key] = node.line
-        elif isinstance(own.value, dict) and isinstance(node.value, dict):
-            target.value[key] = own.copy()
-            _fill(target.value[key], node.value)
+                at = dotted((*place, key))
+                self._report.add([Fault(message, at, own.file, target.lines[key], "remove one of them")])

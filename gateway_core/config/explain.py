@@ -13,10 +13,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ..contract.config_node import Place
+from ..contract.options import HIDDEN
 from .faults import near
-from .interpolate import HIDDEN
-
-NAME_RULE = "letters, digits, `.`, `_` and `-`, at most 63, with a letter or digit at both ends"
+from .model import NAME_RULE
 
 _EXPECTED = {
     "int_type": "a whole number",

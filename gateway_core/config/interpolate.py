@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..contract.config_node import Node, Place
-from ..contract.options import HIDDEN as HIDDEN
+from ..contract.options import HIDDEN
 from .faults import near
 from .yaml import scalar
 
@@ -21,45 +21,29 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Secrets:
-    """Secrets by name, each read on first use. Also hides their values in texts."""
+    """Secrets by name. `read` gets one on first use: its value, None if it can't be read and the reason is reported."""
 
-    def __init__(self, readers: Mapping[str, Callable[[], str | None]] | None = None) -> None:
-        self._readers = dict(readers or {})
+    def __init__(self, names: Iterable[str], read: Callable[[str], str | None]) -> None:
+        self.names = list(names)
+        self._read = read
         self._values: dict[str, str | None] = {}
 
     @property
     def unused(self) -> list[str]:
-        return [name for name in self._readers if name not in self._values]
-
-    def names(self) -> list[str]:
-        return list(self._readers)
+        return [name for name in self.names if name not in self._values]
 
     def use(self, name: str) -> str | None:
-        """The value; None if it can't be read (its reader has reported why)."""
+        """The value; None if it can't be read."""
         if name not in self._values:
-            self._values[name] = self._readers[name]()
+            self._values[name] = self._read(name)
         return self._values[name]
-
-    def hide(self, text: str, shortest: int = 1) -> str:
-        """The text with every secret value of at least `shortest` characters, also escaped, written as `****`."""
-        forms = {f for v in self._values.values() if v for f in _forms(v) if len(f) >= shortest and f.strip("*")}
-        for form in sorted(forms, key=len, reverse=True):
-            text = text.replace(form, HIDDEN)
-        return text
-
-
-def _forms(value: str) -> Iterable[str]:
-    yield value
-    yield repr(value)[1:-1]
-    yield value.strip() or value
-    yield from (line for line in value.splitlines() if len(line) > 3)
 
 
 class Interpolator:
     """Turns nodes into plain values, with `${…}` in their text filled in.
 
-    `bad` collects the paths whose value could not be made (it has a fault already), `secret` those whose text holds a
-    secret's value: nothing may show them.
+    `bad` collects the places whose value could not be made (it has a fault already), `secret` those whose text holds a
+    secret, with the values of all in it: nothing may show them.
     """
 
     def __init__(self, env: Mapping[str, str], secrets: Secrets | None, report: Report) -> None:
@@ -67,7 +51,7 @@ class Interpolator:
         self._secrets = secrets
         self._report = report
         self.bad: set[Place] = set()
-        self.secret: set[Place] = set()
+        self.secret: dict[Place, list[str]] = {}
         self.shown: dict[Place, str] = {}  # URLs with parts from the environment behind their host, without these
 
     def plain(self, node: Node, path: Place) -> Any:
@@ -127,9 +111,10 @@ class Interpolator:
         if self._secrets is None:
             self._report("a secret can't be used here", path, "write `${NAME}` for an environment variable")
             return None
-        if name not in self._secrets.names():
-            remedy = near(name, self._secrets.names()) or f"add `{name}` to `secrets`: `{name}: {{env: VARIABLE}}`"
+        if name not in self._secrets.names:
+            remedy = near(name, self._secrets.names) or f"add `{name}` to `secrets`: `{name}: {{env: VARIABLE}}`"
             self._report(f"there is no secret `{name}`", path, remedy)
             return None
-        self.secret.add(path)
-        return self._secrets.use(name)
+        value = self._secrets.use(name)
+        self.secret.setdefault(path, []).append(value or "")
+        return value

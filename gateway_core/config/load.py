@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
-
-from ..contract.component import ObserverRef
 from ..contract.config_node import Node
 from ..contract.errors import ConfigError, Fault
-from .explain import NAME_RULE
-from .faults import in_order, near
-from .interpolate import Interpolator, Secrets
-from .model import BridgeConfig, BrokerConfig, EntryConfig, GatewayConfig, Name, SecretConfig, TriggerConfig
-from .places import locate
+from .faults import near
+from .interpolate import Secrets
+from .model import NAME_REMEDY, EntryConfig, GatewayConfig, SecretConfig, is_name
 from .registry import Registry
-from .report import Report
+from .report import locate
 from .resolve import Resolver
-from .sections import section_names
+from .sections import Section, sections
 from .sources import Sources, gather
-
-_SECTIONS: dict[str, type[BaseModel]] = {
-    "brokers": BrokerConfig,
-    "triggers": TriggerConfig,
-    "bridges": BridgeConfig,
-    "secrets": SecretConfig,
-}
-_NAME: TypeAdapter[str] = TypeAdapter(Name)
-
-
-class _Observers(RootModel[list[ObserverRef]]):
-    """The section `observers`."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +54,7 @@ def load_all(
     """Like `load`, with warnings and the list of files. `documents` are added to the files, and the files in `without`
     are left out, to see what the config would be."""
     env = os.environ if env is None else env
-    sources = gather(paths, registry, env, documents, without)
-    return _Loading(sources, registry, env).run()
+    return _Loading(gather(paths, registry, env, documents, without), registry, env).run()
 
 
 class _Loading:
@@ -80,103 +62,79 @@ class _Loading:
 
     def __init__(self, sources: Sources, registry: Registry, env: Mapping[str, str]) -> None:
         self._sources = sources
+        self._root = sources.root
+        self._report = sources.report
         self._env = env
-        self._report = Report(sources.root, sources.documents.faulty)
-        self._registry = registry
+        self._sections = sections(registry)
         self._resolver = Resolver(registry, self._report)
-        self._secrets = Secrets()
-        self._valid: dict[str, Any] = {}
 
     def run(self) -> Loaded:
-        root = self._sources.root.value
-        data = self._plain([k for k in root if k != "secrets"], self._prepare_secrets())
-        self._unknown_sections(data)
-        for section, model in _SECTIONS.items():
-            if section != "secrets":
-                self._valid[section] = self._named(section, model, data.get(section, {}))
-        observers = self._resolver.validate(_Observers, data.get("observers", []), ("observers",))
-        self._valid["observers"] = observers.root if isinstance(observers, _Observers) else []
-        for (section, name), origin in self._sources.documents.origins.items():
-            entry = self._valid.get(section, {}).get(name)
-            if isinstance(entry, EntryConfig):
-                entry.came_from(origin)
-        extended = {section: self._extended(section, data.get(section, {})) for section in self._registry.sections}
-        config = GatewayConfig.model_construct(**self._valid).with_sections(extended)
+        valid: dict[str, Any] = {"secrets": self._entries(self._sections["secrets"], None)}
+        written = self._root.value["secrets"].value if "secrets" in self._root.value else {}
+        secrets = Secrets(written, lambda name: self._read_secret(name, valid["secrets"].get(name)))
+        for name, section in self._sections.items():
+            if name not in ("secrets", "include"):
+                valid[name] = self._entries(section, secrets)
+        self._unknown_sections(secrets)
+        for (name, entry), origin in self._sources.documents.origins.items():
+            found = valid[name].get(entry)
+            if isinstance(found, EntryConfig):
+                found.came_from(origin)
+        own = {name: found for name, found in valid.items() if not self._sections[name].plugin}
+        offered = {name: found for name, found in valid.items() if self._sections[name].plugin}
+        config = GatewayConfig.model_construct(**own).with_sections(offered)
         self._resolver.check(config)
-        for name in self._secrets.unused:
+        for name in secrets.unused:
             self._report.warn("nothing uses this secret", ("secrets", name))
-        faults = in_order([*self._sources.faults, *self._report.faults(self._secrets)])
-        if faults:
+        if faults := self._report.faults:
             raise ConfigError(faults)
-        warnings = in_order([*self._sources.warnings, *self._report.warnings(self._secrets)])
-        places = {
-            section: {name: locate(self._sources.root, (section, name)) for name in entries}
-            for section, entries in {**{s: self._valid[s] for s in _SECTIONS}, **extended}.items()
-        }
-        return Loaded(config, warnings, self._sources.files, places)
+        named = {name: found for name, found in valid.items() if self._sections[name].named}
+        places = {name: {key: locate(self._root, (name, key)) for key in found} for name, found in named.items()}
+        return Loaded(config, self._report.warnings, self._sources.files, places)
 
-    def _plain(self, sections: list[str], secrets: Secrets | None) -> dict[str, Any]:
-        interpolator = Interpolator(self._env, secrets, self._report.fault)
-        data = {s: interpolator.plain(self._sources.root.value[s], (s,)) for s in sections}
-        self._report.take(interpolator)
-        return data
-
-    def _named(self, section: str, model: type[BaseModel], data: dict[str, Any]) -> dict[str, Any]:
+    def _entries(self, section: Section, secrets: Secrets | None) -> Any:
+        """The valid entries of a section."""
+        node = self._root.value.get(section.name)
+        data = None if node is None else self._report.filled(node, (section.name,), self._env, secrets)
+        if not section.named:
+            return self._resolver.validate(list[section.entry], data or [], (section.name,)) or []  # type: ignore[name-defined]
         valid: dict[str, Any] = {}
-        for name, inner in data.items():
-            path = (section, name)
-            try:
-                _NAME.validate_python(name)
-            except ValidationError:
-                self._report.fault(f"`{name}` can't be a name", path, f"a name is made of {NAME_RULE}")
-            value = self._resolver.validate(model, inner, path)
+        for name, inner in (data or {}).items():
+            place = (section.name, name)
+            if section.plugin:  # any text may be a name there
+                value = self._resolver.validate_plugins(section.entry, inner, place, section.plugin)
+            else:
+                if not is_name(name):
+                    self._report.fault(f"`{name}` can't be a name", place, NAME_REMEDY)
+                value = self._resolver.validate(section.entry, inner, place)
             if value is not None:
                 valid[name] = value
         return valid
 
-    def _extended(self, section: str, data: dict[str, Any]) -> Mapping[str, Any]:
-        """The entries of a plugin's section. Any text may be a name."""
-        offered, plugin = self._registry.sections[section]
-        model = RootModel[dict[str, offered.entry]]  # type: ignore[name-defined]
-        found = self._resolver.validate_plugins(model, data, (section,), plugin) if data else None
-        return found.root if isinstance(found, RootModel) else {}
-
-    def _unknown_sections(self, data: dict[str, Any]) -> None:
-        known = section_names(self._registry)
-        for key in data:
-            if key not in known:
-                remedy = near(key, known) or f"sections: {', '.join(f'`{k}`' for k in known)}"
+    def _unknown_sections(self, secrets: Secrets) -> None:
+        for key, node in self._root.value.items():
+            if key not in self._sections:
+                self._report.filled(node, (key,), self._env, secrets)
+                remedy = near(key, self._sections) or f"sections: {', '.join(f'`{k}`' for k in self._sections)}"
                 self._report.fault(f"unknown section `{key}`", (key,), remedy)
 
-    def _prepare_secrets(self) -> Secrets:
-        data = self._plain([s for s in ("secrets",) if s in self._sources.root.value], None)
-        found = self._named("secrets", SecretConfig, data.get("secrets", {}))
-        self._valid["secrets"] = found
-        readers = {name: self._reader(name, found.get(name)) for name in data.get("secrets", {})}
-        self._secrets = Secrets(readers)
-        return self._secrets
-
-    def _reader(self, name: str, config: SecretConfig | None) -> Callable[[], str | None]:
-        def read() -> str | None:
-            return None if config is None else self._read_secret(name, config)
-
-        return read
-
-    def _read_secret(self, name: str, config: SecretConfig) -> str | None:
-        path = ("secrets", name)
+    def _read_secret(self, name: str, config: SecretConfig | None) -> str | None:
+        place = ("secrets", name)
+        if config is None:
+            return None
         if (config.env is None) == (config.file is None):
-            self._report.fault("a secret has either `env` or `file`", path)
+            self._report.fault("a secret has either `env` or `file`", place)
         elif config.env is not None:
             if value := self._env.get(config.env):
                 return value
-            self._report.fault(f"the environment variable `{config.env}` isn't set", (*path, "env"), "set it")
+            self._report.fault(f"the environment variable `{config.env}` isn't set", (*place, "env"), "set it")
         elif config.file is not None:
-            file = Path(self._sources.root.value["secrets"].value[name].file).parent / config.file
+            file = Path(self._root.value["secrets"].value[name].file).parent / config.file
             try:
                 if value := file.read_bytes().decode().removesuffix("\n").removesuffix("\r"):
                     return value
-                self._report.fault(f"the file {config.file} is empty", (*path, "file"))
+                self._report.fault(f"the file {config.file} is empty", (*place, "file"))
             except (OSError, ValueError) as e:
                 reason = e.strerror if isinstance(e, OSError) and e.strerror else "not UTF-8 text"
-                self._report.fault(f"the file {config.file} can't be read: {reason}", (*path, "file"))
+                self._report.fault(f"the file {config.file} can't be read: {reason}", (*place, "file"))
         return None

@@ -3,6 +3,7 @@ and the reference page and the editor schema are made from that."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
@@ -24,8 +25,16 @@ from ..contract.config_extension import DocumentOrigin
 from ..contract.config_node import Place
 from .faults import near
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
+_NAME = "[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+NAME_RULE = "letters, digits, `.`, `_` and `-`, at most 63, with a letter or digit at both ends"
+NAME_REMEDY = f"a name is made of {NAME_RULE}"
+Name = Annotated[str, Field(pattern=f"^{_NAME}$")]
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
+
+
+def is_name(text: str) -> bool:
+    """Whether an entry of the gateway's own sections may have this name (`NAME_RULE`)."""
+    return re.fullmatch(_NAME, text) is not None
 
 
 class DeliveryConfig(Config):

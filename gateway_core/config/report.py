@@ -2,73 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from ..contract.config_node import Node, Place
+from ..contract.config_node import Node, Place, dotted
 from ..contract.errors import Fault
+from ..contract.options import HIDDEN
 from .faults import in_order
 from .interpolate import Interpolator, Secrets
-from .places import locate, written
 
 _LONG = 4  # a shorter secret is hidden only where its own value is spoken of: it would blot out common words
 
 
 class Report:
-    """Adds file and line to each message by its path. Messages about a value that already has a fault are dropped."""
+    """The faults and warnings of one config, whose sections are in `root`. Adds file and line to each message by its
+    place. `bad` has the places whose values already have a fault: further messages about them are dropped."""
 
-    def __init__(self, root: Node, bad: Iterable[Place] = ()) -> None:
+    def __init__(self, root: Node) -> None:
+        self.bad: set[Place] = set()
         self._root = root
-        self._faults: list[tuple[Fault, Place]] = []
-        self._warnings: list[tuple[Fault, Place]] = []
-        self._bad: set[Place] = set(bad)
-        self._secret: set[Place] = set()
+        self._faults: list[tuple[Fault, Place | None]] = []
+        self._warnings: list[tuple[Fault, Place | None]] = []
+        self._secret: dict[Place, list[str]] = {}
         self._shown: dict[Place, str] = {}
-        self._around_secret: set[Place] = set()  # all paths that lead to one
+        self._around_secret: set[Place] = set()  # all places that lead to one
 
-    def fault(self, message: str, path: Place, remedy: str = "") -> None:
+    def add(self, faults: Iterable[Fault], warnings: Iterable[Fault] = ()) -> None:
+        """Adds what was found before secrets were filled in."""
+        self._faults += [(fault, None) for fault in faults]
+        self._warnings += [(warning, None) for warning in warnings]
+
+    def fault(self, message: str, place: Place, remedy: str = "") -> None:
         """Reports a fault: the config can't be used."""
-        if not self._about_bad(path):
-            self._faults.append((self._make(message, path, remedy), path))
+        if not self.bad or not any(place[:n] in self.bad for n in range(len(place) + 1)):
+            self._faults.append((self._made(message, place, remedy), place))
 
-    def warn(self, message: str, path: Place, remedy: str = "") -> None:
+    def warn(self, message: str, place: Place, remedy: str = "") -> None:
         """Reports a warning: the config can be used."""
-        self._warnings.append((self._make(message, path, remedy), path))
+        self._warnings.append((self._made(message, place, remedy), place))
 
-    def take(self, interpolator: Interpolator) -> None:
-        """Takes over which values have a fault, and which hold secrets."""
-        self._bad |= interpolator.bad
+    def filled(self, node: Node, place: Place, env: Mapping[str, str], secrets: Secrets | None = None) -> Any:
+        """The plain value of a node (`Interpolator.plain`). Remembers which values have a fault or hold a secret."""
+        interpolator = Interpolator(env, secrets, self.fault)
+        value = interpolator.plain(node, place)
+        self.bad |= interpolator.bad
         self._secret |= interpolator.secret
         self._shown |= interpolator.shown
         self._around_secret |= {p[:n] for p in interpolator.secret for n in range(len(p) + 1)}
+        return value
 
-    def shown(self, path: Place) -> str | None:
-        """What may be shown of the URL at a path, if not all of it. A sink may be written as a URL."""
-        return next((text for n in range(len(path), 0, -1) if (text := self._shown.get(path[:n]))), None)
+    def shown(self, place: Place) -> str | None:
+        """What may be shown of the URL at a place, if not all of it. A sink may be written as a URL."""
+        return next((text for n in range(len(place), 0, -1) if (text := self._shown.get(place[:n]))), None)
 
-    def is_secret(self, path: Place) -> bool:
-        """Whether the value at a path holds a secret, or is part of one."""
-        return any(path[:n] in self._secret for n in range(len(path) + 1)) if self._secret else False
+    def is_secret(self, place: Place) -> bool:
+        """Whether the value at a place holds a secret, or is part of one."""
+        return any(place[:n] in self._secret for n in range(len(place) + 1)) if self._secret else False
 
-    def holds_secret(self, path: Place) -> bool:
-        """Whether the value at a path, or anything in it, holds a secret."""
-        return path in self._around_secret or self.is_secret(path)
+    def holds_secret(self, place: Place) -> bool:
+        """Whether the value at a place, or anything in it, holds a secret."""
+        return place in self._around_secret or self.is_secret(place)
 
-    def _about_bad(self, path: Place) -> bool:
-        return any(path[:n] in self._bad for n in range(len(path) + 1)) if self._bad else False
+    def _made(self, message: str, place: Place, remedy: str) -> Fault:
+        return Fault(message, written(self._root, place), *locate(self._root, place), remedy)
 
-    def _make(self, message: str, path: Place, remedy: str) -> Fault:
-        file, line = locate(self._root, path)
-        return Fault(message, written(self._root, path), file, line, remedy)
-
-    def faults(self, secrets: Secrets) -> list[Fault]:
+    @property
+    def faults(self) -> list[Fault]:
         """All faults in order, without secrets."""
-        return in_order(self._hidden(f, p, secrets) for f, p in self._faults)
+        return in_order(self._without_secrets(*found) for found in self._faults)
 
-    def warnings(self, secrets: Secrets) -> list[Fault]:
+    @property
+    def warnings(self) -> list[Fault]:
         """All warnings in order, without secrets."""
-        return in_order(self._hidden(f, p, secrets) for f, p in self._warnings)
+        return in_order(self._without_secrets(*found) for found in self._warnings)
 
-    def _hidden(self, fault: Fault, path: Place, secrets: Secrets) -> Fault:
-        shortest = 1 if self.holds_secret(path) else _LONG
-        message, remedy = secrets.hide(fault.message, shortest), secrets.hide(fault.remedy, shortest)
+    def _without_secrets(self, fault: Fault, place: Place | None) -> Fault:
+        if place is None:
+            return fault
+        shortest = 1 if self.holds_secret(place) else _LONG
+        message, remedy = self._hidden(fault.message, shortest), self._hidden(fault.remedy, shortest)
         return Fault(message, fault.path, fault.file, fault.line, remedy)
+
+    def _hidden(self, text: str, shortest: int) -> str:
+        """The text with every secret of at least `shortest` characters, also escaped, written as `****`."""
+        values = {value for found in self._secret.values() for value in found}
+        forms = {f for value in values for f in _forms(value) if len(f) >= shortest and f.strip("*")}
+        for form in sorted(forms, key=len, reverse=True):
+            text = text.replace(form, HIDDEN)
+        return text
+
+
+def _forms(value: str) -> Iterator[str]:
+    yield value
+    yield repr(value)[1:-1]
+    yield value.strip() or value
+    yield from (line for line in value.splitlines() if len(line) > 3)
+
+
+def locate(root: Node, place: Place) -> tuple[str, int]:
+    """File and line of the value at a place, or of its nearest existing parent."""
+    file, line = root.file, root.line
+    for node, at in _steps(root, place):
+        file, line = node.file, at
+    return file, line
+
+
+def written(root: Node, place: Place) -> str:
+    """The path as written in the file: values from a manifest have the keys of the manifest (`Node.written`)."""
+    path = place
+    for i, (node, _) in enumerate(_steps(root, place), 1):
+        if node.written is not None:
+            # what stands for a single value (a URL for a component) has no keys of its own
+            path = (node.written, *(place[i:] if isinstance(node.value, dict | list) else ()))
+    return dotted(path)
+
+
+def _steps(root: Node, place: Place) -> Iterator[tuple[Node, int]]:
+    """The nodes on the way to a place with their lines, as far as they exist."""
+    node = root
+    for step in place:
+        inner = node.value
+        if isinstance(inner, dict) and str(step) in inner:
+            line, node = node.lines[str(step)], inner[str(step)]
+        elif isinstance(inner, list) and isinstance(step, int) and 0 <= step < len(inner):
+            node = inner[step]
+            line = node.line
+        else:
+            return
+        yield node, line

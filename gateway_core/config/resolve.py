@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
-from pydantic import BaseModel, RootModel, ValidationError
+from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 
 from ..contract.component import ComponentRef, Config, Kind, Warns
 from ..contract.config_node import Place
@@ -23,10 +24,11 @@ class Resolver:
         self._registry = registry
         self._report = report
 
-    def validate(self, model: type[BaseModel], data: Any, path: Place) -> BaseModel | None:
-        """The model of the data with all references resolved, or None if the data is at fault."""
+    def validate(self, model: Any, data: Any, path: Place) -> Any:
+        """The data as this type (a model or another annotation) with all references resolved, or None if the data is at
+        fault."""
         try:
-            value = model.model_validate(data)
+            value = _adapter(model).validate_python(data)
         except ValidationError as e:
             for finding in explain(e, data, model, lambda p: self._report.is_secret((*path, *p))):
                 self._report.fault(finding.message, (*path, *finding.path), finding.remedy)
@@ -100,8 +102,8 @@ class Resolver:
         inner = (*path, ref.name)
         ref.options = self.validate_plugins(offer.component.config, {} if raw is None else raw, inner, offer.plugin)
 
-    def validate_plugins(self, model: type[BaseModel], data: Any, path: Place, plugin: str) -> BaseModel | None:
-        """`validate` for a plugin's model. If the plugin's own checks fail, that is a fault that names the plugin."""
+    def validate_plugins(self, model: Any, data: Any, path: Place, plugin: str) -> Any:
+        """`validate` for a plugin's type. If the plugin's own checks fail, that is a fault that names the plugin."""
         try:
             return self.validate(model, data, path)
         except Exception as e:  # a plugin's validator that raises something else than ValueError
@@ -123,6 +125,11 @@ _ADDRESS = re.compile(
 )
 """A host, or a host with a port, and perhaps a path: what a URL is without its scheme."""
 _CONTAINERS = (ComponentRef, BaseModel, dict, list, tuple)
+
+
+@cache
+def _adapter(model: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(model)
 
 
 def _written(annotation: Any, data: Any, path: Place) -> Iterator[tuple[ComponentRef, Place]]:

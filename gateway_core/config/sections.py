@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, get_args, get_origin
+
 from .model import GatewayConfig
 from .registry import Registry
 
-_LAST = "include"
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section: its name, the type of an entry, and whether it is a mapping of names to entries (else a list).
+    `plugin` offers it; "" if it is the gateway's own."""
+
+    name: str
+    entry: Any
+    named: bool = True
+    plugin: str = ""
 
 
-def section_names(registry: Registry) -> list[str]:
-    """The keys that may stand at the top of a config file, in the order in which messages list them."""
-    own = [name for name in GatewayConfig.model_fields if name != _LAST]
-    return [*own, *registry.sections, _LAST]
-
-
-def form_of(section: str, registry: Registry) -> type | None:
-    """The form of a section: dict if its entries have names, else list; None if the section is unknown."""
-    if section in registry.sections:
-        return dict
-    info = GatewayConfig.model_fields.get(section)
-    return None if info is None else (dict if str(info.annotation).startswith("dict") else list)
+def sections(registry: Registry) -> dict[str, Section]:
+    """All sections, in the order in which messages list them."""
+    own = {
+        name: Section(name, get_args(info.annotation)[-1], get_origin(info.annotation) is dict)
+        for name, info in GatewayConfig.model_fields.items()
+    }
+    offered = {name: Section(name, of.entry, plugin=plugin) for name, (of, plugin) in registry.sections.items()}
+    include = own.pop("include")
+    return {**own, **offered, include.name: include}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..contract.config_node import Node, Place, dotted
@@ -12,7 +13,8 @@ from ..contract.errors import Fault
 from .documents import Documents
 from .interpolate import Interpolator
 from .registry import Registry
-from .sections import form_of
+from .report import Report
+from .sections import sections
 from .yaml import read
 
 MAX_INCLUDE_DEPTH = 32
@@ -20,41 +22,38 @@ SUFFIXES = (".yaml", ".yml")
 
 
 class Sources:
-    """The merged config: `root` holds all sections, `files` those that were read, in order."""
+    """The merged config: `root` holds all sections, `files` those that were read, in order; `report` says what is
+    wrong with them."""
 
     def __init__(self, registry: Registry, env: Mapping[str, str], without: Collection[Path] = ()) -> None:
         self.root = Node({}, "", 0)
         self.files: list[str] = []
-        self.faults: list[Fault] = []
-        self.warnings: list[Fault] = []
-        self.documents = Documents(registry, env)
+        self.report = Report(self.root)
+        self.documents = Documents(self.root, registry, self.report)
         self._registry = registry
+        self._sections = sections(registry)
         self._env = env
         self._seen: set[Path] = {path.resolve() for path in without}
 
     def add(self, path: Path, at: Fault | None = None, chain: tuple[Path, ...] = ()) -> None:
-        """Reads a file, or a directory's `*.yaml` and `*.yml`. `at` is the place of the include that names it."""
+        """Reads a file, or a directory's `*.yaml` and `*.yml`. `at` has the place of the include that names it."""
+        place = at or Fault("", file=str(path))
         try:
             files = config_files(path, self._registry) if path.is_dir() else [path]
             if not files:
                 remedy = "name a file, or put the config there"
-                self._fault("the directory has no *.yaml or *.yml file", at or Fault("", "", str(path)), remedy)
+                self._fault("the directory has no *.yaml or *.yml file", place, remedy)
             for file in files:
-                self._file(file, at, chain)
+                self._file(file, place, chain)
         except (OSError, ValueError) as e:
             reason = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
-            self._fault(
-                f"{path} can't be read: {reason}" if at else f"can't be read: {reason}", at or Fault("", "", str(path))
-            )
+            self._fault(f"{path} can't be read: {reason}" if at else f"can't be read: {reason}", place)
 
-    def _file(self, file: Path, at: Fault | None, chain: tuple[Path, ...]) -> None:
+    def _file(self, file: Path, at: Fault, chain: tuple[Path, ...]) -> None:
         identity = file.resolve()
         if identity in chain:
-            around = [*chain[chain.index(identity) :], identity]
-            names = " → ".join(p.name for p in around)
-            self._fault(
-                f"files include each other: {names}", at or Fault("", "", str(file)), "remove one of the includes"
-            )
+            names = " → ".join(p.name for p in (*chain[chain.index(identity) :], identity))
+            self._fault(f"files include each other: {names}", at, "remove one of the includes")
             return
         if identity in self._seen:
             return
@@ -62,7 +61,7 @@ class Sources:
         self._seen.add(identity)
         self.files.append(str(file))
         reading = read(data, str(file))
-        self.faults += reading.faults
+        self.report.add(reading.faults)
         self.take(reading.documents)
         for document in reading.documents:
             if "include" in document.value:
@@ -76,28 +75,27 @@ class Sources:
 
     def _merge(self, document: Node) -> None:
         for key, node in document.value.items():
-            kind = form_of(key, self._registry)
-            line = document.lines[key]
-            if key == "include" or (kind is not None and node.value is None):
+            section, merged, line = self._sections.get(key), self.root.value.get(key), document.lines[key]
+            if key == "include" or (section is not None and node.value is None):
                 continue
-            if kind is not None and not isinstance(node.value, kind):
-                what = "a mapping of names" if kind is dict else "a list"
-                self.faults.append(Fault(f"expected {what}", key, node.file, line))
-            elif key not in self.root.value:
-                self.root.value[key] = node.copy(line) if isinstance(node.value, dict | list) else node
+            if section is not None and not isinstance(node.value, dict if section.named else list):
+                what = "a mapping of names" if section.named else "a list"
+                self._fault(f"expected {what}", Fault("", key, node.file, line))
+            elif merged is None:
+                self.root.value[key] = node.copy(line)
                 self.root.lines[key] = line
-            elif kind is dict:
-                self._merge_names(key, node)
-            elif kind is list:
-                self.root.value[key].value.extend(node.value)
+            elif section is not None and section.named:
+                self._merge_names(key, merged, node)
+            elif section is not None:
+                merged.value.extend(node.value)
 
-    def _merge_names(self, section: str, node: Node) -> None:
-        merged = self.root.value[section]
+    def _merge_names(self, section: str, merged: Node, node: Node) -> None:
         for name, value in node.value.items():
             if name in merged.value:
                 file, line = merged.value[name].file, merged.lines[name]
-                first = f"{file}:{line}" if file else f"line {line}"
-                self._at(f"`{name}` is defined twice; first in {first}", (section, name), node, node.lines[name])
+                message = f"`{name}` is defined twice; first in {f'{file}:' if file else 'line '}{line}"
+                at = Fault("", dotted((section, name)), node.file, node.lines[name])
+                self._fault(message, at, "rename or remove one of them")
             else:
                 merged.value[name] = value
                 merged.lines[name] = node.lines[name]
@@ -140,13 +138,10 @@ class Sources:
             if path.resolve() != own and not _of_plugin(path, self._registry):  # `*.yaml` beside the file that says so
                 self.add(path, at, chain)
         if not found:
-            self.warnings.append(Fault(f"no file matches `{pattern}`", at.path, at.file, at.line))
+            self.report.add([], [replace(at, message=f"no file matches `{pattern}`")])
 
     def _fault(self, message: str, at: Fault, remedy: str = "") -> None:
-        self.faults.append(Fault(message, at.path, at.file, at.line, remedy))
-
-    def _at(self, message: str, path: Place, node: Node, line: int) -> None:
-        self.faults.append(Fault(message, dotted(path), node.file, line, "rename or remove one of them"))
+        self.report.add([replace(at, message=message, remedy=remedy)])
 
 
 def gather(
@@ -157,16 +152,14 @@ def gather(
     without: Collection[Path] = (),
 ) -> Sources:
     """Reads everything that the paths name, except the files in `without`, and adds `documents`. Raises `ConfigError`
-    if a plugin can't tell the kind of a document; all other faults are in `Sources.faults`."""
+    if a plugin can't tell the kind of a document; all other faults are in `Sources.report`."""
     sources = Sources(registry, env, without)
     for path in paths:
         sources.add(Path(path))
     sources.take(documents)
     if sources.files:
         sources.root.file = sources.files[0]
-    sources.documents.merge(sources.root)
-    sources.faults += sources.documents.faults
-    sources.warnings += sources.documents.warnings
+    sources.documents.merge(env)
     return sources
 
 

@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway_core.config.interpolate import Interpolator, Secrets
 from gateway_core.config.load import load_all
 from gateway_core.config.model import GatewayConfig
-from gateway_core.config.places import locate
 from gateway_core.config.registry import Registry
-from gateway_core.config.report import Report
+from gateway_core.config.report import Report, locate
 from gateway_core.config.resolve import Resolver
 from gateway_core.config.sources import SUFFIXES
 from gateway_core.config.yaml import read
@@ -111,11 +109,8 @@ def _read(file: Path, registry: Registry, env: Mapping[str, str]) -> tuple[Scena
         raise ConfigError([Fault("expected one document", file=str(file), remedy="write the section `tests:`")])
     (root,) = reading.documents
     report = Report(root)
-    interpolator = Interpolator(env, None, report.fault)
-    data = interpolator.plain(root, ())
-    report.take(interpolator)
-    found = Resolver(registry, report).validate(ScenarioFileConfig, data, ())
-    faults = report.faults(Secrets())
-    if faults or not isinstance(found, ScenarioFileConfig):
-        raise ConfigError(faults)
+    found = Resolver(registry, report).validate(ScenarioFileConfig, report.filled(root, (), env), ())
+    if report.faults:
+        raise ConfigError(report.faults)
+    assert isinstance(found, ScenarioFileConfig)
     return found, root

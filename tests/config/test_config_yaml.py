@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway_core.config import yaml
-from gateway_core.config.places import locate
+from gateway_core.config.report import locate
 from gateway_core.config.yaml import read, scalar
 from gateway_core.contract.config_node import Node
 

@@ -230,7 +230,7 @@ def test_an_entry_whose_check_fails_names_the_plugin(tmp_path: Path) -> None:
 
     registry = made(Plugin([ConfigSection("quotas", "Fussy.", Fussy)]))
     assert faults(tmp_path, "quotas: {a: {}}\n", registry=registry) == [
-        "0.yaml:1: quotas: the plugin `pipes` failed to check this: KeyError: 'oh'"
+        "0.yaml:1: quotas.a: the plugin `pipes` failed to check this: KeyError: 'oh'"
     ]
 
 
