@@ -1,4 +1,4 @@
-"""Filters that the core itself needs, and that plugins build on: a trigger's attributes, and filters joined by AND.
+"""Filters that the core itself needs, and that plugins build on: on attributes, and joined by AND.
 
 An attribute's value is compared as the text that headers carry (`text_of`): an event in binary mode and the same event
 in structured mode match the same filters. Hints (`Filter.exact`, `Filter.prefix`) refer to the same text.
@@ -7,6 +7,7 @@ in structured mode match the same filters. Hints (`Filter.exact`, `Filter.prefix
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from ..contract.event import Event, text_of
 from ..contract.interfaces import Clause, Filter
@@ -70,9 +71,12 @@ def attributes_filter(attributes: Mapping[str, str]) -> Filter:
     attribute is present; no attributes match every event (Knative Broker specification, "Trigger filtering")."""
     if not attributes:
         return _MATCH_ALL
-    conditions = [has_value(n, v) if v else is_present(n) for n, v in attributes.items()]
     exact = tuple((n, v) for n, v in attributes.items() if v)
-    return Filter(every(conditions), exact=exact, explain=_all_clauses("exact", conditions, attributes))
+    return replace(on_attributes("exact", _equal, attributes), exact=exact)
+
+
+def _equal(name: str, text: str) -> Matches:
+    return has_value(name, text) if text else is_present(name)
 
 
 def indexable(filter: Filter) -> bool:
@@ -95,24 +99,7 @@ def all_of(filters: Sequence[Filter]) -> Filter:
         exact=_joined([f.exact for f in filters]),
         prefix=_joined([f.prefix for f in filters]),
         alternatives=min(choices, key=len, default=()),
-        explain=lambda event: _joined_clause("all", event, filters, all),
-    )
-
-
-def any_of(filters: Sequence[Filter]) -> Filter:
-    """The filter that an event matches if it matches at least one of these. Needs one filter at least."""
-    if len(filters) == 1:
-        return filters[0]
-    fixed = tuple(f.matches for f in filters)
-
-    def matches(event: Event) -> bool:
-        for condition in fixed:  # noqa: SIM110
-            if condition(event):
-                return True
-        return False
-
-    return Filter(
-        matches, alternatives=tuple(filters), explain=lambda event: _joined_clause("any", event, filters, any)
+        explain=lambda event: joined_clause("all", all, [clause_of(f, event) for f in filters]),
     )
 
 
@@ -126,30 +113,14 @@ def clause_of(filter: Filter, event: Event) -> Clause:
     return Clause("a filter that does not say why", filter.matches(event))
 
 
-def not_of(filter: Filter) -> Filter:
-    """The filter that an event matches if it does not match this one."""
-    matches = filter.matches
-
-    def explain(event: Event) -> Clause:
-        inner = clause_of(filter, event)
-        return Clause("not", not inner.matched, parts=(inner,))
-
-    return Filter(lambda event: not matches(event), explain=explain)
+def joined_clause(word: str, join: Callable[[Iterable[bool]], bool], parts: Sequence[Clause]) -> Clause:
+    """The clause of filters that are joined by `word` ("all", "any"): whether `join` holds for their results."""
+    return Clause(word, join(part.matched for part in parts), parts=tuple(parts))
 
 
 def on_attributes(word: str, condition: Callable[[str, str], Matches], attributes: Mapping[str, str]) -> Filter:
     """The filter that an event matches if `condition` holds for every attribute and its text; `word` names it."""
     conditions = [condition(name, text) for name, text in attributes.items()]
-    return Filter(every(conditions), explain=_all_clauses(word, conditions, attributes))
-
-
-def found_in(event: Event, name: str) -> str:
-    """The value of an attribute of an event, in words."""
-    value = event.attributes.get(name)
-    return f"{name} is absent" if value is None else f"{name} is {text_of(value)!r}"
-
-
-def _all_clauses(word: str, conditions: Sequence[Matches], attributes: Mapping[str, str]) -> Callable[[Event], Clause]:
     pairs = list(zip(attributes.items(), conditions, strict=True))
 
     def explain(event: Event) -> Clause:
@@ -157,16 +128,15 @@ def _all_clauses(word: str, conditions: Sequence[Matches], attributes: Mapping[s
             Clause(f"{word} {name}: {text!r}" if text else f"{name} is there", matches(event), found_in(event, name))
             for (name, text), matches in pairs
         ]
-        return parts[0] if len(parts) == 1 else Clause("all", all(p.matched for p in parts), parts=tuple(parts))
+        return parts[0] if len(parts) == 1 else joined_clause("all", all, parts)
 
-    return explain
+    return Filter(every(conditions), explain=explain)
 
 
-def _joined_clause(
-    word: str, event: Event, filters: Sequence[Filter], join: Callable[[Iterable[bool]], bool]
-) -> Clause:
-    parts = tuple(clause_of(f, event) for f in filters)
-    return Clause(word, join(p.matched for p in parts), parts=parts)
+def found_in(event: Event, name: str) -> str:
+    """The value of an attribute of an event, in words."""
+    value = event.attributes.get(name)
+    return f"{name} is absent" if value is None else f"{name} is {text_of(value)!r}"
 
 
 def _joined(hints: Sequence[tuple[tuple[str, str], ...]]) -> tuple[tuple[str, str], ...]:

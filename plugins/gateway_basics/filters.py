@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.event import Event, text_of
-from gateway_core.contract.interfaces import Filter
-from gateway_core.pipeline.filters import Matches, all_of, any_of, attributes_filter, not_of, on_attributes
+from gateway_core.contract.interfaces import Clause, Filter
+from gateway_core.pipeline.filters import Matches, all_of, attributes_filter, clause_of, joined_clause, on_attributes
 
 from .config import AttributesConfig, FilterConfig, FiltersConfig
 
@@ -40,8 +41,36 @@ def build_any(config: FiltersConfig, context: BuildContext) -> Filter:
 
 def build_not(config: FilterConfig, context: BuildContext) -> Filter:
     """The filter does not match."""
-    operand: Filter = context.build(config.root)
-    return not_of(operand)
+    return not_of(context.build(config.root))
+
+
+def any_of(filters: Sequence[Filter]) -> Filter:
+    """The filter that an event matches if it matches at least one of these. Needs one filter at least."""
+    if len(filters) == 1:
+        return filters[0]
+    fixed = tuple(f.matches for f in filters)
+
+    def matches(event: Event) -> bool:
+        for condition in fixed:  # noqa: SIM110 - `any` with a generator costs twice as much
+            if condition(event):
+                return True
+        return False
+
+    def explain(event: Event) -> Clause:
+        return joined_clause("any", any, [clause_of(f, event) for f in filters])
+
+    return Filter(matches, alternatives=tuple(filters), explain=explain)
+
+
+def not_of(filter: Filter) -> Filter:
+    """The filter that an event matches if it does not match this one."""
+    matches = filter.matches
+
+    def explain(event: Event) -> Clause:
+        inner = clause_of(filter, event)
+        return Clause("not", not inner.matched, parts=(inner,))
+
+    return Filter(lambda event: not matches(event), explain=explain)
 
 
 def _operands(config: FiltersConfig, context: BuildContext) -> list[Filter]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway_core.contract.interfaces import Filter
-from gateway_core.pipeline.filters import all_of, any_of, has_value
+from gateway_core.pipeline.filters import all_of, has_value
 
 from .pattern import fixed_start
 from .tree import Attribute, Binary, In, Like, Literal, Logic, Node
@@ -32,7 +32,7 @@ def _logic(operands: list[Node], words: set[str]) -> Filter:
     if words == {"AND"}:
         return all_of([hints(part) for part in operands])
     if words == {"OR"}:
-        return any_of([hints(part) for part in operands])
+        return _any_of([hints(part) for part in operands])
     return _NONE
 
 
@@ -40,7 +40,11 @@ def _in(name: str, items: tuple[Node, ...]) -> Filter:
     texts = [item.value for item in items if isinstance(item, Literal) and isinstance(item.value, str)]
     if len(texts) < len(items) or not all(map(_only_itself, texts)):
         return _NONE
-    return any_of([_exact(name, text) for text in dict.fromkeys(texts)])
+    return _any_of([_exact(name, text) for text in dict.fromkeys(texts)])
+
+
+def _any_of(filters: list[Filter]) -> Filter:
+    return filters[0] if len(filters) == 1 else Filter(_NONE.matches, alternatives=tuple(filters))
 
 
 def _only_itself(text: str) -> bool:

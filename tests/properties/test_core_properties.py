@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway_basics.filters import any_of
 from gateway_testing import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, KeyMapperRef
 from gateway_core.contract.config_node import Node
 from gateway_core.contract.event import Event, text_of
-from gateway_core.pipeline.filters import all_of, any_of, attributes_filter
+from gateway_core.pipeline.filters import all_of, attributes_filter
 from gateway_core.runtime.settings import Settings
 from gateway_core.runtime.status import merge
 from tests.budget import examples
