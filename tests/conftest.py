@@ -20,7 +20,7 @@ pytest_plugins = ["tests.spec_report", "tests.kafka_broker"]
 # the dearest first
 TIERS = {
     "spark": {"spark", "own_spark", "sink"},
-    "kafka": {"kafka", "own_kafka", "secure_kafka"},
+    "kafka": {"kafka", "own_kafka", "secure_kafka", "strict_kafka"},
     "process": {"processes", "real_time"},
     "unit": set[str](),
 }

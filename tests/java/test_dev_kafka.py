@@ -43,22 +43,28 @@ def failed(*arguments: str, env: dict[str, str] | None = None, command: list[str
     return done.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_it_runs_until_it_is_stopped_and_keeps_its_data(tmp_path: Path, how: signal.Signals) -> None:
+def stopped(process: subprocess.Popen[str], how: signal.Signals) -> str:
+    """Stops it; what it has said."""
+    process.send_signal(how)
+    assert process.stdout is not None
+    out = process.stdout.read()
+    assert process.wait() == 0
+    return out
+
+
+def test_it_runs_until_it_is_stopped_and_keeps_its_data(tmp_path: Path) -> None:
     with running("--data-dir", str(tmp_path), "--topic", "orders:3", "--topic", "plain") as (process, port):
         assert not create_topic(port, "orders", 1, {})
         assert not create_topic(port, "plain", 1, {})
         assert f"the data in {tmp_path}" in failed("--port", "0", "--data-dir", str(tmp_path), "--fresh")
-        process.send_signal(how)
-        assert process.stdout is not None
-        out = process.stdout.read()
-        process.wait()
-        assert process.returncode == 0
+        out = stopped(process, signal.SIGINT)
         assert "orders (3 partitions), plain (1 partition)" in out
         assert f"subscriber: kafka://127.0.0.1:{port}/orders" in out
-    arguments = ["--data-dir", str(tmp_path), *(["--fresh"] if how == signal.SIGTERM else [])]
-    with running(*arguments) as (_, port):
-        assert create_topic(port, "orders", 1, {}) is (how == signal.SIGTERM)
+    with running("--data-dir", str(tmp_path)) as (process, port):
+        assert not create_topic(port, "orders", 1, {})
+        stopped(process, signal.SIGTERM)
+    with running("--data-dir", str(tmp_path), "--fresh") as (_, port):
+        assert create_topic(port, "orders", 1, {})
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:

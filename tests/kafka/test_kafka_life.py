@@ -17,6 +17,7 @@ from gateway_testing.suites.kit import until
 from gateway_core.contract.errors import Overloaded
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Channel, Feed, Filter, Outcome
+from tests.kafka_broker import CLIENTS as END_TO_END
 from tests.kafka_broker import producer
 
 pytestmark = pytest.mark.anyio
@@ -110,7 +111,7 @@ async def test_a_source_that_is_stopped_while_it_waits_for_kafka_does_not_join_l
 
 
 @pytest.mark.spec("SAFE-61")
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", END_TO_END)
 async def test_what_waits_for_a_cluster_that_is_away_is_bounded(
     own_kafka: Callable[..., KafkaBroker], tmp_path: Path, client: str
 ) -> None:

@@ -8,7 +8,7 @@ import signal
 import struct
 import uuid
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -31,6 +31,8 @@ from gateway_kafka import connect
 from gateway_kafka.admin import Admin
 from gateway_kafka.client import Headers, KafkaFault, Producer
 from gateway_kafka.client_config import KafkaConfig, KafkaProducerConfig
+
+from tests.kafka_shared import PROPERTIES
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 60.0
@@ -267,10 +269,31 @@ async def test_a_record_larger_than_the_topic_takes_is_refused_and_its_neighbour
     assert [len(r.value) for r in await read(kafka.bootstrap, topic)] == [3000] * 20 + [2000] * 20 + [5]
 
 
+@pytest.fixture(scope="module")
+def strict_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """A broker that makes no topic by itself; `bob`, who logs in at the listener BOB, may write to `allowed` alone."""
+    module = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_bob="b";'
+    sasl = {"sasl.enabled.mechanisms": "PLAIN", "plain.sasl.jaas.config": module}
+    broker = KafkaBroker(
+        tmp_path_factory.mktemp("strict-kafka"),
+        listeners=[Listener("BOB", "SASL_PLAINTEXT", properties=sasl)],
+        properties={
+            **PROPERTIES,
+            "auto.create.topics.enable": "false",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        },
+    )
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.kill()
+
+
 @clients
-async def test_a_topic_that_does_not_exist_is_named(own_kafka: Callable[..., KafkaBroker], client: str) -> None:
-    broker = own_kafka(properties={"auto.create.topics.enable": "false"})
-    topic = new_topic()
+async def test_a_topic_that_does_not_exist_is_named(strict_kafka: KafkaBroker, client: str) -> None:
+    broker, topic = strict_kafka, new_topic()
     async with producing(bootstrap=broker.bootstrap, client=client, delivery_timeout_s=6) as producer:
         answers = Answers(producer, topic)
         answers.send(b"k", b"v")
@@ -286,18 +309,8 @@ async def test_a_topic_that_does_not_exist_is_named(own_kafka: Callable[..., Kaf
 
 
 @clients
-async def test_a_topic_without_permission_is_refused_clearly(
-    own_kafka: Callable[..., KafkaBroker], client: str
-) -> None:
-    module = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_bob="b";'
-    sasl = {"sasl.enabled.mechanisms": "PLAIN", "plain.sasl.jaas.config": module}
-    broker = own_kafka(
-        listeners=[Listener("BOB", "SASL_PLAINTEXT", properties=sasl)],
-        properties={
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:ANONYMOUS",
-        },
-    )
+async def test_a_topic_without_permission_is_refused_clearly(strict_kafka: KafkaBroker, client: str) -> None:
+    broker = strict_kafka
     for name in ("allowed", "denied"):
         broker.create_topic(name, 1)
     acl = AclBinding(
