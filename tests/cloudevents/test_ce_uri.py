@@ -156,4 +156,4 @@ LONG = {
 def test_long_values_are_judged_in_linear_time(text: str) -> None:
     begin = time.process_time()
     assert values.check_uri_reference(text)
-    assert time.process_time() - begin < 0.5
+    assert time.process_time() - begin < 5, "in quadratic time it takes minutes"

@@ -79,7 +79,7 @@ async def test_a_silent_subscriber_gets_few_requests_and_all_events_are_given_up
         for n in range(1, 501):
             subscription.offer(event(n))
         await kit.until(lambda: len(feed.acked) == 500)
-        assert time.monotonic() - began < 8, "not 0.3 s for each of them"
+        assert time.monotonic() - began < 20, "not 0.3 s for each of them: 28 s with 16 at a time"
     server.close()
     assert {letter.attributes["tidegateattempts"] for letter in letters.sent} == {3}
     assert connections <= subscription.attempts < 60

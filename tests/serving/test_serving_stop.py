@@ -65,7 +65,7 @@ def test_half_open_connections_do_not_hold_up_a_stop(doors: Doors) -> None:
         time.sleep(0.5)
         began = time.monotonic()
         assert doors.gateway.stop() == 0
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < 15, "a stop waits for 20 s at most"
         assert unread.fileno() >= 0
     assert faults(doors) == []
 
@@ -122,4 +122,4 @@ def test_an_answer_that_no_window_is_opened_for_holds_up_nothing(doors: Doors) -
         time.sleep(0.5)
         began = time.monotonic()
         assert doors.gateway.stop() == 0
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < 15, "a stop waits for 20 s at most"
