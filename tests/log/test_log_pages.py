@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -36,6 +37,10 @@ triggers:
 pytestmark = [pytest.mark.spec("SAFE-48")]
 
 
+def config_to(port: int) -> str:
+    return CONFIG.replace("URL", f"http://127.0.0.1:{port}")
+
+
 def send(url: str, first: int, count: int) -> list[int]:
     answers = []
     with httpx.Client(verify=False) as client:
@@ -63,13 +68,21 @@ def root_page(file: Path, table: str) -> int:
     return page
 
 
-@pytest.fixture
-def stopped(tmp_path: Path) -> GatewayProcess:
-    """A gateway that has taken 200 events and delivered none, stopped."""
-    gateway = GatewayProcess(CONFIG.replace("URL", f"http://127.0.0.1:{free_port()}"), tmp_path)
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data directory of a gateway that has taken 200 events, delivered none and stopped."""
+    gateway = GatewayProcess(config_to(free_port()), tmp_path_factory.mktemp("written"))
     with gateway:
         assert set(send(gateway.ingress(), 1, 200)) == {202}
         gateway.stop()
+    return gateway.data_dir
+
+
+@pytest.fixture
+def stopped(tmp_path: Path, written: Path) -> GatewayProcess:
+    """A gateway that has taken 200 events and delivered none, stopped."""
+    gateway = GatewayProcess(config_to(free_port()), tmp_path)
+    shutil.copytree(written, gateway.data_dir)
     return gateway
 
 
@@ -80,7 +93,7 @@ def delivered(gateway: GatewayProcess, *, lost: range, starts: int = 2) -> set[i
         for life in range(starts):
             if life:
                 gateway.stop()
-            gateway.start()
+                gateway.start()
             more = 1000 * (life + 1)
             assert set(send(gateway.ingress(), more, 5)) == {202}
             assert set(send(gateway.ingress("other"), more + 500, 1)) == {202}
