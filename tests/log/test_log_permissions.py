@@ -70,7 +70,8 @@ def test_what_an_older_version_left_open_is_closed_and_said(tmp_path: Path) -> N
         for path in (gateway.data_dir, *gateway.data_dir.rglob("*")):
             path.chmod(0o755 if path.is_dir() else 0o644)
         gateway.start()
-        assert open_to_others(gateway.data_dir) == []
+        # the data directory itself comes last, once its address file is there
+        gateway.wait_until(lambda: open_to_others(gateway.data_dir) == [], what="a data directory of its own")
         assert "dead-letter was open to other users: took 2 files and folders from them" in gateway.log()
 
 
