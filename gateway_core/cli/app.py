@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -21,30 +20,10 @@ app = typer.Typer(
 )
 
 
-class LogLevel(StrEnum):
-    debug = "debug"
-    info = "info"
-    warning = "warning"
-    error = "error"
-
-
-class LogFormat(StrEnum):
-    auto = "auto"
-    text = "text"
-    json = "json"
-
-
-class Reload(StrEnum):
-    watch = "watch"
-    signal = "signal"
-    off = "off"
-
-
-class Shell(StrEnum):
-    bash = "bash"
-    zsh = "zsh"
-    fish = "fish"
-    powershell = "powershell"
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["auto", "text", "json"]
+Reload = Literal["watch", "signal", "off"]
+Shell = Literal["bash", "zsh", "fish", "powershell"]
 
 
 def _print_version(wanted: bool) -> None:
@@ -65,7 +44,7 @@ def _root(
     ] = False,
 ) -> None:
     """Tidegate: an event gateway for CloudEvents."""
-    ctx.obj = {"log_level": log_level.value if log_level else None}
+    ctx.obj = {"log_level": log_level}
 
 
 @app.command(rich_help_panel="Run")
@@ -102,18 +81,9 @@ def run(
     """
     from .run import run_gateway
 
-    flags = {
-        "data_dir": data_dir,
-        "admin": admin,
-        "log_level": log_level.value if log_level else ctx.obj["log_level"],
-        "log_format": log_format.value if log_format else None,
-        "workers": workers,
-        "admin_hosts": admin_hosts,
-        "watchdog_s": watchdog_s,
-        "metrics": metrics,
-        "reload": reload.value if reload else None,
-        "drain_timeout_s": drain_timeout_s,
-    }
+    # every other option has the name of its setting
+    flags = {name: value for name, value in ctx.params.items() if name != "paths"}
+    flags["log_level"] = log_level or ctx.obj["log_level"]
     raise typer.Exit(run_gateway(paths, flags))
 
 
@@ -128,14 +98,6 @@ def check(
     from .check import check_config
 
     raise typer.Exit(check_config(paths, connect=connect, data_dir=data_dir, as_json=as_json))
-
-
-@app.command(rich_help_panel="This installation")
-def plugins(as_json: Json = False) -> None:
-    """List all components that are installed, and what they need."""
-    from .plugins import list_plugins
-
-    list_plugins(as_json=as_json)
 
 
 @app.command(rich_help_panel="This installation")
@@ -162,7 +124,7 @@ def completion(shell: Annotated[Shell, typer.Argument(help="Your shell.")]) -> N
     """
     from typer._completion_shared import get_completion_script
 
-    typer.echo(get_completion_script(prog_name="tidegate", complete_var=_COMPLETE, shell=shell.value))
+    typer.echo(get_completion_script(prog_name="tidegate", complete_var=_COMPLETE, shell=shell))
 
 
 _COMPLETE = "_TIDEGATE_COMPLETE"

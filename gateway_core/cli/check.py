@@ -11,7 +11,7 @@ from ..config.faults import render, to_json
 from ..config.load import Loaded, load_all
 from ..config.registry import Registry
 from ..contract.errors import ConfigError, Fault, Probe
-from . import common, tables
+from . import common
 from .exit_codes import FAULT, OK
 
 
@@ -33,13 +33,12 @@ def check_config(paths: Sequence[Path] | None, *, connect: bool, data_dir: Path 
     failed = sum(not probe.ok for probe in probes)
     good = not faults and not failed
     if as_json:
-        tried = {"probes": [asdict(probe) for probe in probes]} if connect else {}
-        common.print_json({**to_json(faults, warnings), "ok": good, **tried})
+        ends = {"probes": [asdict(probe) for probe in probes]} if connect else {}
+        common.print_json({**to_json(faults, warnings), "ok": good, **ends})
     else:
         if probes:
-            words = [("ok" if p.ok else "FAILED", p.path, p.end, p.reason) for p in probes]
-            tables.print_table("Ends", ("result", "path", "end", "reason"), words)
-            print()
+            tried = [("ok" if p.ok else "FAILED", p.path, p.end, p.reason) for p in probes]
+            print("\n".join(common.aligned([("RESULT", "PATH", "END", "REASON"), *tried])), end="\n\n")
         tail = f"{failed} of {len(probes)} ends FAILED" if failed else f"all {len(probes)} ends ok" if probes else ""
         print(render(faults, common.colours(sys.stdout), warnings, tail), end="")
     return OK if good else FAULT

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
 from rich.text import Text
 
 from . import common
@@ -49,7 +50,8 @@ def _announce(started: Started) -> None:
     if not sys.stderr.isatty():
         log.info("ready", extra={"ingress": started.ingress, **started.addresses})
         return
-    common.console(stderr=True).print(banner(started.status, started.ingress, started.addresses), soft_wrap=True)
+    console = Console(stderr=True, highlight=False)
+    console.print(banner(started.status, started.ingress, started.addresses), soft_wrap=True)
 
 
 def banner(status: dict[str, Any], ingress: dict[str, list[str]], services: Mapping[str, str]) -> Text:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from gateway_core.runtime.gateway import Gateway
     from gateway_core.runtime.settings import Settings
 
-_INSTALLATION = "This installation"
 _SUMMARIES = {
     "explain": "Explain what the gateway would do with an event: which triggers match, what they would send, the "
     "retries. Nothing is sent.",
@@ -23,6 +22,10 @@ _SUMMARIES = {
     "tap": "Show events live, as a running gateway accepts them, until Ctrl-C.",
     "top": "Show rates and durations of a running gateway, live: q quits, s changes the sort order.",
     "graph": "Draw the topology: sources, brokers, triggers with their filters, sinks, dead letters, bridges.",
+}
+_INSTALLED = {
+    "plugins": "List all components that are installed, and what they need.",
+    "schema": "Print the JSON Schema of the config, for editors.",
 }
 
 
@@ -39,7 +42,7 @@ def _command(name: str) -> Callable[[], Any]:
 def gateway_commands() -> list[Command]:
     return [
         *(Command(name, summary, _command(name), panel="Look inside") for name, summary in _SUMMARIES.items()),
-        Command("schema", "Print the JSON Schema of the config, for editors.", _command("schema"), _INSTALLATION),
+        *(Command(name, summary, _command(name), panel="This installation") for name, summary in _INSTALLED.items()),
     ]
 
 

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import anyio
 import typer
+from gateway_terminal import tables
 from pydantic import ValidationError
 
-from gateway_core.cli import common, tables
+from gateway_core.cli import common
 from gateway_core.cli.common import CommandError
 from gateway_core.cli.options import Json, Paths
 from gateway_core.config.faults import near

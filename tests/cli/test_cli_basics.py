@@ -91,7 +91,7 @@ def test_every_setting_but_secrets_is_a_flag_of_run() -> None:
 
 def test_a_setting_that_is_wrong_names_its_place(tidegate, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = tidegate("run", "x.yaml", "--workers", "0")
-    assert (ran.code, "--workers: expected at least 1, not 0" in ran.err) == (2, True)
+    assert (ran.code, "--workers: expected a number of at least 1, found 0" in ran.err) == (2, True)
     monkeypatch.setenv("TIDEGATE_DRAIN_TIMEOUT_S", "soon")
     ran = tidegate("run", "x.yaml")
     assert (ran.code, "TIDEGATE_DRAIN_TIMEOUT_S: " in ran.err) == (2, True)
@@ -139,7 +139,7 @@ def test_a_crash_of_ours_is_short_and_can_be_looked_into(tidegate, monkeypatch: 
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("gateway_core.cli.plugins.list_plugins", broken)
+    monkeypatch.setattr("gateway_inspect.cli.plugins.list_plugins", broken)
     ran = tidegate("plugins")
     assert (ran.code, ran.out) == (70, "")
     assert f"{PROGRAM}: internal error: RuntimeError: boom" in ran.err
@@ -151,7 +151,7 @@ def test_a_file_that_the_system_refuses_is_named(tidegate, monkeypatch: pytest.M
     def refused(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", "/root/log")
 
-    monkeypatch.setattr("gateway_core.cli.plugins.list_plugins", refused)
+    monkeypatch.setattr("gateway_inspect.cli.plugins.list_plugins", refused)
     ran = tidegate("plugins")
     assert (ran.code, ran.out, ran.err) == (1, "", f"{PROGRAM}: /root/log: Permission denied\n")
 
@@ -160,7 +160,7 @@ def test_an_error_that_task_groups_wrapped_is_explained_all_the_same(tidegate, m
     def broken(*_: object, **__: object) -> None:
         raise ExceptionGroup("outer", [ExceptionGroup("inner", [StartError("no port")])])
 
-    monkeypatch.setattr("gateway_core.cli.plugins.list_plugins", broken)
+    monkeypatch.setattr("gateway_inspect.cli.plugins.list_plugins", broken)
     ran = tidegate("plugins")
     assert (ran.code, ran.err) == (3, "tidegate: no port\n")
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 from gateway_admin.cli.status import tables
+from gateway_terminal.tables import rich_table
 from rich.console import Console
-
-from gateway_core.cli.tables import rich_table
 
 COLUMNS = ["trigger", "ready", "broker", "subscriber", "delivered", "attempts", "in flight", "lag"]
 ROWS = [

@@ -69,7 +69,7 @@ def test_help_groups_commands_by_purpose(tidegate: Any) -> None:
     assert found["Change"] == ["apply", "delete", "pause", "resume", "reload"]
     assert {"dlq", "log", "backup", "restore", "offsets", "spark"} <= set(found["Look after data"])
     assert {"send", "demo", "dev", "conformance"} <= set(found["Try out"])
-    assert found["This installation"] == ["plugins", "version", "completion", "schema"]
+    assert found["This installation"] == ["version", "completion", "plugins", "schema"]
 
 
 @pytest.mark.usefixtures("processes")

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gateway_terminal.tables import print_table
+
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import OK
-from gateway_core.cli.tables import print_table
 from gateway_core.contract.errors import ConfigError
+from gateway_core.contract.one_line import one_line
 
 from ..client.remote import Declined, remote
 
@@ -66,7 +68,7 @@ def reload(admin: str | None, data_dir: Path | None) -> int:
 def _table(section: str, items: Sequence[Resource], *, wide: bool) -> None:
     columns = [*_FIRST, *_COLUMNS[section], *(_WIDE[section] if wide else [])]
     if any(_ready(item)["status"] != "True" for item in items):
-        columns.append(("message", lambda item: common.one_line(_ready(item)["message"], 200)))
+        columns.append(("message", lambda item: one_line(_ready(item)["message"] or "", 200)))
     rows = [[value(item) for _, value in columns] for item in items]
     print_table(section.capitalize(), [title for title, _ in columns], rows)
 

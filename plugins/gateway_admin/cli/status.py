@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from gateway_terminal.tables import print_table
+
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import OK
-from gateway_core.cli.tables import print_table
+from gateway_core.contract.one_line import one_line
 
 from ..client.running import connected, fetch_status
 
@@ -98,7 +100,7 @@ def _readers(triggers: list[dict[str, Any]]) -> Iterator[Table]:
         lags = reader.get("lags") or {}
         parts = " ".join(f"{part}:{lag}" for part, lag in sorted(lags.items()) if lag)
         last = reader.get("last_error")
-        error = common.one_line(f"{last['at']} {last['error']}", 200) if last else ""
+        error = one_line(f"{last['at']} {last['error']}", 200) if last else ""
         ui = reader.get("ui") or ""
         rows.append([trigger["name"], *counts, parts, *_texts(reader, "restarts"), error, ui])
     keep = [i for i in range(len(columns)) if any(row[i] for row in rows)]
@@ -114,7 +116,7 @@ def _with_reasons(table: Table, entries: list[dict[str, Any]]) -> Table:
     if all(entry["ready"] for entry in entries):
         return table
     title, columns, rows = table
-    why = ["" if entry["ready"] else common.one_line(entry["reason"], 200) for entry in entries]
+    why = ["" if entry["ready"] else one_line(entry["reason"] or "", 200) for entry in entries]
     return title, [*columns, "reason"], [[*row, text] for row, text in zip(rows, why, strict=True)]
 
 

@@ -11,10 +11,12 @@ from typing import Any
 
 from gateway_admin.client.remote import Declined, Remote, remote
 from gateway_admin.client.running import is_running
+from gateway_terminal import tables
 
-from gateway_core.cli import common, tables
+from gateway_core.cli import common
 from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
+from gateway_core.contract.one_line import one_line
 
 from ..dead_letters import Query, Stores, detail, row
 
@@ -58,7 +60,7 @@ def list_dead_letters(where: Where, query: Query, *, as_json: bool) -> None:
         common.print_json(found.rows)
         return
     if found.rows:
-        shown = [[common.one_line(row[name], 60) for name in COLUMNS] for row in found.rows]
+        shown = [[one_line(row[name] or "", 60) for name in COLUMNS] for row in found.rows]
         tables.print_table("Dead letters", COLUMNS, shown)
     else:
         print("no dead letters")
@@ -102,7 +104,7 @@ def show_dead_letter(where: Where, id_: str, *, as_json: bool) -> None:
         return
     for name, value in document.items():
         if name != "event" and value not in (None, ""):
-            print(f"{name:>9}  {common.one_line(value, 2000)}")
+            print(f"{name:>9}  {one_line(value, 2000)}")
     print(json.dumps(document["event"], indent=2, ensure_ascii=False))
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import typer
 from gateway_cloudevents import event_json
+from gateway_terminal.tables import console
 
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import FAULT, OK
@@ -187,7 +188,7 @@ class _Bar:
             SpinnerColumn(),
             TextColumn("{task.description}"),
             TimeElapsedColumn(),
-            console=common.console(stderr=True),
+            console=console(stderr=True),
             transient=True,
         )
         self._task = self._bar.add_task("sending", total=None)

@@ -159,3 +159,10 @@ def schema() -> None:
     from ..schema import schema as config_schema
 
     typer.echo(json.dumps(config_schema(Registry.installed()), indent=2, ensure_ascii=False))
+
+
+def plugins(as_json: Json = False) -> None:
+    """List all components that are installed, and what they need."""
+    from .plugins import list_plugins
+
+    list_plugins(as_json=as_json)

@@ -12,11 +12,12 @@ from typing import Any
 
 from gateway_admin.cli.status import Table, headline
 from gateway_admin.client.running import connected, fetch_status
+from gateway_terminal.tables import console as new_console
+from gateway_terminal.tables import print_table, rich_table
 
 from gateway_core.cli import common
 from gateway_core.cli.common import CommandError
 from gateway_core.cli.exit_codes import OK
-from gateway_core.cli.tables import print_table, rich_table
 
 from .rates import SORTS, between
 
@@ -66,7 +67,7 @@ def _live(look: Look, every_s: float, sort: str, count: int | None) -> None:
     from rich.text import Text
 
     before, then, shown = look(), time.monotonic(), 0
-    console = common.console()
+    console = new_console()
     help_ = "q quits, s sorts by "
     with _keys() as key, Live(Text(headline(before)), console=console, screen=True, auto_refresh=False) as live:
         while shown != count:

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import common
+from gateway_core.cli import common
 
 if TYPE_CHECKING:
-    from rich.console import Group
+    from rich.console import Console, Group
     from rich.table import Table
 
 GAP = 2
@@ -18,16 +18,22 @@ ROOM = 24
 """A column of long texts that would get fewer cells than this is shown below each row."""
 
 
+def console(*, stderr: bool = False) -> Console:
+    """A console on the stream as it is now."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, soft_wrap=False)
+
+
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Rows for people: a table on a terminal, else lines with aligned columns that no width cuts."""
     cells = [["" if value is None else str(value) for value in row] for row in rows]
     if sys.stdout.isatty():
-        console = common.console()
-        console.print(rich_table(title, columns, cells, console.width))
+        screen = console()
+        screen.print(rich_table(title, columns, cells, screen.width))
         return
-    widths = [max(len(row[i]) for row in [list(columns), *cells]) for i in range(len(columns))]
-    for row in [[name.upper() for name in columns], *cells]:
-        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    for line in common.aligned([[name.upper() for name in columns], *cells]):
+        print(line)
 
 
 def rich_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Group:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from ..config.registry import Registry
-from . import common, tables
+from gateway_terminal.tables import print_table
+
+from gateway_core.cli import common
+from gateway_core.config.registry import Registry
 
 
 def list_plugins(*, as_json: bool) -> None:
@@ -46,4 +48,4 @@ def list_plugins(*, as_json: bool) -> None:
     columns = ["kind", "name", "plugin", "distribution", "missing", "summary"]
     columns = [c for c in columns if c != "missing" or any(row[c] for row in rows)]
     columns = [c for c in columns if c != "distribution" or len({row[c] for row in rows}) > 1]
-    tables.print_table("Components", columns, [[row[c] for c in columns] for row in rows])
+    print_table("Components", columns, [[row[c] for c in columns] for row in rows])
