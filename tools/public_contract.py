@@ -17,7 +17,9 @@ MODULES = (
     PLUGINS / "gateway_admin" / "routes.py",
     PLUGINS / "gateway_cloudevents" / "bindings.py",
     PLUGINS / "gateway_cloudevents" / "event_json.py",
+    PLUGINS / "gateway_cloudevents" / "trace_headers.py",
     PLUGINS / "gateway_http" / "secrecy.py",
+    PLUGINS / "gateway_terminal" / "tables.py",
 )
 """Modules that plugins of third parties may import; what lies beside them is their plugin's own."""
 

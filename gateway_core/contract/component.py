@@ -126,15 +126,6 @@ class Binding:
     answers: bool = False
     empty_is_none: bool = False
 
-    def rule(self, about: str) -> str:
-        """The specification, and the section that is about this."""
-        section = self.sections.get(about)
-        return f"CloudEvents {self.title or f'{self.name} binding'}" + (f", section {section}" if section else "")
-
-    def own_headers(self) -> frozenset[bytes]:
-        """Headers that look like attributes but are not."""
-        return self.reserved | {n for n in self.trace or () if n.startswith(self.prefix.lower())}
-
 
 class ComponentRef:
     """A place in a config that names a component: `name`, `{name: options}` or, for sinks, a URL.

@@ -7,24 +7,21 @@ the event: in the headers `traceparent` and `tracestate` of its transport (W3C T
 the gateway does not trace, and then nothing here is called: these steps are put in only where an observer has a
 `tracer`.
 
-The way of `Event.trace`: a source sets what came in the headers (`of_headers`); `traced_intake` lets the tracer put the
+The way of `Event.trace`: a source sets what came in the headers; `traced_intake` lets the tracer put the
 gateway's own context in its place; the channel stores it with the event; `traced_send` gives each attempt a copy of the
-event with a context of its own, which the sink writes into headers (`headers`).
+event with a context of its own, which the sink writes into headers.
+`gateway_cloudevents.trace_headers` reads and writes those headers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from .component import TRACE_HEADERS
 from .errors import Refused
 from .event import Event
 from .outcome import Outcome
-
-MOST_BYTES = 1024
-"""A longer `tracestate` is dropped; the specification asks for 512 at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,38 +59,3 @@ class Tracer(Protocol):
     def sending(self, context: SendContext, event: Event, attempt: int) -> tuple[str | None, Callable[[Outcome], None]]:
         """An attempt begins. Returns the context that goes with it, and what is called once with its outcome; that sets
         the `trace` of the outcome's reply, if any."""
-
-
-def of_headers(headers: Iterable[tuple[bytes, bytes]], names: tuple[bytes, bytes] | None = TRACE_HEADERS) -> str | None:
-    """The context that a message's headers carry (in lower case, under the names of a `Binding.trace`), None if they
-    carry none. The tracer checks whether it is well formed."""
-    if names is None:
-        return None
-    of_parent, of_state = names
-    parent: bytes | None = None
-    states: list[bytes] = []
-    for name, value in headers:
-        if name == of_parent:
-            if parent is not None:
-                return None  # W3C Trace Context section 3.2: more than one is none
-            parent = value
-        elif name == of_state:
-            states.append(value)
-    if parent is None or not parent.isascii() or b" " in parent:
-        return None
-    state = b",".join(states)
-    if not state or len(state) > MOST_BYTES or not state.isascii():
-        return parent.decode()
-    return f"{parent.decode()} {state.decode()}"
-
-
-def headers(trace: str, names: tuple[bytes, bytes] | None = TRACE_HEADERS) -> list[tuple[bytes, bytes]]:
-    """The headers that carry a context, under the names of a `Binding.trace`; none if the binding has no place for
-    them."""
-    if names is None:
-        return []
-    parent, _, state = trace.partition(" ")
-    found = [(names[0], parent.encode())]
-    if state:
-        found.append((names[1], state.encode()))
-    return found

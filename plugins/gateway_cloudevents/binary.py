@@ -12,6 +12,7 @@ from gateway_core.contract.component import Binding
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message, text_of
 
+from .bindings import own_headers, rule
 from .memory import Memory
 from .older import OlderHeaders
 from .values import essence, forbidden_character
@@ -35,7 +36,7 @@ class BinaryMode:
         self._binding = binding
         self._prefix = binding.prefix
         self._folded = binding.prefix.lower()
-        self._own = binding.own_headers()
+        self._own = own_headers(binding)
         self._folds = binding.folds_case
         self._empty_is_none = binding.empty_is_none
         self._older = OlderHeaders(binding)
@@ -194,7 +195,7 @@ class BinaryMode:
     def _fault(self, attribute: str, detail: str) -> Refused:
         if attribute == CONTENT_TYPE:
             attribute = "datacontenttype"
-        return Refused(detail, attribute=attribute.strip(), rule=self._binding.rule("attributes"))
+        return Refused(detail, attribute=attribute.strip(), rule=rule(self._binding, "attributes"))
 
 
 def _percent_encoded(text: str) -> bytes:

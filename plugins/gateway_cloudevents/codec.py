@@ -9,6 +9,7 @@ from gateway_core.contract.interfaces import Codec
 
 from . import jsonwrite
 from .binary import BATCH, STRUCTURED, BinaryMode
+from .bindings import rule
 from .config import CloudEventsConfig
 from .jsonformat import JsonFormat
 from .memory import Memory
@@ -43,7 +44,7 @@ class _Codec:
         if mode == "binary":
             return [self._binary.decode(attributes, content_type, message)]
         if message.body is None:
-            raise Refused("a structured event needs a value", rule=self._binding.rule("structured"))
+            raise Refused("a structured event needs a value", rule=rule(self._binding, "structured"))
         if mode == "structured":
             return [self._json.decode(message.body, message.key)]
         return self._json.decode_batch(message.body)
@@ -73,7 +74,7 @@ class _Codec:
         return mode
 
     def _unsupported(self, detail: str) -> Refused:
-        return Refused(detail, status=415, rule=self._binding.rule("mode"), attribute="datacontenttype")
+        return Refused(detail, status=415, rule=rule(self._binding, "mode"), attribute="datacontenttype")
 
 
 class _Structured(_Codec):

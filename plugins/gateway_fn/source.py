@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from anyio.abc import TaskGroup
 from gateway_cloudevents.bindings import HTTP
+from gateway_cloudevents.trace_headers import of_headers
 from gateway_serving.content_coding import decoded
 
 from gateway_core.contract.component import BuildContext, CodecRef
@@ -15,7 +16,6 @@ from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Codec, Intake, Outcome
 from gateway_core.contract.one_line import one_line
-from gateway_core.contract.tracing import of_headers
 
 from . import response
 from .config import FnSourceConfig

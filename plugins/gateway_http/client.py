@@ -8,9 +8,9 @@ from collections.abc import Callable
 from urllib.parse import unquote, urlsplit
 
 from anyio.abc import TaskGroup
+from gateway_cloudevents import trace_headers
 from gateway_cloudevents.bindings import HTTP
 
-from gateway_core.contract import tracing
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
@@ -120,7 +120,7 @@ class NativeSink:
         try:
             message = self._encode(event)
             if event.trace is not None:
-                message.headers = [*message.headers, *tracing.headers(event.trace)]
+                message.headers = [*message.headers, *trace_headers.headers(event.trace)]
             data = self._write(message)
         except Refused as e:
             self._loop.call_soon(done, unwritable(e))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gateway_cloudevents.trace_headers import of_headers
 from gateway_serving.content_coding import decoded
 
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Message
 from gateway_core.contract.interfaces import Accepted, Codec, Intake
-from gateway_core.contract.tracing import of_headers
 
 from . import responses
 from .responses import Response

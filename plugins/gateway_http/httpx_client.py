@@ -7,9 +7,9 @@ from typing import Any
 
 import httpx
 from anyio.abc import TaskGroup
+from gateway_cloudevents import trace_headers
 from gateway_cloudevents.bindings import HTTP
 
-from gateway_core.contract import tracing
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
@@ -62,7 +62,7 @@ class HttpxSink(AsyncSink):
         try:
             message = self._codec.encode(event)
             if event.trace is not None:
-                message.headers = [*message.headers, *tracing.headers(event.trace)]
+                message.headers = [*message.headers, *trace_headers.headers(event.trace)]
             header_lines(message)
         except Refused as e:
             return unwritable(e)

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway_cloudevents.bindings import KAFKA
+from gateway_cloudevents.trace_headers import headers as trace_headers
+from gateway_cloudevents.trace_headers import of_headers
 
 from gateway_core.contract.component import BuildContext, CodecRef, KeyMapperRef
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Codec, KeyMapper
-from gateway_core.contract.tracing import headers as trace_headers
-from gateway_core.contract.tracing import of_headers
 
 from .client import Headers, Record
 

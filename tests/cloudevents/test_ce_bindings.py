@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from gateway_cloudevents.bindings import HTTP, KAFKA
+from gateway_cloudevents.trace_headers import headers, of_headers
 from gateway_testing.suites import CodecSuite, Kit
 
 from gateway_core.contract.component import Binding
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Codec
-from gateway_core.contract.tracing import headers, of_headers
 
 SECTIONS = {"mode": "3", "attributes": "3.1.3", "structured": "3.2"}
 MQTT = Binding("mqtt", b"", False, "MQTT binding 1.0.2", SECTIONS)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import typer
 from gateway_admin.client.running import addresses
 from gateway_cloudevents import event_json
+from gateway_cloudevents.trace_headers import headers as trace_headers
 from gateway_http.cli.post import STRUCTURED, binary, check_url, client, post
 
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import FAULT, OK
 from gateway_core.contract.options import HIDDEN
 from gateway_core.contract.outcome import Stage
-from gateway_core.contract.tracing import headers as trace_headers
 from gateway_core.delivery.dead_letter import without_facts
 
 from ..dead_letters import DeadLetter, Query, Store, Stores
