@@ -13,8 +13,3 @@ Paths = Annotated[list[Path] | None, typer.Argument(help=_CONFIG)]
 Config = Annotated[list[Path] | None, typer.Option("--config", "-c", help=_CONFIG)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DataDir = Annotated[Path | None, typer.Option(help="Where the gateway keeps its state. [TIDEGATE_DATA_DIR]")]
-AdminAddress = Annotated[str | None, typer.Option("--admin", help="Address of the admin API.")]
-
-# for commands that read a config unless one of these names a running gateway
-RunningAdmin = Annotated[str | None, typer.Option("--admin", help="Ask the gateway with this admin API instead.")]
-RunningDataDir = Annotated[Path | None, typer.Option(help="Ask the gateway that runs with this data directory.")]

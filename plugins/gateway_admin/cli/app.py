@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from gateway_core.cli.options import AdminAddress, DataDir, Json
+from gateway_core.cli.options import DataDir, Json
 
 from ..client import complete
+from ..client.options import AdminAddress
 
 KINDS = ("brokers", "triggers", "bridges")
 

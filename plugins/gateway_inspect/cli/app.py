@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 from gateway_admin.client import complete
+from gateway_admin.client.options import AdminAddress, RunningAdmin, RunningDataDir
 
-from gateway_core.cli.options import AdminAddress, DataDir, Json, Paths, RunningAdmin, RunningDataDir
+from gateway_core.cli.options import DataDir, Json, Paths
 
 Broker = Annotated[str | None, typer.Option(help="Only this broker or bridge.", autocompletion=complete.brokers)]
 
