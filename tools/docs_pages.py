@@ -39,6 +39,7 @@ from gateway_core.contract import (
 )
 from gateway_core.contract.component import Binding, BuildContext, Command, Component, Kind, Transport
 from gateway_core.contract.config_extension import (
+    ConfigFinding,
     ConfigSection,
     DocumentContent,
     DocumentEntry,
@@ -48,7 +49,15 @@ from gateway_core.contract.config_extension import (
 )
 from gateway_core.runtime.settings import Settings
 
-EXTENSIONS = (ConfigSection, DocumentKind, DocumentContent, DocumentEntry, DocumentOrigin, TriggerDocuments)
+EXTENSIONS = (
+    ConfigSection,
+    ConfigFinding,
+    DocumentKind,
+    DocumentContent,
+    DocumentEntry,
+    DocumentOrigin,
+    TriggerDocuments,
+)
 _EVERYWHERE = ("install_completion", "show_completion")
 HEAD = "<!-- Written by `make docs`; do not edit. -->\n\n"
 
