@@ -13,7 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gateway_core.contract.files import keep_top_private, no_room, private_folder, replace_file
+from gateway_file.private_files import keep_top_private, no_room, replace_file
+
+from gateway_core.contract.files import private_folder
 
 log = logging.getLogger("tidegate")
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anyio.abc import TaskGroup
+from gateway_file.private_files import keep_private, no_room
 
 from gateway_core.contract.errors import StartError
-from gateway_core.contract.files import keep_private, no_room
 from gateway_core.contract.services import RunningService
 from gateway_core.runtime.gateway import Gateway
 

@@ -20,10 +20,11 @@ from typing import Protocol
 import msgspec
 
 from gateway_core.contract.clock import Clock, Timer
-from gateway_core.contract.files import sync_directory as sync_directory
 from gateway_core.contract.interfaces import DELIVERED, Outcome
 from gateway_core.contract.outcome import raised, short
 from gateway_core.contract.shortage import is_shortage
+
+from .private_files import sync_directory as sync_directory
 
 log = logging.getLogger("tidegate.files")
 

@@ -8,8 +8,10 @@ import logging
 from collections.abc import Collection, Mapping
 from hashlib import sha256
 
+from gateway_file.private_files import replace_file
+
 from gateway_core.contract.component import BuildContext
-from gateway_core.contract.files import private_folder, replace_file
+from gateway_core.contract.files import private_folder
 
 from .client import KafkaFault
 

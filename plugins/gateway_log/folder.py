@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from gateway_file.private_files import keep_private
+
 from gateway_core.contract.errors import StartError
-from gateway_core.contract.files import keep_private, private_folder
+from gateway_core.contract.files import private_folder
 
 from . import meta
 from .cursor import Tail

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+from gateway_file.private_files import replace_file, sync_directory, write_private
+
 from gateway_core.contract.capabilities import DeliveryState
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import split_position
-from gateway_core.contract.files import private_folder, replace_file, sync_directory, write_private
+from gateway_core.contract.files import private_folder
 
 from . import epochs, meta
 from .reader import LogReader

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
+from gateway_file.private_files import keep_private, open_to_others, sync_directory
+
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import position_of
-from gateway_core.contract.files import keep_private, open_to_others, sync_directory
 
 from . import damaged_cursors as damaged_places
 from . import epochs, meta, readers

@@ -10,8 +10,9 @@ import uuid
 from pathlib import Path
 
 import msgspec
+from gateway_file.private_files import replace_file, sync_directory
 
-from gateway_core.contract.files import private_folder, replace_file, sync_directory
+from gateway_core.contract.files import private_folder
 
 from .backup import FORMAT, MANIFEST, Manifest, ReportProgress, file_entry
 

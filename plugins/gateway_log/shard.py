@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 from zlib import crc32
 
+from gateway_file.private_files import no_room
+
 from gateway_core.contract.errors import StartError, StorageError
 from gateway_core.contract.event import Event, position_of
-from gateway_core.contract.files import no_room
 
 from . import damaged_cursors as damaged_places
 from . import epochs, meta

@@ -11,11 +11,12 @@ from urllib.parse import quote
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
+from gateway_file.private_files import keep_private
 from gateway_http.secrecy import shown_url
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import StartError
-from gateway_core.contract.files import keep_private, private_folder
+from gateway_core.contract.files import private_folder
 from gateway_core.contract.interfaces import ReaderFeed
 
 from .checkpoint import committed

@@ -14,7 +14,15 @@ from pathlib import Path
 from gateway_core.contract.errors import StartError
 
 # gateway_spark is the job; the others are for reading the log: its reader, and the filters that a trigger may name.
-PACKAGES = ("gateway_spark", "gateway_core", "gateway_basics", "gateway_cesql", "gateway_java", "gateway_log")
+PACKAGES = (
+    "gateway_spark",
+    "gateway_core",
+    "gateway_basics",
+    "gateway_cesql",
+    "gateway_file",
+    "gateway_java",
+    "gateway_log",
+)
 # Worker processes that read the log also need these; a job that reads Kafka only needs PySpark.
 _LOG_READER = ("msgspec", "pluggy", "pydantic", "pyarrow")
 _GROUP = "tidegate"

@@ -1,0 +1,96 @@
+"""Files and folders that only the gateway's own user may read, and files that are replaced whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+log = logging.getLogger("tidegate")
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def no_room(error: BaseException | None) -> bool:
+    """Whether this error means a full disk or an exhausted quota."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Writes a file (0600) whole or not at all, durable when this returns. Raises `OSError`. A file has one writer at a
+    time: what a crash left half-written is overwritten by the next."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        write_private(temporary, content)
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    sync_directory(path.parent)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Writes a file (0600) and syncs it to the disk. Raises `OSError`."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def sync_directory(path: Path) -> None:
+    """Makes the names in a directory durable. Raises `OSError`."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def open_to_others(folder: Path) -> list[Path]:
+    """The folder and everything in it that other users may read or write. Links are not followed."""
+    found = [folder] if _mode(folder) & _OTHERS else []
+    for parent, folders, files in os.walk(folder):
+        paths = (Path(parent, name) for name in (*folders, *files))
+        found += [path for path in paths if _mode(path) & _OTHERS]
+    return found
+
+
+def keep_private(folder: Path) -> None:
+    """Closes a folder that the gateway made, and everything in it, to other users, and logs that."""
+    changed, failed = 0, ""
+    for path in open_to_others(folder):
+        try:
+            path.chmod(_mode(path) & ~_OTHERS)
+            changed += 1
+        except FileNotFoundError:
+            pass
+        except OSError as e:
+            failed = f"{path}: {e.strerror}"
+    if changed:
+        log.warning("%s was open to other users: took %d files and folders from them", folder, changed)
+    if failed:
+        log.warning("other users may read what events hold: can't change the permissions of %s", failed)
+
+
+def keep_top_private(folder: Path) -> None:
+    """Closes the data directory to other users unless something in it is meant for them, or it is a shared one like
+    `/tmp`."""
+    mode = _mode(folder)
+    if mode & _OTHERS and not mode & stat.S_ISVTX and not any(_mode(path) & _OTHERS for path in folder.iterdir()):
+        with suppress(OSError):
+            folder.chmod(mode & ~_OTHERS)
+            log.warning("%s was open to other users: took it from them", folder)
+
+
+def _mode(path: Path) -> int:
+    """The permissions; 0 for a link or a missing file."""
+    try:
+        found = path.lstat().st_mode
+    except OSError:
+        return 0
+    return 0 if stat.S_ISLNK(found) else stat.S_IMODE(found)
