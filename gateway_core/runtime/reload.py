@@ -19,6 +19,7 @@ from ..contract.errors import ConfigError, Fault, StartError
 from ..contract.interfaces import Sink
 from ..pipeline.bridge import Bridged
 from ..pipeline.broker import Broker, ReadingTrigger, Trigger
+from ..pipeline.guards import text_of_error
 from ..pipeline.intake import BoundSource
 from .build import Builder
 from .component_tasks import quietly
@@ -207,7 +208,7 @@ class Reload:
             self.failed[place] = str(e)
             log.error("%s", e)
         except Exception as e:
-            self.failed[place] = f"{dotted(place)}: {type(e).__name__}: {e}"
+            self.failed[place] = f"{dotted(place)}: {text_of_error(e)}"
             log.exception("%s could not be started", dotted(place))
         return place not in self.failed
 

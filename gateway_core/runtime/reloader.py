@@ -19,6 +19,7 @@ from ..config.model import GatewayConfig
 from ..config.registry import Registry
 from ..contract.config_node import Node, Place
 from ..contract.errors import ConfigError, Fault, StartError
+from ..pipeline.guards import text_of_error
 from .role import Role
 from .settings import Settings
 
@@ -26,7 +27,7 @@ log = logging.getLogger("tidegate.reload")
 
 LOOK_EVERY_S = 0.5
 
-Signature = tuple[tuple[str, int, int, int], ...]
+Signature = dict[str, tuple[int, ...]]
 
 
 class Reloadable(Protocol):
@@ -108,7 +109,7 @@ class Reloader:
             faults = [Fault(str(e))]
             log.error("the config can't be used, and the one before stays in force: %s", e)
         except Exception as e:  # whatever it is, the gateway must keep running
-            faults = [Fault(f"the reload failed: {described(e)}")]
+            faults = [Fault(f"the reload failed: {text_of_error(e)}")]
             log.exception("the reload failed; the gateway continues with the config before")
         else:
             return self.took(loaded, changes, failed, began_ns)
@@ -141,10 +142,11 @@ class Reloader:
         """Polls the files. A change counts once they are the same in two polls, because an editor may write in several
         steps. Polls run in a thread, because a file system that hangs must not hold up events."""
         known = seen = await to_thread.run_sync(self._look)
-        for path, changed_ns, size, number in known:
-            if changed_ns >= self._since_ns or size < 0 or (path in self._files and not number):
-                known = ()  # it changed while it was read, or since
-                break
+        if any(
+            state[0] >= self._since_ns or state[0] < 0 if state else file in self._files
+            for file, state in known.items()
+        ):
+            known = {}  # something changed while it was read, or since
         while True:
             await anyio.sleep(LOOK_EVERY_S)
             now = await to_thread.run_sync(self._look)
@@ -158,37 +160,30 @@ class Reloader:
         """The state of all files that were read, and of those in the named folders. A file that can't be read is
         represented by its error, and a reload then reports it."""
         try:
-            named = {str(path) for path in self._all_paths()}
+            named = [str(path) for path in self._all_paths()]
         except StartError as e:
-            return ((str(e), 0, -1, 0),)
-        found = {}
-        for path in named:
-            if stat.S_ISDIR(_facts(path)[4]):
-                try:
-                    names = os.listdir(path)
-                except OSError as e:
-                    found[path] = (path, 0, -1, e.errno or 0)
-                else:
-                    inside = [os.path.join(path, name) for name in names if name.endswith((".yaml", ".yml"))]
-                    found.update({file: _facts(file)[:4] for file in inside})
-        for path in {*self._files, *named} - found.keys():
-            found[path] = _facts(path)[:4]
-        return tuple(found[path] for path in sorted(found))
+            return {str(e): (-1,)}
+        found = {path: _state(path) for path in {*self._files, *named}}
+        for folder in filter(os.path.isdir, named):
+            try:
+                names = os.listdir(folder)
+            except OSError as e:
+                found[folder] = (-1, e.errno or 0)
+            else:
+                inside = (os.path.join(folder, name) for name in names if name.endswith((".yaml", ".yml")))
+                found.update({file: _state(file) for file in inside})
+        return found
 
 
-def _facts(path: str) -> tuple[str, int, int, int, int]:
-    """Path, time of change, size and number of a file, and its mode. A folder has neither time nor size, one that is
-    gone has no number, and one that can't be looked at has its error instead."""
+def _state(path: str) -> tuple[int, ...]:
+    """Time of change, size and number of a file; a folder has neither time nor size. Empty if it is gone, -1 and the
+    error if it can't be looked at."""
     try:
         facts = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
-        return (path, 0, 0, 0, 0)
+        return ()
     except (OSError, ValueError) as e:
-        return (path, 0, -1, getattr(e, "errno", 0) or 0, 0)
-    folder = stat.S_ISDIR(facts.st_mode)
-    return (path, 0 if folder else facts.st_mtime_ns, 0 if folder else facts.st_size, facts.st_ino, facts.st_mode)
-
-
-def described(error: Exception) -> str:
-    """An unexpected error, in one line."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return (-1, getattr(e, "errno", 0) or 0)
+    if stat.S_ISDIR(facts.st_mode):
+        return (0, 0, facts.st_ino)
+    return (facts.st_mtime_ns, facts.st_size, facts.st_ino)
