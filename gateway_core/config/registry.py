@@ -163,7 +163,8 @@ class Registry:
 
     def runner(self, settings: Settings) -> Runner | None:
         """The first runner that wants these settings; None if the gateway runs in this process."""
-        return next((runner for runner, _ in self.runners.values() if runner.wants(settings)), None)
+        wanting = [runner for runner, _ in self.runners.values() if runner.wants(settings)]
+        return min(wanting, key=lambda runner: runner.fallback, default=None)
 
     def missing_runner(self, settings: Settings) -> list[Fault]:
         """The fault if these settings need a runner and no plugin offers one."""

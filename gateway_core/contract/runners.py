@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,11 +26,13 @@ class Runner:
     `name`      unique among runners.
     `summary`   one sentence for lists and pages.
     `wants`     whether it runs gateways with these settings. The first runner that does is used.
-    `run`       runs the gateway: (config files, settings, what to call once it has started) -> exit code. It returns
-                when the gateway has stopped. The config has been checked before. Raises `StartError`.
+    `run`       runs the gateway: (the `ConfigRead` of `gateway_core.runtime.reloader`, what to call once the gateway
+                has started) -> exit code. It returns when the gateway has stopped. Raises `StartError`.
+    `fallback`  True if it only runs gateways that no other runner wants.
     """
 
     name: str
     summary: str
     wants: Callable[[Settings], bool]
-    run: Callable[[Sequence[Path], Settings, Callable[[Started], None]], int]
+    run: Callable[[Any, Callable[[Started], None]], int]
+    fallback: bool = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from ..contract.errors import StartError, TidegateError
 from ..contract.services import RunningService
 from ..pipeline.broker import Trigger
 from ..pipeline.infos import addresses, channel_info
-from ..pipeline.intake import BoundSource
 from .build import Builder, Built
 from .component_tasks import component_tasks, quietly
 from .component_tasks import started as start_of
@@ -157,27 +155,19 @@ class Gateway:
             self._tell(lambda service: service.reached(config))
             return str(step.changes), step.failed
 
-    async def fetch(self) -> None:
-        """Starts the sources that run in one worker only; no other worker runs them. Retries those that can't be
-        started."""
-        for wait_s in chain((0.5, 1.0, 2.0, 5.0), repeat(10.0)):
-            async with self._reloading:
-                if not self._ready:
-                    return
-                self.role.fetches = True
-                for bound_source in self._parts.waiting():
-                    await self._fetch_from(bound_source)
-                if not self._parts.waiting():
-                    return
-            await anyio.sleep(wait_s)
-
-    async def _fetch_from(self, bound_source: BoundSource) -> None:
-        try:
-            await self._parts.start_source(bound_source)
-        except Exception as e:
-            expected = isinstance(e, TidegateError)
-            log.error("%s source: %s", bound_source.ref.name, e, exc_info=None if expected else e)
-            await self._parts.stop_source(bound_source)
+    async def fetch(self) -> bool:
+        """Starts the sources that run in one worker only; no other worker runs them. False if some could not be
+        started, which the log says."""
+        async with self._reloading:
+            self.role.fetches = True
+            for bound_source in self._parts.waiting() if self._ready else ():
+                try:
+                    await self._parts.start_source(bound_source)
+                except Exception as e:
+                    expected = isinstance(e, TidegateError)
+                    log.error("%s source: %s", bound_source.ref.name, e, exc_info=None if expected else e)
+                    await self._parts.stop_source(bound_source)
+            return not self._ready or not self._parts.waiting()
 
     def pause(self, names: Collection[str]) -> None:
         """Pauses these triggers and resumes all others. A paused one starts no attempts; those under way finish."""

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import anyio
@@ -20,7 +21,6 @@ from .process import raise_descriptor_limit
 from .reloader import ConfigRead, Reloader, read_config
 from .settings import Settings
 from .stopping import StopSignals
-from .watchdog import Watchdog
 
 log = logging.getLogger("tidegate")
 
@@ -40,9 +40,8 @@ def run(
     if faults := registry.missing_runner(settings):
         raise ConfigError(faults)
     raise_descriptor_limit()
-    if (runner := registry.runner(settings)) is not None:
-        return runner.run(config.files, settings, on_started)
-    return anyio.run(_run, config, on_started, backend_options={"use_uvloop": True})
+    runner = registry.runner(settings)
+    return runner.run(config, on_started) if runner is not None else run_process(config, on_started)
 
 
 def _fill_standard_files() -> None:
@@ -53,22 +52,28 @@ def _fill_standard_files() -> None:
     os.close(descriptor)
 
 
-async def _run(config: ConfigRead, on_started: Callable[[Started], None]) -> int:
+Watch = Callable[[StopSignals], AbstractContextManager[None]]
+
+
+def run_process(
+    config: ConfigRead, on_started: Callable[[Started], None], watch: Watch = lambda signals: nullcontext()
+) -> int:
+    """Runs the gateway in this process, until a signal stops it, in the context that `watch` returns. Returns the exit
+    code. Raises `StartError`."""
+    return anyio.run(_run, config, on_started, watch, backend_options={"use_uvloop": True})
+
+
+async def _run(config: ConfigRead, on_started: Callable[[Started], None], watch: Watch) -> int:
     settings, stop = config.settings, anyio.Event()
-    loop = asyncio.get_running_loop()
 
     def begin_stop() -> None:
         log.info("stopping: deliveries under way have %g s; another signal ends at once", settings.drain_timeout_s)
         stop.set()
 
-    with (
-        StopSignals(loop, begin_stop) as signals,
-        Watchdog(loop, settings.watchdog_s, signals, settings.drain_timeout_s) as watchdog,
-    ):
+    with StopSignals(asyncio.get_running_loop(), begin_stop) as signals, watch(signals):
         gateway = Gateway(config.loaded.config, settings, config.registry)
 
         def started() -> None:
-            watchdog.started()
             on_started(Started(gateway.status(), gateway.ingress, gateway.addresses))
 
         await serve(gateway, Reloader(gateway, config), stop, started)

@@ -1,1 +1,1 @@
-"""Tidegate plugin `workers`: a gateway in several processes that share its ingress."""
+"""Tidegate plugin `workers`: runs a gateway in one process or in several, and watches them."""

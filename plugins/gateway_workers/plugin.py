@@ -1,30 +1,46 @@
-"""The plugin's hooks: a runner for gateways with several workers."""
+"""The plugin's hooks: runners for gateways with several workers, and with one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from gateway_core.contract.runners import Runner, Started
-    from gateway_core.runtime.settings import Settings
+    from gateway_core.runtime.reloader import ConfigRead
 
 
-def _run(files: Sequence[Path], settings: Settings, on_started: Callable[[Started], None]) -> int:
+def _supervised(config: ConfigRead, on_started: Callable[[Started], None]) -> int:
     import anyio
 
     from .supervisor import Supervisor
 
-    supervisor = Supervisor(files, settings, on_started)
-    return anyio.run(supervisor.run, backend_options={"use_uvloop": True})
+    return anyio.run(Supervisor(config, on_started).run, backend_options={"use_uvloop": True})
+
+
+def _watched(config: ConfigRead, on_started: Callable[[Started], None]) -> int:
+    from gateway_core.runtime.run import run_process
+
+    from .watchdog import Watchdog
+
+    watchdog = Watchdog(config.settings.watchdog_s, config.settings.drain_timeout_s)
+
+    def started(gateway: Started) -> None:
+        watchdog.started()
+        on_started(gateway)
+
+    return run_process(config, started, watchdog.watch)
 
 
 @hookimpl
 def gateway_runners() -> list[Runner]:
     from gateway_core.contract.runners import Runner
 
-    summary = "Several worker processes, and a supervisor that starts, watches and replaces them."
-    return [Runner("workers", summary, lambda settings: settings.workers > 1, _run)]
+    several = "Several worker processes, and a supervisor that starts, watches and replaces them."
+    one = "One process, in which a thread watches whether it hangs."
+    return [
+        Runner("workers", several, lambda settings: settings.workers > 1, _supervised),
+        Runner("watched", one, lambda settings: settings.workers == 1, _watched, fallback=True),
+    ]

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -27,11 +27,11 @@ from anyio.abc import Process, TaskGroup
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.runners import Started
 from gateway_core.runtime.folder import DataFolder
-from gateway_core.runtime.settings import Settings
+from gateway_core.runtime.reloader import ConfigRead
 from gateway_core.runtime.status import counts_of, merge
 from gateway_core.runtime.stopping import StopSignals
-from gateway_core.runtime.watchdog import STOP_MORE_S, limit_of
 
+from .watchdog import STOP_MORE_S, limit_of
 from .wire import Note, Wire
 
 log = logging.getLogger("tidegate.workers")
@@ -71,9 +71,9 @@ class Worker:
 class Supervisor:
     """Runs a gateway of several workers."""
 
-    def __init__(self, paths: Sequence[Path], settings: Settings, on_started: Callable[[Started], None]) -> None:
-        self._paths = [str(path) for path in paths]
-        self._settings = settings
+    def __init__(self, config: ConfigRead, on_started: Callable[[Started], None]) -> None:
+        self._paths = [str(path) for path in config.files]
+        self._settings = settings = config.settings
         self._on_started = on_started
         self._workers = [Worker(number) for number in range(settings.workers)]
         self._began = time.monotonic()

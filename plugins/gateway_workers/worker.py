@@ -15,6 +15,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,13 @@ from gateway_core.runtime.run import serve
 from gateway_core.runtime.settings import Settings
 from gateway_core.runtime.status import merge
 from gateway_core.runtime.stopping import StopSignals
-from gateway_core.runtime.watchdog import BEAT_S
 
 from .rpc import PeerClient, PeerServer, Send
+from .watchdog import BEAT_S
 from .wire import Note, Wire
 
 STATUS_EVERY_S = 0.5
+FETCH_WAITS_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 COULD_NOT_START = 3
 _PR_SET_PDEATHSIG = 1
 
@@ -139,7 +141,10 @@ async def _serve(
 
     async def fetch() -> None:
         await started.wait()
-        await gateway.fetch()
+        for wait_s in chain(FETCH_WAITS_S, repeat(FETCH_WAITS_S[-1])):
+            if await gateway.fetch():
+                return
+            await anyio.sleep(wait_s)
 
     async def listen() -> None:
         listener = PeerServer(gateway.services, partial(_tell, wire))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +15,7 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import ConfigError, StartError
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.runners import Runner, Started
+from gateway_core.runtime.reloader import ConfigRead
 from gateway_core.runtime.run import run
 from gateway_core.runtime.settings import Settings
 
@@ -24,8 +27,8 @@ class Tray:
         self.ran: list[tuple[list[Path], int]] = []
         self.runner = Runner("tray", "Runs nothing.", lambda settings: settings.workers == workers, self._run)
 
-    def _run(self, files: Sequence[Path], settings: Settings, on_started: Callable[[Started], None]) -> int:
-        self.ran.append((list(files), settings.workers))
+    def _run(self, config: ConfigRead, on_started: Callable[[Started], None]) -> int:
+        self.ran.append((config.files, config.settings.workers))
         on_started(Started({}, {"default": ["here"]}, {}))
         return 7
 
@@ -79,13 +82,40 @@ def test_several_workers_without_a_runner_are_a_fault(tmp_path: Path) -> None:
     assert offered.missing_runner(Settings(workers=1)) == offered.missing_runner(Settings(workers=3)) == []
 
 
-def test_the_shipped_runner_wants_several_workers() -> None:
+def chosen(registry: Registry, workers: int) -> str | None:
+    found = registry.runner(Settings(workers=workers))
+    return found.name if found is not None else None
+
+
+def test_a_shipped_runner_takes_what_no_other_wants() -> None:
+    assert chosen(Registry(), 1) is None
     shipped = Registry()
     shipped.add("workers", workers_plugin)
-    assert shipped.runner(Settings(workers=1)) is None
-    found = shipped.runner(Settings(workers=2))
-    assert found is not None
-    assert found.name == "workers"
+    assert (chosen(shipped, 1), chosen(shipped, 2)) == ("watched", "workers")
+    shipped.add("zz", SimpleNamespace(gateway_runners=hookimpl(lambda: [Tray(1).runner])))
+    assert (chosen(shipped, 1), chosen(shipped, 2)) == ("tray", "workers")
+
+
+ALONE = """
+import sys
+from pathlib import Path
+from gateway_core.config.registry import Registry
+from gateway_core.runtime.run import run
+from gateway_core.runtime.settings import Settings
+
+settings = Settings(data_dir=Path(sys.argv[2]))
+sys.exit(run([sys.argv[1]], settings, registry=Registry(), on_started=lambda started: print("started", flush=True)))
+"""
+
+
+@pytest.mark.usefixtures("processes")
+def test_a_gateway_runs_without_any_plugin(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ALONE, str(config(tmp_path)), str(tmp_path / "data")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"started\n"
+        process.terminate()
+        assert process.wait(30) == 0
 
 
 def test_two_runners_of_one_name_are_an_error() -> None:

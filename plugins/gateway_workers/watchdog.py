@@ -16,10 +16,10 @@ import sys
 import threading
 import time
 import traceback
-from contextlib import suppress
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
-from .stopping import ENDED_AT_ONCE, StopSignals, leave
+from gateway_core.runtime.stopping import ENDED_AT_ONCE, StopSignals, leave
 
 log = logging.getLogger("tidegate.watchdog")
 
@@ -43,37 +43,38 @@ def limit_of(limit_s: float, started: bool) -> float:
 
 
 class Watchdog:
-    """Watches the loop of the calling thread, which must be the main one, within the context. `limit_s` 0: only stops
-    are watched."""
+    """Watches the loop of the main thread. `limit_s` 0: only stops are watched."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limit_s: float, stop: StopSignals, drain_s: float) -> None:
-        self._loop = loop
+    def __init__(self, limit_s: float, drain_s: float) -> None:
         self._limit_s = limit_s
-        self._stop = stop
         self._drain_s = drain_s
         self._main = threading.get_ident()
         self._turns = 0
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
-        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._stop: StopSignals
+        self._timer: asyncio.TimerHandle
         self._started = False
 
-    def __enter__(self) -> Watchdog:
+    @contextmanager
+    def watch(self, stop: StopSignals) -> Iterator[None]:
+        """Watches the running loop, and the stop that a signal begins."""
+        self._loop, self._stop = asyncio.get_running_loop(), stop
         if self._limit_s and sys.__stderr__ is not None:
             with suppress(OSError, ValueError, RuntimeError):  # no file behind it
                 faulthandler.register(signal.SIGPROF, file=sys.__stderr__, all_threads=True)
         self._turn()
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
-        self._over.set()
-        self._thread.join()
-        if self._timer is not None:
+        thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
             self._timer.cancel()
-        if self._limit_s:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            faulthandler.unregister(signal.SIGPROF)
+            if self._limit_s:
+                signal.setitimer(signal.ITIMER_PROF, 0)
+                faulthandler.unregister(signal.SIGPROF)
 
     def started(self) -> None:
         """Applies the limit of a running gateway from now on."""
