@@ -1,13 +1,13 @@
-"""RPC between workers: the first one asks, the others answer. The supervisor forwards their lines of JSON.
+"""RPC between workers: the first one asks, the others answer. The supervisor forwards their lines.
 
-A line is a question to a service (`{"ask": n, …}`), its answer (`{"reply": n, …}`), or lines of a stream
+A line is JSON: a question to a service (`{"ask": n, …}`), its answer (`{"reply": n, …}`), or lines of a stream
 (`{"stream": n, "lines": […]}`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
@@ -44,7 +44,8 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 _line = msgspec.json.Decoder(Line).decode
 _value = msgspec.json.Decoder().decode
 
-Send = Callable[[bytes], Awaitable[None]]
+Say = Callable[[bytes], None]
+"""Sends a line."""
 
 
 def _parsed(raw: msgspec.Raw | msgspec.UnsetType) -> Any:
@@ -55,34 +56,31 @@ class PeerClient:
     """The first worker's side (`Peers`)."""
 
     def __init__(self) -> None:
-        self._sends: dict[int, Send] = {}
+        self._others: dict[int, Say] = {}
         self._numbers = count(1)
         self._answers: dict[int, list[Any]] = {}
         self._wakes: set[anyio.Event] = set()
         self._streams: dict[int, tuple[Line, Push]] = {}
 
-    async def joined(self, worker: int, send: Send) -> None:
+    def joined(self, worker: int, say: Say) -> None:
         """A worker has started."""
-        self._sends[worker] = send
+        self._others[worker] = say
         for line, _ in self._streams.values():
-            await self._say(line, worker)
+            say(_encode(line))
 
     def left(self, worker: int) -> None:
         """A worker has ended."""
-        self._sends.pop(worker, None)
+        self._others.pop(worker, None)
         self._wake()
 
-    def heard(self, text: bytes) -> bool:
-        """Takes a line that a worker wrote; False if it is not one of these. Raises `ValueError` if it is no JSON."""
-        if not text.startswith((b'{"reply"', b'{"stream"')):
-            return False
+    def hear(self, text: bytes) -> None:
+        """Takes a line of a worker. Raises `ValueError` if it is none."""
         line = _line(text)
         if line.reply is not None and line.reply in self._answers:
             self._answers[line.reply].append(_parsed(line.answer))
             self._wake()
         elif line.stream is not None and line.stream in self._streams:
             self._streams[line.stream][1]([bytes(raw) for raw in line.lines], line.dropped)
-        return True
 
     async def ask(self, service: str, question: Any) -> list[Any]:
         number = next(self._numbers)
@@ -90,8 +88,8 @@ class PeerClient:
         self._answers[number] = answers
         try:
             with anyio.move_on_after(ANSWER_WITHIN_S):
-                await self._say_all(Line(ask=number, service=service, question=msgspec.Raw(_encode(question))))
-                while len(answers) < len(self._sends):
+                self._say_all(Line(ask=number, service=service, question=msgspec.Raw(_encode(question))))
+                while len(answers) < len(self._others):
                     wake = anyio.Event()
                     self._wakes.add(wake)
                     await wake.wait()
@@ -107,43 +105,33 @@ class PeerClient:
         number = next(self._numbers)
         line = Line(stream=number, service=service, request=msgspec.Raw(_encode(request)))
         self._streams[number] = (line, push)
-        await self._say_all(line)
+        self._say_all(line)
         return number
 
     async def close(self, number: int) -> None:
         if self._streams.pop(number, None) is not None:
-            await self._say_all(Line(stream=number, close=True))
+            self._say_all(Line(stream=number, close=True))
 
-    async def _say_all(self, line: Line) -> None:
-        for worker in list(self._sends):
-            await self._say(line, worker)
-
-    async def _say(self, line: Line, worker: int) -> None:
-        send = self._sends.get(worker)
-        try:
-            if send is not None:
-                await send(_encode(line) + b"\n")
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            self.left(worker)
+    def _say_all(self, line: Line) -> None:
+        text = _encode(line)
+        for say in self._others.values():
+            say(text)
 
 
 class PeerServer:
     """Another worker's side: handles the first worker's lines, and answers with `say`."""
 
-    def __init__(self, services: Mapping[str, RunningService], say: Callable[[bytes], None]) -> None:
+    def __init__(self, services: Mapping[str, RunningService], say: Say) -> None:
         self._services = services
         self._say = say
         self._open: dict[int, tuple[RunningService, Stream]] = {}
-        self._rest = b""
 
-    def hear(self, chunk: bytes, tasks: TaskGroup) -> None:
-        """Takes what was read from the pipe."""
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        for text in lines:
-            try:
-                self._take(_line(text), tasks)
-            except Exception:  # a fault here must not end a worker
-                log.exception("a question of the first worker could not be answered")
+    def hear(self, text: bytes, tasks: TaskGroup) -> None:
+        """Takes a line of the first worker."""
+        try:
+            self._take(_line(text), tasks)
+        except Exception:  # a fault here must not end a worker
+            log.exception("a question of the first worker could not be answered")
 
     def _take(self, line: Line, tasks: TaskGroup) -> None:
         service = self._services.get(line.service)

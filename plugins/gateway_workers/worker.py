@@ -35,7 +35,7 @@ from gateway_core.runtime.settings import Settings
 from gateway_core.runtime.status import merge
 from gateway_core.runtime.stopping import StopSignals
 
-from .rpc import PeerClient, PeerServer, Send
+from .rpc import PeerClient, PeerServer
 from .watchdog import BEAT_S
 from .wire import Note, Wire
 
@@ -68,7 +68,7 @@ class WorkerRole(Role):
         if self.worker == 0:
             self._wire.say("reload")
 
-    async def take(self, note: Note) -> None:
+    def take(self, note: Note) -> None:
         """Takes a note of the supervisor about the others."""
         match note.kind:
             case "status":
@@ -76,18 +76,12 @@ class WorkerRole(Role):
             case "ended":
                 self._ended = note.value()
             case "talk":
-                self._peers.heard(bytes(note.body))  # type: ignore[arg-type]
+                self._peers.hear(bytes(note.body))  # type: ignore[arg-type]
             case "joined":
-                await self._peers.joined(note.worker, self._send_to(note.worker))
+                self._peers.joined(note.worker, partial(_tell, self._wire, note.worker))
             case "left":
                 self._latest.pop(note.worker, None)
                 self._peers.left(note.worker)
-
-    def _send_to(self, worker: int) -> Send:
-        async def send(line: bytes) -> None:
-            self._wire.pass_on(Note("talk", worker, msgspec.Raw(line.rstrip(b"\n"))))
-
-        return send
 
 
 async def _work(sock: socket.socket) -> int:
@@ -147,7 +141,7 @@ async def _serve(
             await anyio.sleep(wait_s)
 
     async def listen() -> None:
-        listener = PeerServer(gateway.services, partial(_tell, wire))
+        listener = PeerServer(gateway.services, partial(_tell, wire, 0))
         async with anyio.create_task_group() as tasks:
             async for note in notes:
                 match note.kind:
@@ -156,16 +150,17 @@ async def _serve(
                     case "fetch":
                         tasks.start_soon(fetch)
                     case _ if role.worker == 0:
-                        await role.take(note)
+                        role.take(note)
                     case "talk":
-                        listener.hear(bytes(note.body) + b"\n", tasks)  # type: ignore[arg-type]
+                        listener.hear(bytes(note.body), tasks)  # type: ignore[arg-type]
             stop.set()  # the supervisor died
 
     await serve(gateway, reloader, stop, started.set, report, listen)
 
 
-def _tell(wire: Wire, line: bytes) -> None:
-    wire.pass_on(Note("talk", 0, msgspec.Raw(line)))
+def _tell(wire: Wire, worker: int, line: bytes) -> None:
+    """Sends a line to another worker."""
+    wire.pass_on(Note("talk", worker, msgspec.Raw(line)))
 
 
 def _end_with_parent() -> None:

@@ -125,17 +125,9 @@ async def test_a_service_that_raises_stops_nothing_but_the_start(
 async def test_the_same_service_answers_in_the_other_workers(tmp_path: Path) -> None:
     other = made(tmp_path, Service("page", "A page.", Page), worker=1)
     client = PeerClient()
-
-    def say(line: bytes) -> None:
-        client.heard(line)
-
-    server = PeerServer(other.services, say)
+    server = PeerServer(other.services, client.hear)
     async with anyio.create_task_group() as tasks:
-
-        async def send(line: bytes) -> None:
-            server.hear(line, tasks)
-
-        await client.joined(1, send)
+        client.joined(1, lambda line: server.hear(line, tasks))
         assert await client.ask("page", ["who"]) == [{"worker": 1, "asked": ["who"]}]
 
 
