@@ -212,12 +212,22 @@ def _table(rows: list[Function], start: int = 1) -> str:
     return "\n".join([*lines, *(_row(n, *row) for n, row in enumerate(rows, start))])
 
 
+def _rest(rows: list[Function], start: int) -> str:
+    """What runs after an event is out, in files that it did not pass before."""
+    if not rows:
+        return ""
+    done = "the sender gets its 202, the response becomes an outcome, and the cursor moves on"
+    return f"\nMeanwhile and after that: {done}.\n\n{_table(rows, start)}\n"
+
+
 def _before() -> list[list[Function]]:
     """The tables of the page as it is."""
     text = PAGE.read_text() if PAGE.exists() else ""
     row = re.compile(r"^\| \d+ \| \[`.*?`\]\(../../(.*?)\) \| `(.*?)` \|", re.MULTILINE)
     tables = [row.findall(table) for table in text.split("| --- | --- | --- | --- |")[1:]]
     found = [[(f"{ROOT}/{file}", function) for file, function in table] for table in tables]
+    if len(found) == 2:
+        found.insert(1, [])
     return found if len(found) == 3 else [[], [], []]
 
 
@@ -239,11 +249,7 @@ def code_map() -> str:
 A trigger with a filter, from the sender's request to the subscriber's: **{len(out)} files**.
 
 {_table(out)}
-
-Meanwhile and after that: the sender gets its 202, the response becomes an outcome, and the cursor moves on.
-
-{_table(back, len(out) + 1)}
-
+{_rest(back, len(out) + 1)}
 ## HTTP to Kafka
 
 A bridge, from the sender's request to the 202 that follows the record's acknowledgement: **{len(kafka)} files**.

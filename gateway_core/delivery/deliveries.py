@@ -21,8 +21,6 @@ from ..pipeline.guards import Errors, checked
 UNTIMED = -1.0
 GRACE_S = 30.0
 """How many seconds beyond its time limit an attempt may take before it is ended."""
-
-
 MOST_HELD = 10_000
 """How many events one subscription holds in memory at most; the channel keeps the rest."""
 ALWAYS_HELD = 16
