@@ -24,7 +24,7 @@ COMMANDS = {
 GREETER = """
 import typer
 from gateway_core.contract.component import Command
-from gateway_core.contract.errors import Fault
+from gateway_core.contract.errors import Fault, Probe
 from gateway_core.contract.hookspecs import hookimpl
 
 def greet(name: str) -> None:
@@ -39,6 +39,10 @@ def gateway_commands():
 @hookimpl
 def gateway_settings_checks():
     return [lambda settings: [Fault(f"{settings.workers} workers are too few", "TIDEGATE_WORKERS", remedy="hire")]]
+
+@hookimpl
+def gateway_connection_checks():
+    return [lambda config, settings: [Probe(f"brokers.{b}", "the moon", False, "too far") for b in config.brokers]]
 """
 
 
@@ -92,6 +96,16 @@ def test_a_plugins_check_of_settings_is_a_fault(tmp_path: Path) -> None:
     assert ran.returncode == 1
     assert "TIDEGATE_WORKERS" in ran.stdout
     assert "3 workers are too few" in ran.stdout
+
+
+@pytest.mark.usefixtures("processes")
+def test_a_plugin_tries_ends_too(tmp_path: Path) -> None:
+    env = install(tmp_path, GREETER)
+    (tmp_path / "tidegate.yaml").write_text("brokers: {b: {}}\n")
+    ran = run({**env, "TIDEGATE_ADMIN": "off"}, tmp_path, "check", "--connect")
+    assert ran.returncode == 1
+    assert "FAILED  brokers.b  the moon" in ran.stdout
+    assert "too far" not in run({**env, "TIDEGATE_ADMIN": "off"}, tmp_path, "check").stdout
 
 
 @pytest.mark.usefixtures("processes")

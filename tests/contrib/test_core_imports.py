@@ -104,7 +104,7 @@ ALLOWED = {
 """Which plugins may import which others: the table in CONTRIBUTING.md."""
 
 
-MOST_LINES = 11_650
+MOST_LINES = 9_250
 """The core may shrink, not grow."""
 
 
