@@ -23,7 +23,7 @@ def make_codec() -> MakeCodec:
     registry = Registry()
     registry.add("cloudevents", gateway_cloudevents.plugin)
 
-    def make(mode: str = "binary", binding: Binding = HTTP, **options: bool) -> Codec:
+    def make(mode: str = "binary", binding: Binding | None = HTTP, **options: bool) -> Codec:
         context = BuildContext("test", Path(), FakeClock(), registry, binding=binding)
         codec: Codec = registry.build(CodecRef("cloudevents", {"mode": mode, **options}), context)
         return codec

@@ -10,7 +10,7 @@ from gateway_cloudevents.trace_headers import headers, of_headers
 from gateway_testing.suites import CodecSuite, Kit
 
 from gateway_core.contract.component import Binding
-from gateway_core.contract.errors import Refused
+from gateway_core.contract.errors import Refused, StartError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Codec
 
@@ -127,3 +127,8 @@ def test_names_of_attributes_have_their_case_where_headers_have(make_codec: Any)
     assert (b"cloudEvents_id", b"1") in written.headers
     (read,) = codec.decode(Message([*written.headers, (b"CLOUDEVENTS_ID", b"2")], b""))
     assert read.attributes["id"] == "1", "the exact name wins"
+
+
+def test_a_transport_that_names_no_binding_can_have_no_codec(make_codec: Any) -> None:
+    with pytest.raises(StartError, match="test: its transport does not say how it carries events"):
+        make_codec("binary", None)
