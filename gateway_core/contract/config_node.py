@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 Place = tuple[str | int, ...]
@@ -45,10 +45,3 @@ class Node:
         made = Node(value, self.file, self.line if line is None else line, self.plain, written or self.written)
         made.lines = dict(self.lines)
         return made
-
-
-def mapping(items: Mapping[str, Node], file: str, line: int) -> Node:
-    """A mapping of nodes, each with its own line."""
-    node = Node(dict(items), file, line)
-    node.lines = {key: inner.line for key, inner in items.items()}
-    return node

@@ -100,3 +100,10 @@ class Part:
     def made(self, key: str, value: object) -> Node:
         """A value derived from the one at a key."""
         return Node(value, self._file(key), self.line(key), False, self.at(key))
+
+
+def mapping(items: Mapping[str, Node], file: str, line: int) -> Node:
+    """A mapping of nodes, each with its own line."""
+    node = Node(dict(items), file, line)
+    node.lines = {key: inner.line for key, inner in items.items()}
+    return node

@@ -10,11 +10,11 @@ from pydantic import ValidationError
 from gateway_core.config.explain import explain
 from gateway_core.config.faults import near
 from gateway_core.config.model import DeliveryConfig
-from gateway_core.contract.config_node import Node, Place, mapping
+from gateway_core.contract.config_node import Node, Place
 
 from . import durations
 from .destinations import Objects, destination
-from .part import Part
+from .part import Part, mapping
 
 LISTEN = "${TIDEGATE_LISTEN:-127.0.0.1:8080}"
 """The address of the ingress of brokers from manifests."""
