@@ -23,6 +23,7 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.component import Component, Config
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.interfaces import Observer
+from gateway_core.contract.status import GatewayStatus
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.settings import Settings
 
@@ -70,16 +71,16 @@ class Running:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> GatewayStatus:
         return self._gateway.status()
 
     def ingress(self, name: str = "default") -> str:
         """The address of a broker or bridge."""
         status = self.status()
-        for broker in status["brokers"]:
-            if broker["name"] == name:
-                return str(broker["ingress"][0])
-        return str(next(b["source"] for b in status["bridges"] if b["name"] == name))
+        for broker in status.brokers:
+            if broker.name == name:
+                return broker.ingress[0]
+        return next(bridge.source for bridge in status.bridges if bridge.name == name)
 
 
 @contextmanager

@@ -195,8 +195,7 @@ async def _to_kafka(recorder: Recorder, folder: Path, before: list[Function]) ->
 
 def _ingress(gateway: Gateway) -> str:
     status = gateway.status()
-    parts = [*status.get("brokers", []), *status.get("bridges", [])]
-    return str(next(part["ingress"][0] if "ingress" in part else part["source"] for part in parts))
+    return next(iter([*(broker.ingress[0] for broker in status.brokers), *(b.source for b in status.bridges)]))
 
 
 def _row(number: int, file: str, function: str) -> str:

@@ -16,6 +16,7 @@ from . import common
 
 if TYPE_CHECKING:
     from ..contract.runners import Started
+    from ..contract.status import GatewayStatus
 
 log = logging.getLogger("tidegate")
 
@@ -54,16 +55,16 @@ def _announce(started: Started) -> None:
     console.print(banner(started.status, started.ingress, started.addresses), soft_wrap=True)
 
 
-def banner(status: dict[str, Any], ingress: dict[str, list[str]], services: Mapping[str, str]) -> Text:
+def banner(status: GatewayStatus, ingress: dict[str, list[str]], services: Mapping[str, str]) -> Text:
     """A few lines with the addresses for events and services."""
     text = Text()
-    text.append("tidegate", "bold").append(f" {status['version']}  data in {status['data_dir']}\n")
+    text.append("tidegate", "bold").append(f" {status.version}  data in {status.data_dir}\n")
     for name, addresses in ingress.items():
         text.append(f"  {name}", "cyan").append(f" accepts events at {', '.join(addresses) or 'no address'}\n")
-    for trigger in status["triggers"]:
-        text.append(f"  {trigger['name']}", "cyan").append(f" -> {trigger['subscriber'] or trigger['reason']}\n")
-    for bridge in status["bridges"]:
-        text.append(f"  {bridge['name']}", "cyan").append(f" -> {bridge['sink']}\n")
+    for trigger in status.triggers:
+        text.append(f"  {trigger.name}", "cyan").append(f" -> {trigger.subscriber or trigger.reason}\n")
+    for bridge in status.bridges:
+        text.append(f"  {bridge.name}", "cyan").append(f" -> {bridge.sink}\n")
     for name, address in services.items():
         text.append(f"  {name} at {address}\n")
     return text.append("  Ctrl-C stops it")

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .status import GatewayStatus
+
 if TYPE_CHECKING:
     from ..runtime.settings import Settings
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 class Started:
     """A gateway that has started: its status, the ingress addresses of each broker, the addresses of its services."""
 
-    status: dict[str, Any]
+    status: GatewayStatus
     ingress: dict[str, list[str]]
     addresses: Mapping[str, str]
 

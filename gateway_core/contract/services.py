@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from anyio.abc import TaskGroup
 
 from .clock import Clock
+from .status import GatewayStatus
 
 Push = Callable[[Sequence[bytes], int], None]
 """Takes lines of a stream (JSON values), and how many lines were dropped before them."""
@@ -70,8 +71,8 @@ class GatewayView(Protocol):
     def ready(self) -> bool:
         """True while every ingress takes events and every channel can be written."""
 
-    def status(self) -> dict[str, Any]:
-        """The status document (`tidegate status --json`), for all workers together."""
+    def status(self) -> GatewayStatus:
+        """The status of all workers together (`tidegate status`)."""
 
 
 class RunningService:

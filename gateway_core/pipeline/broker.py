@@ -11,6 +11,7 @@ from ..contract.capabilities import Faulty
 from ..contract.condition import Condition
 from ..contract.event import Event
 from ..contract.interfaces import Accepted, Channel, Filter, Observer, ReaderFeed, ReadingSink, Sink, Source
+from ..contract.status import ChannelStatus, TriggerStatus
 from ..delivery import Subscription
 from ..delivery.dead_letter import DeadLetterWriter
 from .guards import FilterGuard
@@ -85,12 +86,12 @@ class Broker(Counted):
         """See `Intake.withdraw`: what was accepted is stored by now or soon."""
         return ()
 
-    def condition(self, info: Mapping[str, Any]) -> Condition:
+    def condition(self, channel: ChannelStatus) -> Condition:
         """Whether it is ready, else why not (Knative Broker specification: Ready while the ingress takes events)."""
         if not self.taking:
             return Condition(False, "the ingress is not open", "IngressClosed")
-        if not info.get("writable", True):
-            why = f": {info['error']}" if info.get("error") else ""
+        if not channel.writable:
+            why = f": {channel.error}" if channel.error else ""
             return Condition(False, f"the channel can't be written{why}", "ChannelNotWritable")
         if fault := self.faults.get("channel"):
             return Condition(False, fault, "ComponentFailed")
@@ -155,26 +156,32 @@ class Trigger:
             return Condition(False, f"the subscriber fails: {s.failures.last}", "SubscriberFails")
         return Condition(True, "", "Delivering")
 
-    def status(self) -> dict[str, Any]:
-        s = self.subscription
-        return {
-            **_head(self, self.condition(), s.sink.address),
-            "dead_letter": self.dead_letter.address,
-            "delivered": s.delivered,
-            "attempts": s.attempts,
-            "retried": s.retried,
-            "dead_lettered": s.dead_lettered,
-            "in_flight": s.in_flight,
-            "waiting": s.held - s.in_flight,
-            "lag": lag_of(s.feed),
-            "paused": s.paused,
-            "blocked": s.blocked,
-            "last_error": s.failures.last,
-            "reader": None,
-            "dead_lettered_by_stage": s.dead_lettered_by_stage,
-            "filter_errors": s.filter_errors,
-            **(self.meter.of_deliveries() if self.meter else {}),
-        }
+    def status(self) -> TriggerStatus:
+        """Its condition and counts."""
+        s, (ready, reason, condition) = self.subscription, self.condition()
+        return TriggerStatus(
+            name=self.name,
+            broker=self.broker.name,
+            ready=bool(ready),
+            reason=reason,
+            condition=condition,
+            subscriber=s.sink.address,
+            dead_letter=self.dead_letter.address,
+            delivered=s.delivered,
+            attempts=s.attempts,
+            retried=s.retried,
+            dead_lettered=s.dead_lettered,
+            in_flight=s.in_flight,
+            waiting=s.held - s.in_flight,
+            lag=lag_of(s.feed),
+            paused=s.paused,
+            blocked=s.blocked,
+            last_error=s.failures.last,
+            dead_lettered_by_stage=s.dead_lettered_by_stage,
+            filter_errors=s.filter_errors,
+            attempt=self.meter.attempt.status() if self.meter else None,
+            delivery=self.meter.delivery.status() if self.meter else None,
+        )
 
 
 class ReadingTrigger:
@@ -216,25 +223,26 @@ class ReadingTrigger:
             return Condition(False, f"broker {self.broker.name!r} is not ready", "BrokerNotReady")
         if fault := next(iter(self.faults.values()), ""):
             return Condition(False, fault, "ComponentFailed")
-        if state["state"] in ("running", "submitted"):  # submitted: others run it
+        if state.state in ("running", "submitted"):  # submitted: others run it
             return Condition(True, "", "Delivering")
-        return Condition(False, state.get("error") or f"the reader is {state['state']}", "ReaderNotRunning")
+        return Condition(False, state.error or f"the reader is {state.state}", "ReaderNotRunning")
 
-    def status(self) -> dict[str, Any]:
-        state = reader_state(self.sink)
-        idle = dict.fromkeys(("delivered", "attempts", "retried", "dead_lettered", "in_flight", "waiting"), 0)
-        return {
-            **_head(self, self.condition(), self.sink.address),
-            "dead_letter": None,
-            **idle,
-            "delivered": state.get("rows", 0),
-            "lag": state.get("lag"),
-            "paused": False,
-            "blocked": False,
-            "last_error": state.get("error"),
-            "filter_errors": self._guard.errors.count if self._guard else 0,
-            "reader": state,
-        }
+    def status(self) -> TriggerStatus:
+        """Its condition and counts."""
+        state, (ready, reason, condition) = reader_state(self.sink), self.condition()
+        return TriggerStatus(
+            name=self.name,
+            broker=self.broker.name,
+            ready=bool(ready),
+            reason=reason,
+            condition=condition,
+            subscriber=self.sink.address,
+            delivered=state.rows,
+            lag=state.lag,
+            last_error=state.error,
+            filter_errors=self._guard.errors.count if self._guard else 0,
+            reader=state,
+        )
 
 
 class FilteredFeed:
@@ -247,14 +255,3 @@ class FilteredFeed:
         self.options: Mapping[str, Any] = {**feed.options, **options}
         self.advance = feed.advance
         self.ends = feed.ends
-
-
-def _head(trigger: Trigger | ReadingTrigger, condition: Condition, subscriber: str) -> dict[str, Any]:
-    return {
-        "name": trigger.name,
-        "broker": trigger.broker.name,
-        "ready": condition.ready,
-        "reason": condition.message,
-        "condition": condition.reason,
-        "subscriber": subscriber,
-    }

@@ -19,6 +19,7 @@ from ..contract.event import Event
 from ..contract.interfaces import Clause, Filter, Observer, Outcome
 from ..contract.one_line import one_line
 from ..contract.outcome import Stage
+from ..contract.status import ObserverStatus
 from ..contract.tracing import Origin, SendContext, Tracer
 
 log = logging.getLogger("tidegate.plugins")
@@ -194,9 +195,9 @@ class GuardedObserver(Observer):
     async def stop(self) -> None:
         await self._inner.stop()
 
-    def status(self) -> dict[str, Any]:
-        """For the status document."""
-        return {"name": self.name, "errors": self.errors.count, "last_error": self.fault or self.errors.last}
+    def status(self) -> ObserverStatus:
+        """Its errors."""
+        return ObserverStatus(self.name, self.errors.count, self.fault or self.errors.last)
 
 
 class GuardedTracer:

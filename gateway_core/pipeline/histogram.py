@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Any
+
+from ..contract.status import Durations
 
 BOUNDS_S = (
     *(0.0005, 0.001, 0.0025),  # what happens within one machine
@@ -28,6 +29,6 @@ class Histogram:
         self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
 
-    def status(self) -> dict[str, Any]:
-        """For the status document. The `buckets` do not overlap, so that those of several workers can be added."""
-        return {"buckets": list(self.buckets), "sum_s": round(self.sum_s, 6)}
+    def status(self) -> Durations:
+        """The current numbers."""
+        return Durations(list(self.buckets), round(self.sum_s, 6))

@@ -1,33 +1,33 @@
-"""Reads the state of components. One that raises must not hide that of the others."""
+"""Reads the state of components for the status. One that raises must not hide that of the others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+
+from msgspec.structs import replace
 
 from ..contract.capabilities import Watched
 from ..contract.interfaces import Channel, Feed, ReadingSink
+from ..contract.status import ChannelStatus, ReaderStatus, SourceStatus
 from .guards import text_of_error
 from .intake import BoundSource
 
 
-def source_infos(bound_sources: Iterable[BoundSource]) -> list[dict[str, Any]]:
+def source_states(bound_sources: Iterable[BoundSource]) -> list[SourceStatus]:
     """The state of sources that report it, and of sources that failed."""
     found = []
     for bound_source in bound_sources:
         if bound_source.alone and not bound_source.open:
             continue  # another worker runs it
-        source = bound_source.source
+        source, fault = bound_source.source, bound_source.fault
         if isinstance(source, Watched):
             try:
-                found.append({"address": source.address, "error": None, "lag": 0, **source.info()})
+                state = SourceStatus.read({"address": source.address, **source.info()})
             except Exception as e:
-                error = f"the source can't tell its state: {text_of_error(e)}"
-                found.append({"address": source.address, "error": error, "lag": 0})
-        elif bound_source.fault:
-            found.append({"address": source.address, "error": bound_source.fault, "lag": 0})
-        if bound_source.fault:
-            found[-1]["error"] = bound_source.fault
+                state = SourceStatus(source.address, f"the source can't tell its state: {text_of_error(e)}")
+            found.append(replace(state, error=fault) if fault else state)
+        elif fault:
+            found.append(SourceStatus(source.address, fault))
     return found
 
 
@@ -35,9 +35,9 @@ def source_errors(bound_sources: Iterable[BoundSource]) -> dict[int, str]:
     """Why sources do not work, by their number."""
     found = {}
     for number, bound_source in enumerate(bound_sources):
-        for info in source_infos([bound_source]):
-            if info["error"]:
-                found[number] = str(info["error"])
+        for state in source_states([bound_source]):
+            if state.error:
+                found[number] = state.error
     return found
 
 
@@ -47,20 +47,20 @@ def addresses(bound_sources: Iterable[BoundSource]) -> list[str]:
     return [address for address in found if address]
 
 
-def channel_info(channel: Channel) -> dict[str, Any]:
-    """`Channel.info`."""
+def channel_state(name: str, channel: Channel) -> ChannelStatus:
+    """`Channel.info`, of a channel of this kind."""
     try:
-        return {"writable": True, **channel.info()}
+        return ChannelStatus.read({"name": name, **channel.info()})
     except Exception as e:
-        return {"writable": False, "error": f"the channel can't tell its state: {text_of_error(e)}", "unrouted": 0}
+        return ChannelStatus(name, writable=False, error=f"the channel can't tell its state: {text_of_error(e)}")
 
 
-def reader_state(sink: ReadingSink) -> dict[str, Any]:
+def reader_state(sink: ReadingSink) -> ReaderStatus:
     """`ReadingSink.state`."""
     try:
-        return {"state": "unknown", "error": None, "lag": None, **sink.state()}
+        return ReaderStatus.read({"state": "unknown", **sink.state()})
     except Exception as e:
-        return {"state": "unknown", "error": f"the reader can't tell its state: {text_of_error(e)}", "lag": None}
+        return ReaderStatus("unknown", f"the reader can't tell its state: {text_of_error(e)}")
 
 
 def lag_of(feed: Feed) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
-from typing import Any
 
 from ..contract.clock import Clock
 from ..contract.event import Event
@@ -92,11 +91,3 @@ class Meter:
             # the machine's clock may have been set back since
             self.delivery.observe(max(0.0, (self._now_ns() - event.received_ns) / 1e9))
         done(outcome)
-
-    def of_accepts(self) -> dict[str, Any]:
-        """For the status of a broker."""
-        return {"accept": self.accept.status()}
-
-    def of_deliveries(self) -> dict[str, Any]:
-        """For the status of a trigger or bridge."""
-        return {"attempt": self.attempt.status(), "delivery": self.delivery.status()}

@@ -19,8 +19,9 @@ from ..contract.clock import Clock, SystemClock
 from ..contract.config_node import Place
 from ..contract.errors import StartError, TidegateError
 from ..contract.services import RunningService
-from ..pipeline.broker import Trigger
-from ..pipeline.infos import addresses, channel_info
+from ..contract.status import ConfigStatus, GatewayStatus
+from ..pipeline.broker import ReadingTrigger, Trigger
+from ..pipeline.infos import addresses, channel_state
 from .build import Builder, Built
 from .component_tasks import component_tasks, quietly
 from .component_tasks import started as start_of
@@ -212,42 +213,39 @@ class Gateway:
         built = self.built
         return (
             self._ready
-            and all(b.condition(channel_info(b.channel)).ready for b in built.brokers.values())
+            and all(b.condition(channel_state(b.channel_name, b.channel)).ready for b in built.brokers.values())
             and all(takes_events(b, self._ready) for b in built.bridges.values())
             and not any(place[0] != "triggers" and place[2:] != ("dead_letter",) for place in self.failed)
         )
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> GatewayStatus:
         """What `tidegate status` shows; numbers are those of all workers."""
         return self.role.whole(self.own_status())
 
-    def own_status(self) -> dict[str, Any]:
-        """The same for this worker only."""
+    def own_status(self) -> GatewayStatus:
+        """The same for this worker only. Subscribers that read the channel themselves run in the first one."""
         built, earlier = self.built, self.built.earlier
-        return {
-            "version": __version__,
-            "pid": self.role.pid,
-            "uptime_s": round(time.monotonic() - self.role.began, 3),
-            "ready": self.ready,
-            "workers": self.settings.workers,
-            "data_dir": str(self.settings.data_dir.absolute()),
-            "config": {
-                "generation": self._generation,
-                "error": self.config_error,
-                "read_ns": self.config_read_ns,
-            },
-            "brokers": [
+        triggers = [t for t in built.triggers.values() if self.worker == 0 or not isinstance(t, ReadingTrigger)]
+        return GatewayStatus(
+            version=__version__,
+            pid=self.role.pid,
+            uptime_s=round(time.monotonic() - self.role.began, 3),
+            ready=self.ready,
+            workers=self.settings.workers,
+            data_dir=str(self.settings.data_dir.absolute()),
+            config=ConfigStatus(self._generation, self.config_error, self.config_read_ns),
+            brokers=[
                 with_failure(earlier.add_to("brokers", broker_status(b)), start_failure(self.failed, "brokers", b.name))
                 for b in built.brokers.values()
             ],
-            "triggers": [
-                *(earlier.add_to("triggers", t.status()) for t in built.triggers.values()),
+            triggers=[
+                *(earlier.add_to("triggers", t.status()) for t in triggers),
                 *(orphan_status(name, t) for name, t in built.orphans.items() if name not in built.triggers),
             ],
-            "bridges": [earlier.add_to("bridges", bridge_status(b, self._ready)) for b in built.bridges.values()],
-            "observers": [observer.status() for observer in built.observers],
-            "processes": [process_status(self.worker)] if self.settings.metrics else [],
-        }
+            bridges=[earlier.add_to("bridges", bridge_status(b, self._ready)) for b in built.bridges.values()],
+            observers=[observer.status() for observer in built.observers],
+            processes=[process_status(self.worker)] if self.settings.metrics else [],
+        )
 
     @property
     def ingress(self) -> dict[str, list[str]]:

@@ -8,9 +8,9 @@ import resource
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from ..contract import process_facts
+from ..contract.status import ProcessStatus
 
 _IMPORTED_S = time.time()
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -20,27 +20,26 @@ _MOST_DESCRIPTORS = 1 << 20
 log = logging.getLogger("tidegate.descriptors")
 
 
-def process_status(worker: int) -> dict[str, Any]:
-    """For status: `cpu_s` (user and system), `started_s` (Unix time), `max_fds`; where there is a `/proc`, also
-    `resident_bytes`, `virtual_bytes` and `open_fds`, else None. Libraries add numbers of their own."""
+def process_status(worker: int) -> ProcessStatus:
+    """This process, the worker of this number."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    status: dict[str, Any] = {
-        "worker": worker,
-        "pid": os.getpid(),
-        "cpu_s": round(used.ru_utime + used.ru_stime, 3),
-        "started_s": _STARTED_S,
-        "max_fds": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-        "resident_bytes": None,
-        "virtual_bytes": None,
-        "open_fds": None,
-        **process_facts.facts(),
-    }
+    resident = virtual = open_fds = None
     with suppress(OSError, ValueError):
         pages = (_PROC / "statm").read_text().split()
         size = resource.getpagesize()
-        status.update(virtual_bytes=int(pages[0]) * size, resident_bytes=int(pages[1]) * size)
-        status["open_fds"] = len(os.listdir(_PROC / "fd")) - 1  # less the one that lists them
-    return status
+        virtual, resident = int(pages[0]) * size, int(pages[1]) * size
+        open_fds = len(os.listdir(_PROC / "fd")) - 1  # less the one that lists them
+    return ProcessStatus(
+        worker=worker,
+        pid=os.getpid(),
+        cpu_s=round(used.ru_utime + used.ru_stime, 3),
+        started_s=_STARTED_S,
+        max_fds=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        resident_bytes=resident,
+        virtual_bytes=virtual,
+        open_fds=open_fds,
+        details=dict(process_facts.facts()),
+    )
 
 
 def raise_descriptor_limit() -> None:

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from ..contract.services import Peers, Push
+from ..contract.status import GatewayStatus
 
 
 class NoPeers:
@@ -37,11 +38,11 @@ class Role:
         self.locks = self.fetches = True
         self.peers: Peers = NoPeers()
 
-    def others(self) -> list[dict[str, Any]]:
+    def others(self) -> list[GatewayStatus]:
         """The latest status of each other worker, for the first worker."""
         return []
 
-    def whole(self, status: dict[str, Any]) -> dict[str, Any]:
+    def whole(self, status: GatewayStatus) -> GatewayStatus:
         """The status of the whole gateway, made from that of this process."""
         return status
 

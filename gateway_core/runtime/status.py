@@ -1,62 +1,49 @@
-"""The parts of the status document, and how the documents of several workers become one."""
+"""The status of a gateway's parts, and of all workers together."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from ..config.model import TriggerConfig
 from ..contract.condition import Condition
 from ..contract.config_node import Place
+from ..contract.status import BridgeStatus, BrokerStatus, Entry, GatewayStatus, TriggerStatus
 from ..pipeline.bridge import Bridged
 from ..pipeline.broker import Broker
-from ..pipeline.infos import addresses, channel_info, source_errors, source_infos
+from ..pipeline.infos import addresses, channel_state, source_errors, source_states
 
-_KEPT = {"uptime_s", "workers", "pid"}
+AnEntry = TypeVar("AnEntry", bound=Entry)
 
 
-def broker_status(broker: Broker) -> dict[str, Any]:
+def broker_status(broker: Broker) -> BrokerStatus:
     """One broker: its condition, addresses, channel and counts."""
-    info = channel_info(broker.channel)
-    condition = broker.condition(info)
-    return {
-        "name": broker.name,
-        "ready": condition.ready,
-        "reason": condition.message,
-        "condition": condition.reason,
-        "ingress": addresses(broker.bound_sources),
-        "sources": source_infos(broker.bound_sources),
-        "channel": {"name": broker.channel_name, **info},
-        "accepted": broker.channel.appended,
-        "refused": broker.refused,
-        "unrouted": info.get("unrouted", 0),
-        "failed": broker.failed,
-        "dead_lettered": broker.dead_letters.written,
-        "dead_lettered_by_stage": dict(broker.dead_letters.written_by_stage),
-        **(broker.meter.of_accepts() if broker.meter else {}),
-    }
+    channel = channel_state(broker.channel_name, broker.channel)
+    ready, reason, condition = broker.condition(channel)
+    return BrokerStatus(
+        name=broker.name,
+        ready=bool(ready),
+        reason=reason,
+        condition=condition,
+        ingress=addresses(broker.bound_sources),
+        sources=source_states(broker.bound_sources),
+        channel=channel,
+        accepted=broker.channel.appended,
+        refused=broker.refused,
+        unrouted=channel.unrouted,
+        failed=broker.failed,
+        dead_lettered=broker.dead_letters.written,
+        dead_lettered_by_stage=dict(broker.dead_letters.written_by_stage),
+        accept=broker.meter.accept.status() if broker.meter else None,
+    )
 
 
-def orphan_status(name: str, config: TriggerConfig) -> dict[str, Any]:
+def orphan_status(name: str, config: TriggerConfig) -> TriggerStatus:
     """The status of a trigger whose broker does not exist (yet)."""
-    condition = orphan_condition(config)
-    zeros = dict.fromkeys(("delivered", "attempts", "retried", "dead_lettered", "in_flight", "waiting", "lag"), 0)
-    return {
-        "name": name,
-        "broker": config.broker,
-        "ready": condition.ready,
-        "reason": condition.message,
-        "condition": condition.reason,
-        "subscriber": None,
-        "dead_letter": None,
-        **zeros,
-        "paused": False,
-        "blocked": False,
-        "last_error": None,
-        "filter_errors": 0,
-        "reader": None,
-    }
+    _, reason, condition = orphan_condition(config)
+    return TriggerStatus(name=name, broker=config.broker, ready=False, reason=reason, condition=condition, lag=0)
 
 
 def orphan_condition(config: TriggerConfig) -> Condition:
@@ -93,54 +80,43 @@ def start_failure(failed: Mapping[Place, str], section: str, name: str) -> str:
     return next(mine, "")
 
 
-def with_failure(entry: dict[str, Any], failure: str) -> dict[str, Any]:
-    """Marks an entry of a status document if a part of it could not be started."""
-    if failure:
-        entry.update(ready=False, reason=failure, condition="StartFailed")
-    return entry
+def with_failure(entry: BrokerStatus, failure: str) -> BrokerStatus:
+    """The entry of a broker of which a part could not be started, for this reason."""
+    return replace(entry, ready=False, reason=failure, condition="StartFailed") if failure else entry
 
 
-def bridge_status(bridged: Bridged, running: bool) -> dict[str, Any]:
+def bridge_status(bridged: Bridged, running: bool) -> BridgeStatus:
     """One bridge: its condition, ends and counts."""
     bridge, s = bridged.bridge, bridged.bridge.subscription
-    sources = source_infos([bridged.bound_source])
-    condition = bridge_condition(bridged, running)
-    return {
-        "name": bridged.name,
-        "ready": condition.ready,
-        "reason": condition.message,
-        "condition": condition.reason,
-        "source": " ".join(addresses([bridged.bound_source])),
-        "sources": sources,
-        "sink": s.sink.address,
-        "dead_letter": bridged.dead_letter.address if bridged.dead_letter else None,
-        "accepted": bridge.accepted,
-        "unwanted": bridge.unwanted,
-        "delivered": s.delivered,
-        "attempts": s.attempts,
-        "retried": s.retried,
-        "refused": bridge.refused,
-        "failed": bridge.failed,
-        "dead_lettered": s.dead_lettered,
-        "in_flight": s.in_flight,
-        "waiting": s.held - s.in_flight,
-        "lag": bridge.lag(),
-        "blocked": s.blocked,
-        "last_error": s.failures.last,
-        "filter_errors": s.filter_errors,
-        "dead_lettered_by_stage": s.dead_lettered_by_stage,
-        **(bridged.meter.of_deliveries() if bridged.meter else {}),
-    }
-
-
-_COUNTS = {
-    *("accepted", "refused", "unrouted", "failed", "delivered", "attempts", "retried", "dead_lettered", "unwanted"),
-    *("dead_lettered_by_stage", "accept", "attempt", "delivery", "filter_errors"),
-}
-"""Counters: they only grow."""
-
-
-_READER_COUNTS = {"rows", "quarantined", "restarts"}
+    sources = source_states([bridged.bound_source])
+    ready, reason, condition = bridge_condition(bridged, running)
+    return BridgeStatus(
+        name=bridged.name,
+        ready=bool(ready),
+        reason=reason,
+        condition=condition,
+        source=" ".join(addresses([bridged.bound_source])),
+        sources=sources,
+        sink=s.sink.address,
+        dead_letter=bridged.dead_letter.address if bridged.dead_letter else None,
+        accepted=bridge.accepted,
+        unwanted=bridge.unwanted,
+        delivered=s.delivered,
+        attempts=s.attempts,
+        retried=s.retried,
+        refused=bridge.refused,
+        failed=bridge.failed,
+        dead_lettered=s.dead_lettered,
+        in_flight=s.in_flight,
+        waiting=s.held - s.in_flight,
+        lag=bridge.lag(),
+        blocked=s.blocked,
+        last_error=s.failures.last,
+        filter_errors=s.filter_errors,
+        dead_lettered_by_stage=s.dead_lettered_by_stage,
+        attempt=bridged.meter.attempt.status() if bridged.meter else None,
+        delivery=bridged.meter.delivery.status() if bridged.meter else None,
+    )
 
 
 class Earlier:
@@ -148,18 +124,15 @@ class Earlier:
     successors continue from there."""
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[str, str], dict[str, Any]] = {}
-        self._ending: list[tuple[str, Callable[[], dict[str, Any]]]] = []
+        self._counts: dict[tuple[str, str], Any] = {}
+        self._ending: list[tuple[str, Callable[[], Any]]] = []
 
-    def keep(self, section: str, entry: Mapping[str, Any]) -> None:
-        """Adds what this entry of a status document has counted."""
-        counts = {name: value for name, value in entry.items() if name in _COUNTS}
-        if reader := entry.get("reader"):
-            counts["reader"] = {name: reader[name] for name in _READER_COUNTS if name in reader}
-        kept = self._counts.setdefault((section, entry["name"]), {})
-        _add(kept, copy.deepcopy(counts))
+    def keep(self, section: str, entry: Entry) -> None:
+        """Adds what this entry of a status has counted."""
+        counts, key = entry.counts(), (section, entry.name)
+        self._counts[key] = self._counts[key].merged(counts) if key in self._counts else counts
 
-    def follow(self, section: str, read: Callable[[], dict[str, Any]]) -> Callable[[], None]:
+    def follow(self, section: str, read: Callable[[], Entry]) -> Callable[[], None]:
         """The same for a part that is still finishing. Call the result once it has finished."""
         ending = (section, read)
         self._ending.append(ending)
@@ -170,78 +143,40 @@ class Earlier:
 
         return ended
 
-    def add_to(self, section: str, entry: dict[str, Any]) -> dict[str, Any]:
-        """An entry of a status document, with what its predecessors counted."""
-        added = Earlier()
-        added._counts = {k: copy.deepcopy(v) for k, v in self._counts.items() if k == (section, entry["name"])}
+    def add_to(self, section: str, entry: AnEntry) -> AnEntry:
+        """An entry of a status, with what its predecessors counted."""
+        counts = self._counts.get((section, entry.name))
+        found = entry if counts is None else entry.merged(counts)
         for of, read in self._ending:
-            if of == section and (other := read())["name"] == entry["name"]:
-                added.keep(of, other)
-        for counts in added._counts.values():
-            _add(entry, counts)
-        return entry
+            if of == section and (other := read()).name == entry.name:
+                found = found.merged(other.counts())
+        return _as(entry, found)
 
     def forget(self, wanted: Callable[[str, str], bool]) -> None:
         """Drops the counts of entries that no longer exist."""
         self._counts = {key: counts for key, counts in self._counts.items() if wanted(*key)}
 
 
-def counts_of(status: dict[str, Any]) -> dict[str, Any]:
-    """The counts of a worker that ended, so that the totals do not fall."""
-    kept: dict[str, Any] = {"ready": True, "config": {"error": None}, "processes": []}
-    kept["observers"] = [{**entry, "last_error": None} for entry in status["observers"]]
-    for section in ("brokers", "triggers", "bridges"):
-        kept[section] = [
-            {"name": entry["name"], **{k: v for k, v in entry.items() if k in _COUNTS}}
-            for entry in status[section]
-            if not entry.get("reader")
-        ]
-    return kept
-
-
-def merge(mine: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, Any]:
-    """Merges the documents of all workers: counts are added, conditions must hold for each, the first reason is
-    shown."""
+def merge(mine: GatewayStatus, others: Iterable[GatewayStatus]) -> GatewayStatus:
+    """The status of all workers. It has the entries that `mine` has: during a reload, others may have more."""
+    merged = mine
     for other in others:
-        mine["ready"] = mine["ready"] and other["ready"]
-        mine["processes"] += other["processes"]
-        mine["config"]["error"] = mine["config"]["error"] or other["config"]["error"]
-        for mine_too, theirs_too in zip(mine["observers"], other["observers"], strict=False):
-            _add(mine_too, theirs_too)
-        for section in ("brokers", "triggers", "bridges"):
-            theirs = {entry["name"]: entry for entry in other[section]}
-            for entry in mine[section]:
-                # a reader runs in one worker only, and counts for all
-                if entry["name"] in theirs and not entry.get("reader"):
-                    _add(entry, theirs[entry["name"]])
-    return mine
+        merged = merged.merged(other)
+    return replace(
+        merged,
+        brokers=_known(merged.brokers, mine.brokers),
+        triggers=_known(merged.triggers, mine.triggers),
+        bridges=_known(merged.bridges, mine.bridges),
+    )
 
 
-def _add(entry: dict[str, Any], other: dict[str, Any]) -> None:
-    for key, value in other.items():
-        if isinstance(value, dict) and isinstance(entry.get(key), dict):
-            _add(entry[key], value)
-        elif key not in entry:  # a shard of the other worker
-            entry[key] = value
-        elif key == "ready" or key == "writable":
-            if entry[key] and not value and "condition" in other:
-                entry["condition"] = other["condition"]
-            entry[key] = entry[key] and value
-        elif key == "buckets":
-            entry[key] = [mine + theirs for mine, theirs in zip(entry[key], value, strict=True)]
-        elif key == "sources":
-            _add_sources(entry[key], value)
-        elif key in ("paused", "blocked", "reason", "error", "last_error"):
-            entry[key] = entry[key] or value
-        elif isinstance(value, int | float) and not isinstance(value, bool) and key not in _KEPT:
-            entry[key] = (entry.get(key) or 0) + value
+def _known(entries: list[AnEntry], known: list[AnEntry]) -> list[AnEntry]:
+    mine = {entry.name: entry for entry in known}
+    return [_as(mine[entry.name], entry) for entry in entries if entry.name in mine]
 
 
-def _add_sources(mine: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
-    """The same source in several workers is one; another may run in one worker only."""
-    for theirs in others:
-        same = next((info for info in mine if info.get("address") == theirs.get("address")), None)
-        if same is None:
-            mine.append({**theirs})
-        else:
-            _add(same, theirs)
+def _as(entry: AnEntry, merged: AnEntry) -> AnEntry:
+    """Without the reader of a predecessor: the subscriber that it has now does not read the channel."""
+    if isinstance(entry, TriggerStatus) and isinstance(merged, TriggerStatus) and entry.reader is None:
+        return replace(merged, reader=None)
+    return merged

@@ -14,7 +14,7 @@ import anyio.lowlevel
 from gateway_core.contract.clock import Clock
 from gateway_core.contract.condition import Condition
 from gateway_core.pipeline.broker import ReadingTrigger
-from gateway_core.pipeline.infos import channel_info
+from gateway_core.pipeline.infos import channel_state
 from gateway_core.runtime.status import bridge_condition, orphan_condition, start_failure
 
 from .generations import SECTIONS, Generations, Key
@@ -108,11 +108,11 @@ class Conditions:
     def _look(self) -> Iterator[tuple[Key, Condition]]:
         gateway = self._gateway
         others = {
-            (section, entry["name"]): Condition(False, entry["reason"], entry["condition"])
-            for document in gateway.role.others()
+            (section, entry.name): Condition(False, entry.reason, entry.condition)
+            for status in gateway.role.others()
             for section in SECTIONS
-            for entry in document[section]
-            if not entry["ready"]
+            for entry in status.entries(section)
+            if not entry.ready
         }
         names = {section: self._generations.names(section) for section in SECTIONS}
         for key in self._seen.keys() - {(section, name) for section in SECTIONS for name in names[section]}:
@@ -120,7 +120,7 @@ class Conditions:
         for section in SECTIONS:
             for name in names[section]:
                 condition = self._mine(section, name)
-                if others and condition.ready and not isinstance(gateway.built.triggers.get(name), ReadingTrigger):
+                if others and condition.ready:
                     condition = others.get((section, name), condition)
                 yield (section, name), condition
 
@@ -132,7 +132,8 @@ class Conditions:
         if failure := start_failure(gateway.failed, section, name):
             return Condition(False, failure, "StartFailed")
         if section == "brokers" and name in built.brokers:
-            return built.brokers[name].condition(channel_info(built.brokers[name].channel))
+            broker = built.brokers[name]
+            return broker.condition(channel_state(broker.channel_name, broker.channel))
         if section == "triggers" and name in built.triggers:
             return built.triggers[name].condition()
         if section == "bridges" and name in built.bridges:

@@ -235,7 +235,7 @@ class Control:
     async def _others_follow(self, since_ns: int) -> None:
         with anyio.move_on_after(FOLLOW_WITHIN_S):
             others = self._gateway.role.others
-            while any(document["config"]["read_ns"] < since_ns for document in others()):  # noqa: ASYNC110
+            while any(status.config.read_ns < since_ns for status in others()):  # noqa: ASYNC110
                 await anyio.sleep(0.05)
 
 

@@ -1,27 +1,28 @@
-"""The status document in Prometheus's text format, version 0.0.4. `metric_table` lists the metrics."""
+"""The status in Prometheus's text format, version 0.0.4. `metric_table` lists the metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
-from typing import Any
 
+from gateway_core.contract.record import Record
+from gateway_core.contract.status import Durations, GatewayStatus
 from gateway_core.pipeline.histogram import BOUNDS_S
 
-from .metric_table import METRICS, Entry, Metric
+from .metric_table import METRICS, Metric
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 Labels = list[tuple[str, str]]
 
 
-def render(status: Entry) -> str:
-    """The status document of all workers as text. Metrics without values are left out."""
+def render(status: GatewayStatus) -> str:
+    """The status of all workers as text. Metrics without values are left out."""
     lines: list[str] = []
     for metric in METRICS:
         series: dict[str, float] = {}
-        for values, entry in metric.part.found(status):
-            for name, number in _series(metric, list(zip(metric.part.labels, values, strict=True)), entry):
+        for values, record in metric.part.found(status):
+            for name, number in _series(metric, list(zip(metric.part.labels, values, strict=True)), record):
                 # two sources that read from the same address are one series
                 series[name] = series.get(name, 0) + number
         if series:
@@ -30,9 +31,9 @@ def render(status: Entry) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _series(metric: Metric, labels: Labels, entry: Entry) -> Iterator[tuple[str, float]]:
-    value = metric.read(entry)
-    if metric.type == "histogram" and isinstance(value, Mapping):
+def _series(metric: Metric, labels: Labels, record: Record) -> Iterator[tuple[str, float]]:
+    value = metric.read(record)
+    if isinstance(value, Durations):
         yield from _histogram(metric.name, labels, value)
     elif isinstance(value, Mapping):
         for key, number in value.items():
@@ -41,11 +42,11 @@ def _series(metric: Metric, labels: Labels, entry: Entry) -> Iterator[tuple[str,
         yield _name(metric.name, labels), value
 
 
-def _histogram(name: str, labels: Labels, value: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    counts = list(accumulate(value["buckets"]))
+def _histogram(name: str, labels: Labels, value: Durations) -> Iterator[tuple[str, float]]:
+    counts = list(accumulate(value.buckets))
     for bound, count in zip([*map(repr, BOUNDS_S), "+Inf"], counts, strict=True):
         yield _name(f"{name}_bucket", [*labels, ("le", bound)]), count
-    yield _name(f"{name}_sum", labels), value["sum_s"]
+    yield _name(f"{name}_sum", labels), value.sum_s
     yield _name(f"{name}_count", labels), counts[-1]
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field, create_model
+
+from gateway_core.contract.record import Record, fields
+from gateway_core.contract.status import BridgeStatus, BrokerStatus, TriggerStatus
 
 from .routes import Model
 
@@ -69,29 +72,19 @@ class Address(Model):
     url: str
 
 
-class BrokerCounts(Model):
-    accepted: int
-    refused: int
-    unrouted: int
-    failed: int
-    dead_lettered: int
+def _counts(name: str, kind: type[Record], *names: str) -> type[Model]:
+    """The model of some numbers of a status."""
+    meanings = {field.name: field.description for field in fields(kind) if field.name in names}
+    numbers: dict[str, Any] = {name: (int, Field(description=meanings[name])) for name in names}
+    return create_model(name, __base__=Model, **numbers)
 
 
-class TriggerCounts(Model):
-    delivered: int
-    attempts: int
-    retried: int
-    dead_lettered: int
-    in_flight: int
-    waiting: int
-    lag: int
-
-
-class BridgeCounts(TriggerCounts):
-    accepted: int
-    unwanted: int
-    refused: int
-    failed: int
+_DELIVERIES = ("delivered", "attempts", "retried", "dead_lettered", "in_flight", "waiting", "lag")
+BrokerCounts = _counts(
+    *("BrokerCounts", BrokerStatus, "accepted", "refused", "unrouted", "failed", "dead_lettered"),
+)
+TriggerCounts = _counts("TriggerCounts", TriggerStatus, *_DELIVERIES)
+BridgeCounts = _counts("BridgeCounts", BridgeStatus, *_DELIVERIES, "accepted", "unwanted", "refused", "failed")
 
 
 class Observed(Model):
@@ -106,7 +99,7 @@ class BrokerState(Observed):
     """Where the broker receives events: its first address."""
     addresses: list[Address]
     channel: str | None
-    counts: BrokerCounts
+    counts: BrokerCounts  # type: ignore[valid-type]
 
 
 class TriggerState(Observed):
@@ -116,7 +109,7 @@ class TriggerState(Observed):
     blocked: bool
     """Whether it waits because its dead letter can't be written."""
     lastError: str | None
-    counts: TriggerCounts
+    counts: TriggerCounts  # type: ignore[valid-type]
 
 
 class BridgeState(Observed):
@@ -125,7 +118,7 @@ class BridgeState(Observed):
     blocked: bool
     """Whether it waits because its dead letter can't be written."""
     lastError: str | None
-    counts: BridgeCounts
+    counts: BridgeCounts  # type: ignore[valid-type]
 
 
 class Broker(Model):
@@ -186,22 +179,3 @@ class Ready(Model):
 
 class Startup(Model):
     startup: bool
-
-
-class Status(BaseModel):
-    """The full status of a gateway, with the counts of all workers added up (`tidegate status --json`)."""
-
-    model_config = ConfigDict(extra="allow")
-
-    version: str
-    pid: int
-    uptime_s: float
-    ready: bool
-    workers: int
-    data_dir: str
-    config: dict[str, Any]
-    brokers: list[dict[str, Any]]
-    triggers: list[dict[str, Any]]
-    bridges: list[dict[str, Any]]
-    observers: list[dict[str, Any]]
-    """Each with the number of `errors` that it raised, and the last one."""

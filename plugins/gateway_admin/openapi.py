@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
+from msgspec.json import schema_components
 from pydantic.json_schema import models_json_schema
 
 from gateway_core import __version__
+from gateway_core.contract.record import DETAILS_FIELD, Record
 
 from .models import ProblemDocument
 from .routes import JSON, PROBLEM, Route, Text
@@ -100,7 +102,17 @@ def _problem(status: int) -> dict[str, Any]:
 
 def _schemas(routes: Sequence[Route]) -> dict[str, Any]:
     used = [m for r in routes for m in r.answers.values() if isinstance(m, type) and m is not dict]
-    models = [(model, "serialization") for model in dict.fromkeys([*used, ProblemDocument])]
+    kinds = dict.fromkeys([*used, ProblemDocument])
+    records = [kind for kind in kinds if issubclass(kind, Record)]
+    models = [(kind, "serialization") for kind in kinds if not issubclass(kind, Record)]
     _, schema = models_json_schema(models, ref_template=_REF)  # type: ignore[arg-type]
+    _, components = schema_components(records, ref_template=_REF.replace("{model}", "{name}"))
     found: dict[str, Any] = schema["$defs"]
-    return found
+    return {**found, **{name: _written(component) for name, component in components.items()}}
+
+
+def _written(component: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a record as `Record.document` writes it: all fields are there, and `details` beside them."""
+    properties = {name: field for name, field in component["properties"].items() if name != DETAILS_FIELD}
+    more = DETAILS_FIELD in component["properties"]
+    return {**component, "properties": properties, "required": [*properties], "additionalProperties": more}

@@ -7,21 +7,22 @@ from typing import Any
 
 import msgspec
 
+from gateway_core.contract.status import BridgeStatus, BrokerStatus, TriggerStatus
 from gateway_core.pipeline.broker import Trigger
 
+from . import models
 from .context import AdminContext
 from .routes import Problem
 from .shown import shown
 
 Document = dict[str, Any]
+Counted = dict[str, Any]
+"""The status entries of a section, by name."""
 
 _COUNTS = {
-    "brokers": ("accepted", "refused", "unrouted", "failed", "dead_lettered"),
-    "triggers": ("delivered", "attempts", "retried", "dead_lettered", "in_flight", "waiting", "lag"),
-    "bridges": (
-        *("accepted", "unwanted", "delivered", "attempts", "retried", "refused", "failed", "dead_lettered"),
-        *("in_flight", "waiting", "lag"),
-    ),
+    "brokers": tuple(models.BrokerCounts.model_fields),
+    "triggers": tuple(models.TriggerCounts.model_fields),
+    "bridges": tuple(models.BridgeCounts.model_fields),
 }
 
 
@@ -53,13 +54,13 @@ class Resources:
         digest = hashlib.sha256(msgspec.json.encode(shown(version.config), enc_hook=str)).hexdigest()
         return f'"{version.generation}-{digest[:12]}"'
 
-    def _counted(self, section: str) -> dict[str, Document]:
-        return {entry["name"]: entry for entry in self._gateway.status()[section]}
+    def _counted(self, section: str) -> Counted:
+        return {entry.name: entry for entry in self._gateway.status().entries(section)}
 
-    def _one(self, section: str, name: str, counted: dict[str, Document]) -> Document:
+    def _one(self, section: str, name: str, counted: Counted) -> Document:
         version = self._service.generations.get(section, name)
         assert version is not None
-        config, entry = version.config, counted.get(name, {})
+        config, entry = version.config, counted.get(name)
         status: Document = {
             "observedGeneration": version.observed,
             "conditions": [self._service.conditions.of(section, name).document()],
@@ -67,14 +68,16 @@ class Resources:
         spec = shown(config)
         if section == "triggers":
             spec = {"broker": config.broker, **spec}
-            status |= self._of_trigger(name, entry)
+            entry = entry or TriggerStatus(name=name, broker=config.broker)
+            status |= self._of_trigger(entry)
         elif section == "brokers":
-            status |= self._of_broker(name, entry)
+            entry = entry or BrokerStatus(name)
+            status |= self._of_broker(entry)
         else:
-            status |= {"sourceUri": entry.get("source"), "sinkUri": entry.get("sink")}
-            status |= {"deadLetterSinkUri": entry.get("dead_letter"), "lastError": entry.get("last_error")}
-            status["blocked"] = entry.get("blocked", False)
-        status["counts"] = {count: entry.get(count) or 0 for count in _COUNTS[section]}
+            entry = entry or BridgeStatus(name)
+            status |= {"sourceUri": entry.source or None, "sinkUri": entry.sink or None}
+            status |= {"deadLetterSinkUri": entry.dead_letter, "blocked": entry.blocked, "lastError": entry.last_error}
+        status["counts"] = {count: getattr(entry, count) or 0 for count in _COUNTS[section]}
         return {"metadata": self._metadata(section, name), "spec": spec, "status": status}
 
     def _metadata(self, section: str, name: str) -> Document:
@@ -90,23 +93,23 @@ class Resources:
             metadata["origin"] = origin
         return metadata
 
-    def _of_broker(self, name: str, entry: Document) -> Document:
-        urls = entry.get("ingress") or []
-        broker = self._gateway.built.brokers.get(name)
+    def _of_broker(self, entry: BrokerStatus) -> Document:
+        urls = entry.ingress
+        broker = self._gateway.built.brokers.get(entry.name)
         return {
             "address": {"url": urls[0]} if urls else None,
             "addresses": [{"url": url} for url in urls],
             "deadLetterSinkUri": broker.dead_letter.address if broker else None,
-            "channel": entry.get("channel", {}).get("name"),
+            "channel": entry.channel.name or None,
         }
 
-    def _of_trigger(self, name: str, entry: Document) -> Document:
-        trigger = self._gateway.built.triggers.get(name)
+    def _of_trigger(self, entry: TriggerStatus) -> Document:
+        trigger = self._gateway.built.triggers.get(entry.name)
         held = isinstance(trigger, Trigger) and trigger.subscription.paused
         return {
-            "subscriberUri": entry.get("subscriber"),
-            "deadLetterSinkUri": entry.get("dead_letter"),
-            "paused": held or name in self._gateway.paused,
-            "blocked": entry.get("blocked", False),
-            "lastError": entry.get("last_error"),
+            "subscriberUri": entry.subscriber,
+            "deadLetterSinkUri": entry.dead_letter,
+            "paused": held or entry.name in self._gateway.paused,
+            "blocked": entry.blocked,
+            "lastError": entry.last_error,
         }

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from typing import Any
 
+from gateway_core.contract.status import GatewayStatus
+
 from . import documents, metrics, models, openapi
 from .context import AdminContext
 from .control import Control
@@ -15,7 +17,7 @@ from .resources import Resources
 from .routes import Answer, Problem, Request, Route, Text, fault_document
 
 NO_STORE = {"cache-control": "no-store"}
-Status = Callable[[], dict[str, Any] | Awaitable[dict[str, Any]]]
+Status = Callable[[], GatewayStatus | Awaitable[GatewayStatus]]
 
 _V1 = "/api/v1"
 _WHAT = {"brokers": models.BrokerList, "triggers": models.TriggerList, "bridges": models.BridgeList}
@@ -29,17 +31,17 @@ _REFUSED = (409, 422, 503, 507)
 def watching_routes(status: Status, probes: Mapping[str, Callable[[], bool]], with_metrics: bool) -> list[Route]:
     """Routes for status, metrics and health."""
 
-    async def document() -> dict[str, Any]:
+    async def current() -> GatewayStatus:
         found = status()
         return await found if isawaitable(found) else found
 
     async def show(request: Request) -> Answer:
-        return Answer(await document(), headers=NO_STORE)
+        return Answer((await current()).document(), headers=NO_STORE)
 
     async def measure(request: Request) -> Answer:
         if not with_metrics:
             raise Problem(404, "metrics are disabled by the gateway's setting TIDEGATE_METRICS")
-        return Answer(body=metrics.render(await document()).encode(), media=metrics.CONTENT_TYPE.decode())
+        return Answer(body=metrics.render(await current()).encode(), media=metrics.CONTENT_TYPE.decode())
 
     def probe(word: str) -> Callable[[Request], Answer]:
         def answer(request: Request) -> Answer:
@@ -49,7 +51,7 @@ def watching_routes(status: Status, probes: Mapping[str, Callable[[], bool]], wi
         return answer
 
     return [
-        Route("GET", "/status", show, "The full status of the gateway", {200: models.Status}),
+        Route("GET", "/status", show, "The full status of the gateway", {200: GatewayStatus}),
         Route("GET", "/metrics", measure, "Metrics for Prometheus", {200: Text("text/plain")}, problems=[404]),
         *(
             Route("GET", f"/health/{word}", probe(word), f"Health: {word}", {200: model, 503: model}, open=True)
@@ -118,7 +120,7 @@ def _changing(service: AdminContext, resources: Resources) -> list[Route]:
 
     async def reload(request: Request) -> Answer:
         await control().reload()
-        return Answer({"generation": service.gateway.status()["config"]["generation"]}, headers=NO_STORE)
+        return Answer({"generation": service.gateway.status().config.generation}, headers=NO_STORE)
 
     trigger = f"{_V1}/triggers/{{name}}"
     some = {200: models.Trigger}

@@ -7,7 +7,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from gateway_core.contract.status import GatewayStatus
 
 from . import flights
 from .sender import Ledger
@@ -40,7 +41,7 @@ def ids_in(file: Path, key: str = "") -> list[str]:
 
 def check_all(
     ledger: Ledger,
-    status: Mapping[str, Any],
+    status: GatewayStatus,
     subscriber: Mapping[str, tuple[int, int, str]],
     dead: Sequence[str],
     cancelled: Sequence[str],
@@ -55,7 +56,7 @@ def check_all(
     ]
 
 
-def _ingress(ledger: Ledger, status: Mapping[str, Any]) -> Iterator[Check]:
+def _ingress(ledger: Ledger, status: GatewayStatus) -> Iterator[Check]:
     accepted, refused = len(ledger.accepted), len(ledger.refused)
     yield Check(
         "ingress",
@@ -67,14 +68,12 @@ def _ingress(ledger: Ledger, status: Mapping[str, Any]) -> Iterator[Check]:
     yield Check(
         "ingress", f"{refused:,} refused = the rows without a tail number (empty subject)", not sound and not taken
     )
-    broker = status["brokers"][0]
+    broker = status.brokers[0]
     again = f" ({len(ledger.resent)} resent after a lost connection)" if ledger.resent else ""
     yield Check(
         "ingress",
-        f"the gateway counted {broker['accepted']:,} accepted and {broker['refused']:,} refused{again}",
-        broker["accepted"] >= accepted
-        if ledger.resent
-        else (broker["accepted"], broker["refused"]) == (accepted, refused),
+        f"the gateway counted {broker.accepted:,} accepted and {broker.refused:,} refused{again}",
+        broker.accepted >= accepted if ledger.resent else (broker.accepted, broker.refused) == (accepted, refused),
     )
 
 

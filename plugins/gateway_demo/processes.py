@@ -10,9 +10,11 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import httpx
+
+from gateway_core.contract.status import GatewayStatus
 
 START_S = 60.0
 STOP_S = 60.0
@@ -57,10 +59,9 @@ class Gateway:
             time.sleep(0.05)
         raise DemoError(f"the gateway was not ready within {START_S:g} s\n{self.tail()}")
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> GatewayStatus:
         self._check()
-        answer: dict[str, Any] = self._client.get(self._facts["admin"] + "/status").raise_for_status().json()
-        return answer
+        return GatewayStatus.read(self._client.get(self._facts["admin"] + "/status").raise_for_status().json())
 
     def stop(self) -> None:
         """Sends SIGTERM, so that the gateway finishes its work. Raises `DemoError` if it does not exit cleanly."""

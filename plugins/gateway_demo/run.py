@@ -7,9 +7,10 @@ import shutil
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
+
+from gateway_core.contract.status import GatewayStatus
 
 from . import accounting, show, table
 from .cluster import kafka_and_spark
@@ -20,7 +21,7 @@ from .sender import Ledger, Sender
 
 STALL_S = 400.0
 _MARK = ".tidegate-demo"
-Streamed = tuple[Ledger, dict[str, Any], dict[str, tuple[int, int, str]]]
+Streamed = tuple[Ledger, GatewayStatus, dict[str, tuple[int, int, str]]]
 
 
 class Demo:
@@ -107,7 +108,7 @@ class Demo:
             raise DemoError(f"the gateway accepts no events: {group.exceptions[0]}\n{gateway.tail()}") from None
         return sender.ledger
 
-    def _drain(self, gateway: Gateway) -> dict[str, Any]:
+    def _drain(self, gateway: Gateway) -> GatewayStatus:
         """Waits until every trigger has processed every event; returns the last status."""
         status = gateway.status()
         most = left = max(remaining(status), 1)
@@ -134,14 +135,13 @@ class Demo:
         self.console.print(f"- {text}", highlight=False, markup=False, soft_wrap=True)
 
 
-def remaining(status: dict[str, Any]) -> int:
+def remaining(status: GatewayStatus) -> int:
     """How many events the triggers have not processed yet, according to the gateway; at least one if a reader does not
     know."""
     left = 0
-    for trigger in status["triggers"]:
-        reader = trigger.get("reader")
-        if reader is not None:
-            left += 1 if reader["lag"] is None else reader["lag"]
+    for trigger in status.triggers:
+        if trigger.lag is None:
+            left += 1
         else:
-            left += max(trigger["lag"], trigger["in_flight"] + trigger["waiting"])
+            left += max(trigger.lag, trigger.in_flight + trigger.waiting)
     return left

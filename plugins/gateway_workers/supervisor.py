@@ -26,9 +26,10 @@ from anyio.abc import Process, TaskGroup
 
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.runners import Started
+from gateway_core.contract.status import GatewayStatus
 from gateway_core.runtime.folder import DataFolder
 from gateway_core.runtime.reloader import ConfigRead
-from gateway_core.runtime.status import counts_of, merge
+from gateway_core.runtime.status import merge
 from gateway_core.runtime.stopping import StopSignals
 
 from .watchdog import STOP_MORE_S, limit_of
@@ -59,7 +60,7 @@ class Worker:
         self.said = ""  # why it could not start
         self.heard = False
         self.still_s = 0.0
-        self.status: dict[str, Any] | None = None
+        self.status: Note | None = None
 
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal, unless the process has ended."""
@@ -77,7 +78,7 @@ class Supervisor:
         self._on_started = on_started
         self._workers = [Worker(number) for number in range(settings.workers)]
         self._began = time.monotonic()
-        self._ended: list[dict[str, Any]] = []  # the counts of workers that have ended, merged
+        self._ended: list[GatewayStatus] = []  # the counts of workers that have ended, merged
         self._ever: set[int] = set()  # the numbers of workers that have started at least once
         self._fetching: Worker | None = None
         self._stopping = False
@@ -213,7 +214,7 @@ class Supervisor:
         first = self._workers[0]
         match note.kind:
             case "status":
-                worker.status = note.value()
+                worker.status = note
                 if worker is not first and first.wire is not None:
                     first.wire.pass_on(Note("status", worker.number, note.body))
             case "talk":
@@ -221,7 +222,7 @@ class Supervisor:
                 if to is not None and to.wire is not None:
                     to.wire.pass_on(Note("talk", worker.number, note.body))
             case "started":
-                self._started(worker, note.value())
+                self._started(worker, note)
             case "failed":
                 worker.said = str(note.value())
             case "reload":
@@ -232,7 +233,7 @@ class Supervisor:
     def _at(self, number: int) -> Worker | None:
         return self._workers[number] if 0 < number < len(self._workers) else None
 
-    def _started(self, worker: Worker, said: Any) -> None:
+    def _started(self, worker: Worker, note: Note) -> None:
         worker.started = True
         first = self._workers[0]
         if worker is not first and first.wire is not None:
@@ -241,7 +242,7 @@ class Supervisor:
         if worker is first and not self._ever:
             for other in self._workers[1:]:
                 self._tasks.start_soon(self._keep, other)
-            self._on_started(Started(said["status"], said["ingress"], said["addresses"]))
+            self._on_started(note.read(Started))
         self._ever.add(worker.number)
 
     def _left(self, worker: Worker) -> None:
@@ -249,7 +250,7 @@ class Supervisor:
         worker.wire, worker.stacks, worker.started = None, None, False
         first = self._workers[0]
         if worker.status is not None:
-            self._ended = [merge(counts_of(worker.status), self._ended)]
+            self._ended = [merge(worker.status.read(GatewayStatus).counts(), self._ended)]
             worker.status = None
             if first.wire is not None:
                 first.wire.say("ended", self._ended)

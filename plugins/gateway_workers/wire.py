@@ -8,11 +8,13 @@ import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 log = logging.getLogger("tidegate.workers")
+
+T = TypeVar("T")
 
 MAX_LINE = 32 * 1024 * 1024
 MAX_WAITING = 64 * 1024 * 1024
@@ -37,6 +39,10 @@ class Note(msgspec.Struct, omit_defaults=True):
     def value(self) -> Any:
         """The content of the body; None if there is none."""
         return None if self.body is msgspec.UNSET else _value(self.body)
+
+    def read(self, kind: type[T]) -> T:
+        """The content of the body, as this type. Raises `msgspec.ValidationError`."""
+        return msgspec.json.decode(msgspec.Raw() if self.body is msgspec.UNSET else self.body, type=kind)
 
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode

@@ -25,6 +25,8 @@ import msgspec
 
 from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import TidegateError
+from gateway_core.contract.runners import Started
+from gateway_core.contract.status import GatewayStatus
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.log_output import configure
 from gateway_core.runtime.process import raise_descriptor_limit
@@ -54,14 +56,14 @@ class WorkerRole(Role):
         self.locks = self.fetches = False
         self.peers = self._peers = PeerClient()
         self._wire = wire
-        self._latest: dict[int, dict[str, Any]] = {}
-        self._ended: list[dict[str, Any]] = []  # the counts of workers that have ended, merged
+        self._latest: dict[int, GatewayStatus] = {}
+        self._ended: list[GatewayStatus] = []  # the counts of workers that have ended, merged
 
-    def others(self) -> list[dict[str, Any]]:
+    def others(self) -> list[GatewayStatus]:
         """At most half a second old."""
         return list(self._latest.values())
 
-    def whole(self, status: dict[str, Any]) -> dict[str, Any]:
+    def whole(self, status: GatewayStatus) -> GatewayStatus:
         return merge(status, [*self.others(), *self._ended])
 
     def spread(self) -> None:
@@ -72,9 +74,9 @@ class WorkerRole(Role):
         """Takes a note of the supervisor about the others."""
         match note.kind:
             case "status":
-                self._latest[note.worker] = note.value()
+                self._latest[note.worker] = note.read(GatewayStatus)
             case "ended":
-                self._ended = note.value()
+                self._ended = note.read(list[GatewayStatus])
             case "talk":
                 self._peers.hear(bytes(note.body))  # type: ignore[arg-type]
             case "joined":
@@ -127,7 +129,7 @@ async def _serve(
 
     async def report() -> None:
         await started.wait()
-        said = {"status": gateway.status(), "ingress": gateway.ingress, "addresses": gateway.addresses}
+        said = Started(gateway.status(), gateway.ingress, gateway.addresses)
         wire.say("started", said if role.worker == 0 else None)
         while True:
             wire.say("status", gateway.own_status())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import anyio
 import httpx
@@ -13,8 +12,13 @@ from gateway_admin.server import Admin
 from gateway_serving.address import split_address
 
 from gateway_core.contract.errors import StartError
+from gateway_core.contract.status import GatewayStatus
 
 pytestmark = pytest.mark.anyio
+
+
+def nothing() -> GatewayStatus:
+    return GatewayStatus("1")
 
 
 @asynccontextmanager
@@ -29,24 +33,24 @@ async def serving(admin: Admin, address: str = "127.0.0.1:0") -> AsyncIterator[h
 
 
 async def test_status_is_json() -> None:
-    async with serving(Admin(lambda: {"ready": True, "n": 1})) as client:
+    async with serving(Admin(lambda: GatewayStatus("1", ready=True, pid=7))) as client:
         response = await client.get("/status")
     assert (response.status_code, response.headers["content-type"]) == (200, "application/json")
-    assert response.json() == {"ready": True, "n": 1}
+    assert {"version": "1", "ready": True, "pid": 7}.items() <= response.json().items()
 
 
 async def test_status_may_be_awaited() -> None:
-    async def status() -> dict[str, Any]:
+    async def status() -> GatewayStatus:
         await anyio.lowlevel.checkpoint()
-        return {"workers": 2}
+        return GatewayStatus("1", workers=2)
 
     async with serving(Admin(status)) as client:
-        assert (await client.get("/status")).json() == {"workers": 2}
+        assert (await client.get("/status")).json()["workers"] == 2
 
 
 async def test_probes_say_what_they_are_told() -> None:
     good = {"ready": False, "live": True, "started": False}
-    admin = Admin(dict, lambda: good["ready"], lambda: good["live"], lambda: good["started"])
+    admin = Admin(nothing, lambda: good["ready"], lambda: good["live"], lambda: good["started"])
     async with serving(admin) as client:
         codes = [(await client.get(f"/health/{probe}")).status_code for probe in ("live", "ready", "startup")]
         assert codes == [200, 503, 503]
@@ -56,7 +60,7 @@ async def test_probes_say_what_they_are_told() -> None:
 
 
 async def test_what_it_doesnt_know_is_a_problem() -> None:
-    async with serving(Admin(dict)) as client:
+    async with serving(Admin(nothing)) as client:
         missing, wrong = await client.get("/elsewhere"), await client.post("/status")
         head = await client.head("/status")
     assert missing.headers["content-type"] == wrong.headers["content-type"] == "application/problem+json"
@@ -71,7 +75,7 @@ async def test_what_it_doesnt_know_is_a_problem() -> None:
 
 
 async def test_a_failing_status_is_a_problem_too(caplog: pytest.LogCaptureFixture) -> None:
-    def status() -> dict[str, Any]:
+    def status() -> GatewayStatus:
         raise RuntimeError("secret")
 
     async with serving(Admin(status)) as client:
@@ -87,9 +91,9 @@ async def test_addresses_are_host_and_port() -> None:
 
 
 async def test_a_stop_frees_the_address() -> None:
-    async with serving(Admin(dict)) as client:
+    async with serving(Admin(nothing)) as client:
         address = f"127.0.0.1:{client.base_url.port}"
-    async with serving(Admin(dict), address) as client:
+    async with serving(Admin(nothing), address) as client:
         assert (await client.get("/health/live")).status_code == 200
 
 
@@ -97,10 +101,10 @@ async def test_a_stop_frees_the_address() -> None:
 async def test_an_address_that_is_none_stops_the_start(address: str) -> None:
     async with anyio.create_task_group() as tasks:
         with pytest.raises(StartError, match="write HOST:PORT"):
-            await Admin(dict).start(address, tasks)
+            await Admin(nothing).start(address, tasks)
 
 
 async def test_an_address_that_is_taken_stops_the_start() -> None:
-    async with serving(Admin(dict)) as client, anyio.create_task_group() as tasks:
+    async with serving(Admin(nothing)) as client, anyio.create_task_group() as tasks:
         with pytest.raises(StartError, match="admin: can't listen on 127"):
-            await Admin(dict).start(f"127.0.0.1:{client.base_url.port}", tasks)
+            await Admin(nothing).start(f"127.0.0.1:{client.base_url.port}", tasks)

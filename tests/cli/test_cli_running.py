@@ -17,6 +17,7 @@ import pytest
 from gateway_admin.cli.status import tables
 
 from gateway_core.cli.run import banner
+from gateway_core.contract.status import GatewayStatus
 
 CONFIG = """
 brokers:
@@ -98,8 +99,8 @@ def entry(**values: Any) -> dict[str, Any]:
     return {"name": "n", "ready": True, "reason": "", **counts, **values}
 
 
-def status(accepted: int, delivered: int) -> dict[str, Any]:
-    return {
+def status(accepted: int, delivered: int) -> GatewayStatus:
+    document = {
         "version": "1.2.3",
         "data_dir": "/data",
         "brokers": [entry(name="default", ingress=["http://a/"], channel={"name": "log"}, accepted=accepted)],
@@ -109,6 +110,7 @@ def status(accepted: int, delivered: int) -> dict[str, Any]:
         ],
         "bridges": [entry(name="b", source="http://in/", sink="stdout", delivered=delivered)],
     }
+    return GatewayStatus.read(document)
 
 
 def test_it_says_what_is_wrong() -> None:

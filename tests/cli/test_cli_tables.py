@@ -7,6 +7,8 @@ from gateway_admin.cli.status import tables
 from gateway_terminal.tables import rich_table
 from rich.console import Console
 
+from gateway_core.contract.status import GatewayStatus
+
 COLUMNS = ["trigger", "ready", "broker", "subscriber", "delivered", "attempts", "in flight", "lag"]
 ROWS = [
     ["large-orders", "yes", "default", "http://127.0.0.1:8081/orders", "1234567", "1234567", "64", "1234567"],
@@ -64,7 +66,7 @@ def test_the_reason_has_a_column_only_where_something_is_not_ready() -> None:
 
     def columns(*ready: bool) -> tuple[list[str], list[list[str]]]:
         brokers = [{**broker, "ready": one, "reason": "" if one else "the disk is full"} for one in ready]
-        _, names, rows = next(iter(tables({"brokers": brokers, "triggers": [], "bridges": []})))
+        _, names, rows = next(iter(tables(GatewayStatus.read({"version": "1", "brokers": brokers}))))
         return list(names), rows
 
     assert "reason" not in columns(True, True)[0]

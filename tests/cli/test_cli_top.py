@@ -19,6 +19,7 @@ from gateway_inspect.cli.rates import between, quantile
 from gateway_inspect.cli.top import tables
 from gateway_testing.process import GatewayProcess
 
+from gateway_core.contract.status import GatewayStatus
 from gateway_core.pipeline.histogram import BOUNDS_S
 
 ZEROS = dict.fromkeys(("accepted", "refused", "unrouted", "delivered", "attempts", "retried", "dead_lettered"), 0)
@@ -36,8 +37,8 @@ def entry(name: str, **values: Any) -> dict[str, Any]:
     return {"name": name, "ready": True, "condition": "Fine", **ZEROS, **values}
 
 
-def status(**sections: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"ready": True, "brokers": [], "triggers": [], "bridges": [], **sections}
+def status(**sections: list[dict[str, Any]]) -> GatewayStatus:
+    return GatewayStatus.read({"version": "1", **sections})
 
 
 def test_rates_are_the_difference_of_two_looks() -> None:

@@ -17,6 +17,7 @@ from gateway_admin.routes import Answer, Problem, Request, Route
 from gateway_admin.server import Admin
 
 from gateway_core.contract.errors import StartError
+from gateway_core.contract.status import GatewayStatus
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +32,7 @@ async def serving(token: str = "") -> AsyncIterator[httpx.AsyncClient]:
         Route("PUT", "/change/{name}", echo, "Change", {200: dict}),
         Route("GET", "/change/{name}", echo, "Look", {200: dict}),
     ]
-    admin = Admin(dict, more=routes, token=token)
+    admin = Admin(lambda: GatewayStatus("1"), more=routes, token=token)
     async with anyio.create_task_group() as tasks:
         url = await admin.start("127.0.0.1:0", tasks)
         try:
@@ -109,7 +110,7 @@ async def test_a_query_of_too_many_parts_is_refused() -> None:
 async def test_others_need_a_token(address: str) -> None:
     async with anyio.create_task_group() as tasks:
         with pytest.raises(StartError, match=r"without a token: set TIDEGATE_ADMIN_TOKEN, or listen"):
-            await Admin(dict).start(address, tasks)
+            await Admin(lambda: GatewayStatus("1")).start(address, tasks)
     assert exposed(address, "") != ""
     assert exposed("127.0.0.1:0", "") == exposed("localhost:0", "") == exposed("[::1]:0", "") == ""
     assert exposed(address, "secret") == exposed("off", "") == exposed("socket", "") == ""

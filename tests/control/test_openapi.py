@@ -12,6 +12,8 @@ from gateway_admin.routes import Answer, Route
 from gateway_admin.server import Admin
 from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
+from gateway_core.contract.status import GatewayStatus
+
 pytestmark = pytest.mark.usefixtures("processes")
 
 Operation = tuple[str, str]
@@ -96,7 +98,7 @@ def test_every_route_is_in_it(described: dict[str, Any], console) -> None:
 
 def test_what_is_offered_is_what_is_described() -> None:
     extra = Route("GET", "/x/{name}", lambda request: Answer({}), "Extra", {200: dict})
-    admin = Admin(dict, more=[extra])
+    admin = Admin(lambda: GatewayStatus("1"), more=[extra])
     routes = admin.routes
     found = document(routes)
     assert {(r.method.lower(), r.path) for r in routes} == operations(found)

@@ -15,6 +15,7 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import ConfigError, StartError
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.runners import Runner, Started
+from gateway_core.contract.status import GatewayStatus
 from gateway_core.runtime.reloader import ConfigRead
 from gateway_core.runtime.run import run
 from gateway_core.runtime.settings import Settings
@@ -29,7 +30,7 @@ class Tray:
 
     def _run(self, config: ConfigRead, on_started: Callable[[Started], None]) -> int:
         self.ran.append((config.files, config.settings.workers))
-        on_started(Started({}, {"default": ["here"]}, {}))
+        on_started(Started(GatewayStatus("1"), {"default": ["here"]}, {}))
         return 7
 
 

@@ -12,6 +12,7 @@ from gateway_core.contract.errors import Refused, StorageError
 from gateway_core.contract.event import PARTITION_BITS, Event
 from gateway_core.contract.interfaces import DELIVERED, Outcome
 from gateway_core.contract.outcome import Stage
+from gateway_core.contract.status import SourceStatus
 from tests.delivery.gateway_rig import Parts, running, until
 from tests.delivery.order_rig import BAD, BUSY
 
@@ -37,18 +38,18 @@ async def test_without_a_dead_letter_it_tries_until_the_sink_takes_the_event(tmp
         answer = parts.pull.put(event(1))
         await until(lambda: len(parts.far.sent) > 30)
         assert answer == []
-        (status,) = gateway.status()["bridges"]
-        assert not status["ready"]
-        assert "503" in status["reason"]
-        assert status["failed"] == 0
+        (status,) = gateway.status().bridges
+        assert not status.ready
+        assert "503" in status.reason
+        assert status.failed == 0
         parts.far.default = BAD  # also what a source that waits could not be told
         sent = len(parts.far.sent)
         await until(lambda: len(parts.far.sent) > sent + 5)
         assert answer == []
         parts.far.default = DELIVERED
         await until(lambda: answer == [None])
-        (status,) = gateway.status()["bridges"]
-        assert (status["ready"], status["delivered"], status["accepted"]) == (True, 1, 1)
+        (status,) = gateway.status().bridges
+        assert (status.ready, status.delivered, status.accepted) == (True, 1, 1)
 
 
 async def test_a_source_that_cannot_wait_is_told(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ async def test_with_a_dead_letter_it_retries_as_a_trigger_does_and_then_gives_up
         await until(lambda: answer == [None])
         assert ids(parts.far) == ["1"] * 11
         assert ids(parts.letters) == ["1"]
-        assert gateway.status()["bridges"][0]["dead_lettered"] == 1
+        assert gateway.status().bridges[0].dead_lettered == 1
 
 
 async def test_its_own_delivery_settings_win(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ async def test_what_is_no_event_goes_to_the_dead_letter_as_of_the_stage_decode(t
         facts = parts.letters.sent[-1].attributes
         assert (facts["tidegatestage"], facts["tidegatereason"]) == ("decode", "no specversion")
         assert (facts["knativeerrordest"], facts["tidegatetrigger"]) == ("pull:", "b")
-        assert gateway.status()["bridges"][0]["dead_lettered"] == 1
+        assert gateway.status().bridges[0].dead_lettered == 1
 
 
 async def test_without_a_dead_letter_what_is_no_event_is_answered_with_an_error(tmp_path: Path) -> None:
@@ -127,26 +128,26 @@ async def test_without_a_dead_letter_what_is_no_event_is_answered_with_an_error(
         (error,) = answers
         assert isinstance(error, StorageError)
         parts.pull.intake.refuse(Refused("no event"))
-        assert gateway.status()["bridges"][0]["refused"] == 1
+        assert gateway.status().bridges[0].refused == 1
 
 
 async def test_status_shows_what_its_source_says(tmp_path: Path) -> None:
     parts = Parts()
     async with running(parts, config(), tmp_path) as gateway:
-        (status,) = gateway.status()["bridges"]
-        assert status["sources"] == [{"address": "tap:", "error": None, "lag": 7}]
-        assert status["ready"]
+        (status,) = gateway.status().bridges
+        assert status.sources == [SourceStatus("tap:", lag=7)]
+        assert status.ready
         parts.pull.error = "no broker answers"
-        (status,) = gateway.status()["bridges"]
-        assert (status["ready"], status["reason"]) == (False, "no broker answers")
+        (status,) = gateway.status().bridges
+        assert (status.ready, status.reason) == (False, "no broker answers")
 
 
 async def test_status_of_a_broker_shows_its_watched_sources_alone(tmp_path: Path) -> None:
     parts = Parts()
     brokers = {"default": {"ingress": ["tap", "pull"], "dead_letter": "letters"}}
     async with running(parts, {"brokers": brokers}, tmp_path) as gateway:
-        (status,) = gateway.status()["brokers"]
-        assert status["sources"] == [{"address": "tap:", "error": None, "lag": 7}]
-        assert status["ingress"] == ["tap:", "tap:"]
+        (status,) = gateway.status().brokers
+        assert status.sources == [SourceStatus("tap:", lag=7)]
+        assert status.ingress == ["tap:", "tap:"]
         assert parts.pull.intake.stores
         assert parts.pull.intake.withdraw(1) == ()

@@ -89,14 +89,14 @@ def seen(gateway: Gateway, section: str, name: str) -> tuple[bool | None, str, s
     """What the condition, the status document and the metrics say of one entry; they must agree."""
     gateway.services["admin"].conditions.observe()
     condition = gateway.services["admin"].conditions.of(section, name).condition
-    (entry,) = [e for e in gateway.status()[section] if e["name"] == name]
-    assert (entry["ready"], entry["reason"], entry["condition"]) == tuple(condition)
+    (entry,) = [e for e in gateway.status().entries(section) if e.name == name]
+    assert (entry.ready, entry.reason, entry.condition) == tuple(condition)
     text = render(gateway.status())
     kind = section.removesuffix("s")
     (metric,) = [line for line in text.splitlines() if line.startswith(f'tidegate_{kind}_ready{{{kind}="{name}"')]
     assert metric.endswith(" 1") == condition.ready
     (whole,) = [line for line in text.splitlines() if line.startswith("tidegate_ready ")]
-    assert whole.endswith(" 1") == gateway.ready == gateway.status()["ready"]
+    assert whole.endswith(" 1") == gateway.ready == gateway.status().ready
     return condition.ready, condition.message, condition.reason
 
 
@@ -173,7 +173,7 @@ async def test_a_task_of_a_sink_or_observer_that_raises_ends_alone(
         )
         assert (broker[0], broker[2]) == (True, "DeadLetterFails" if which == "letters" else "IngressOpen")
         if which == "observer":
-            assert "the library gave up" in gateway.status()["observers"][0]["last_error"]
+            assert "the library gave up" in gateway.status().observers[0].last_error
         parts.tap.put(event())
         await until(lambda: parts.far.sent)
     words = {"far": "triggers.t.subscriber", "other": "triggers.t.dead_letter", "observer": "observers[0] (test)"}

@@ -73,8 +73,8 @@ async def play(order: str, keys: list[str | None], seed: int, folder: Path) -> N
         for n, key in enumerate(keys):
             parts.tap.put(Event({**base, "id": str(n)}, b"", key=key.encode() if key else None))
         await until(lambda: len(far.delivered) + len(letters.delivered) == len(keys))
-        (trigger,) = gateway.status()["triggers"]
-        assert (trigger["delivered"], trigger["dead_lettered"]) == (len(far.delivered), len(letters.delivered))
+        (trigger,) = gateway.status().triggers
+        assert (trigger.delivered, trigger.dead_lettered) == (len(far.delivered), len(letters.delivered))
     assert sorted(far.delivered + letters.delivered) == list(range(len(keys)))
     order_keys: set[Hashable] = {key for key in keys if key} if order == "key" else {"the only shard"}
     for order_key in order_keys:

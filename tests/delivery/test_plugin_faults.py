@@ -18,6 +18,7 @@ from gateway_core.contract.component import Component, Config
 from gateway_core.contract.event import Event
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.interfaces import Filter, Observer, Outcome
+from gateway_core.contract.status import ObserverStatus
 from tests.delivery.gateway_rig import Parts, running, until
 
 pytestmark = pytest.mark.anyio
@@ -120,12 +121,12 @@ async def test_a_filter_that_raises_loses_nothing_and_holds_up_nobody(
         answers = parts.tap.put(*events(5))
         await until(lambda: len(parts.far.sent) >= 5 and len(parts.other.sent) >= 5)
         assert answers == [None]
-        status = {t["name"]: t for t in gateway.status()["triggers"]}
-        assert status["bad"]["filter_errors"] == 5
-        assert status["bad"]["dead_lettered_by_stage"]["filter"] == 5
-        assert (status["bad"]["delivered"], status["bad"]["lag"]) == (0, 0)
-        assert status["bad"]["last_error"].startswith("filter: ")
-        assert (status["good"]["delivered"], status["good"]["filter_errors"]) == (5, 0)
+        status = {t.name: t for t in gateway.status().triggers}
+        assert status["bad"].filter_errors == 5
+        assert status["bad"].dead_lettered_by_stage["filter"] == 5
+        assert (status["bad"].delivered, status["bad"].lag) == (0, 0)
+        assert status["bad"].last_error.startswith("filter: ")
+        assert (status["good"].delivered, status["good"].filter_errors) == (5, 0)
     assert ids(parts.far) == ids(parts.other) == ["0", "1", "2", "3", "4"]
     facts = parts.other.sent[0].attributes
     assert (facts["tidegatetrigger"], facts["tidegatestage"], facts["tidegateattempts"]) == ("bad", "filter", 0)
@@ -158,8 +159,8 @@ async def test_what_a_raising_filter_kept_waits_for_its_dead_letter_over_a_resta
         for n in range(0, 200, 10):
             parts.tap.put(*events(10, n))
         await until(lambda: len(parts.far.sent) == 200)
-        (bad,) = [t for t in gateway.status()["triggers"] if t["name"] == "bad"]
-        assert (bad["ready"], bad["lag"]) == (False, 200)
+        (bad,) = [t for t in gateway.status().triggers if t.name == "bad"]
+        assert (bad.ready, bad.lag) == (False, 200)
     again = Hostile(bad=raising(ValueError("no")))
     async with running(again, config(), tmp_path):
         await until(lambda: len(again.other.sent) >= 200)
@@ -192,8 +193,8 @@ async def test_a_key_mapper_that_raises_puts_the_event_into_the_dead_letter(tmp_
     async with running(parts, config(**order), tmp_path) as gateway:
         parts.tap.put(*events(5))
         await until(lambda: len(parts.far.sent) == 8 and len(parts.other.sent) == 2)
-        (bad,) = [t for t in gateway.status()["triggers"] if t["name"] == "bad"]
-        assert (bad["delivered"], bad["dead_lettered_by_stage"]["order"], bad["lag"], bad["waiting"]) == (3, 2, 0, 0)
+        (bad,) = [t for t in gateway.status().triggers if t.name == "bad"]
+        assert (bad.delivered, bad.dead_lettered_by_stage["order"], bad.lag, bad.waiting) == (3, 2, 0, 0)
     assert sorted(ids(parts.other)) == ["1", "2"]
     assert parts.other.sent[0].attributes["tidegatestage"] == "order"
 
@@ -225,8 +226,8 @@ async def test_an_observer_that_raises_is_passed_over(tmp_path: Path, caplog: py
         answers = [parts.tap.put(*events(1, n)) for n in range(4)]
         await until(lambda: len(parts.far.sent) == 4 and len(parts.other.sent) == 4)
         assert answers == [[None]] * 4
-        (observer,) = gateway.status()["observers"]
-        assert observer == {"name": "test", "errors": len(rude.told), "last_error": observer["last_error"]}
+        (observer,) = gateway.status().observers
+        assert observer == ObserverStatus("test", len(rude.told), observer.last_error)
         assert sorted(rude.told) == sorted(["accepted"] * 4 + ["attempted"] * 4 + ["dead_lettered"] * 4)
     told = [r.getMessage() for r in caplog.records if "observers[0]" in r.getMessage()]
     assert len(told) == 1
@@ -261,8 +262,8 @@ async def test_a_bridge_with_a_dead_letter_keeps_what_its_filter_raised_on(tmp_p
         answers = parts.tap.put(*events(3))
         await until(lambda: len(parts.letters.sent) == 3 and answers)
         assert answers == [None]
-        (status,) = gateway.status()["bridges"]
-        assert (status["filter_errors"], status["dead_lettered_by_stage"]["filter"], status["unwanted"]) == (3, 3, 0)
+        (status,) = gateway.status().bridges
+        assert (status.filter_errors, status.dead_lettered_by_stage["filter"], status.unwanted) == (3, 3, 0)
     assert parts.far.sent == []
 
 
@@ -292,10 +293,10 @@ async def test_a_fetching_bridge_without_a_dead_letter_stops_at_the_event_until_
     config = {"bridges": {"b": {"source": "pull", "sink": "far", "filters": [{"test": "bad"}]}}}
     async with running(parts, config, tmp_path) as gateway:
         answers = [parts.pull.put(*events(1, n)) for n in range(3)]
-        await until(lambda: gateway.status()["bridges"][0]["filter_errors"] > 6)
-        (status,) = gateway.status()["bridges"]
-        assert not status["ready"]
-        assert status["last_error"] == "filter: ValueError: the table is locked"
+        await until(lambda: gateway.status().bridges[0].filter_errors > 6)
+        (status,) = gateway.status().bridges
+        assert not status.ready
+        assert status.last_error == "filter: ValueError: the table is locked"
         assert answers == [[], [], []]
         broken[0] = False
         await until(lambda: all(answers))
@@ -373,10 +374,10 @@ async def test_a_sink_that_breaks_its_contract_is_isolated_to_the_event(
     base = {"specversion": "1.0", "source": "/t", "type": "t"}
     async with running(parts, config, tmp_path) as gateway:
         parts.tap.put(*(Event({**base, "id": kind}, b"") for kind in kinds))
-        status = gateway.status()["triggers"]
-        await until(lambda: gateway.status()["triggers"][0]["lag"] == 0 and len(parts.far.sent) >= 9)
-        (status,) = gateway.status()["triggers"]
-        assert (status["in_flight"], status["waiting"], status["delivered"]) == (0, 0, 5)
+        status = gateway.status().triggers
+        await until(lambda: gateway.status().triggers[0].lag == 0 and len(parts.far.sent) >= 9)
+        (status,) = gateway.status().triggers
+        assert (status.in_flight, status.waiting, status.delivered) == (0, 0, 5)
     assert sorted(ids(parts.letters)) == ["junk reply", "raises"]
     assert len([r for r in caplog.records if "the sink of it reported a second outcome" in r.getMessage()]) == 1
 
@@ -394,5 +395,5 @@ async def test_a_dead_letter_that_answers_twice_counts_once(tmp_path: Path) -> N
     async with running(parts, config(), tmp_path) as gateway:
         parts.tap.put(*events(3))
         await until(lambda: len(parts.far.sent) == 3)
-        (bad,) = [t for t in gateway.status()["triggers"] if t["name"] == "bad"]
-        assert (bad["dead_lettered"], bad["waiting"], bad["lag"]) == (3, 0, 0)
+        (bad,) = [t for t in gateway.status().triggers if t.name == "bad"]
+        assert (bad.dead_lettered, bad.waiting, bad.lag) == (3, 0, 0)

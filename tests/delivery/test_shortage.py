@@ -117,11 +117,11 @@ async def test_status_says_that_the_machine_is_short(tmp_path: Path, kind: str) 
     }[kind]
     async with running(parts, config, tmp_path) as gateway:
         parts.tap.put(event(0))
-        await until(lambda: gateway.status()[kind][0]["condition"] == "OutOfResources")
-        status = gateway.status()[kind][0]
-        assert not status["ready"]
-        assert "Too many open files" in status["reason"]
-        assert (status["attempts"] - status["in_flight"], status["dead_lettered"]) == (0, 0)
+        await until(lambda: gateway.status().entries(kind)[0].condition == "OutOfResources")
+        status = gateway.status().entries(kind)[0]
+        assert not status.ready
+        assert "Too many open files" in status.reason
+        assert (status.attempts - status.in_flight, status.dead_lettered) == (0, 0)
         parts.far.default = DELIVERED
-        await until(lambda: gateway.status()[kind][0]["ready"])
-        await until(lambda: gateway.status()[kind][0]["delivered"] == 1)
+        await until(lambda: gateway.status().entries(kind)[0].ready)
+        await until(lambda: gateway.status().entries(kind)[0].delivered == 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from gateway_demo import accounting, flights
@@ -13,6 +12,9 @@ from gateway_demo.flights import FlightEvent
 from gateway_demo.sender import Ledger
 from gateway_demo.subscriber import undeliverable, verdict
 from gateway_demo.wire import Request
+from msgspec.structs import replace
+
+from gateway_core.contract.status import BrokerStatus, GatewayStatus
 
 
 def event(n: int, type: str, subject: str = "N1") -> FlightEvent:
@@ -24,7 +26,7 @@ class Run:
     """All that a run leaves behind."""
 
     ledger: Ledger = field(default_factory=Ledger)
-    status: dict[str, Any] = field(default_factory=dict)
+    status: GatewayStatus = field(default_factory=lambda: GatewayStatus("1"))
     subscriber: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     dead: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
@@ -44,7 +46,7 @@ def whole_run() -> Run:
     run.ledger.note(Request(b"", tuple(good)), 202, b"")
     for e in broken:
         run.ledger.note(Request(b"", (e,)), 400, b'{"detail":"subject is empty"}')
-    run.status = {"brokers": [{"accepted": len(good), "refused": len(broken)}]}
+    run.status = GatewayStatus("1", brokers=[BrokerStatus("b", accepted=len(good), refused=len(broken))])
     for e in (e for e in good if e.type == flights.LATE):
         if undeliverable(e.id):
             run.dead.append(e.id)
@@ -77,7 +79,7 @@ def change_a_payload(run: Run) -> None:
 def refuse_a_good_one(run: Run) -> None:
     id, e = next(iter(run.ledger.accepted.items()))
     run.ledger.refused[id] = run.ledger.accepted.pop(id)
-    run.status["brokers"][0] = {"accepted": 1199, "refused": 11}
+    run.status.brokers[0] = BrokerStatus("b", accepted=1199, refused=11)
     run.rows = [row for row in run.rows if row[0] != id]
     run.dead = [d for d in run.dead if d != id]
     run.subscriber.pop(id, None)
@@ -90,7 +92,8 @@ def accept_a_broken_one(run: Run) -> None:
 
 
 def miscount(run: Run) -> None:
-    run.status["brokers"][0]["accepted"] -= 1
+    (broker,) = run.status.brokers
+    run.status.brokers[0] = replace(broker, accepted=broker.accepted - 1)
 
 
 def letter_twice(run: Run) -> None:

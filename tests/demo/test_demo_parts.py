@@ -19,6 +19,8 @@ from gateway_demo.subscriber import undeliverable, verdict
 from gateway_testing import Subscriber as ScriptedServer
 from rich.console import Console
 
+from gateway_core.contract.status import GatewayStatus, TriggerStatus
+
 pytestmark = pytest.mark.anyio
 
 
@@ -132,11 +134,11 @@ def test_progress_is_a_bar_on_a_terminal() -> None:
 
 
 def test_remaining_counts_what_triggers_and_readers_have_not_dealt_with() -> None:
-    def trigger(lag: int = 0, in_flight: int = 0, waiting: int = 0, reader: object = None) -> dict[str, object]:
-        return {"lag": lag, "in_flight": in_flight, "waiting": waiting, "reader": reader}
+    def status(lag: int | None = 0, in_flight: int = 0, waiting: int = 0) -> GatewayStatus:
+        trigger = TriggerStatus(name="t", broker="b", lag=lag, in_flight=in_flight, waiting=waiting)
+        return GatewayStatus("1", triggers=[TriggerStatus(name="u", broker="b", lag=0), trigger])
 
-    assert remaining({"triggers": [trigger(), trigger(reader={"lag": 0})]}) == 0
-    assert remaining({"triggers": [trigger(lag=3)]}) == 3
-    assert remaining({"triggers": [trigger(in_flight=1, waiting=2)]}) == 3
-    assert remaining({"triggers": [trigger(reader={"lag": None})]}) == 1
-    assert remaining({"triggers": [trigger(reader={"lag": 7})]}) == 7
+    assert remaining(status()) == 0
+    assert remaining(status(lag=3)) == 3
+    assert remaining(status(in_flight=1, waiting=2)) == 3
+    assert remaining(status(lag=None)) == 1

@@ -68,12 +68,12 @@ async def fill(parts: Parts, gateway: Gateway) -> None:
     parts.pull.put(*events(2))
     await until(lambda: len(parts.far.sent) >= before + 2)
     parts.far.default = BAD
-    await until(lambda: all(entry["lag"] == 0 for s in ("triggers", "bridges") for entry in gateway.status()[s]))
+    await until(lambda: all(entry.lag == 0 for entry in [*gateway.status().triggers, *gateway.status().bridges]))
     parts.far.default = Outcome(True)
     stored = parts.tap.put(*events(4))
     parts.pull.put(*events(4))
     await until(lambda: stored)
-    await until(lambda: all(entry["lag"] == 0 for s in ("triggers", "bridges") for entry in gateway.status()[s]))
+    await until(lambda: all(entry.lag == 0 for entry in [*gateway.status().triggers, *gateway.status().bridges]))
     answers: list[Any] = []
     gateway.built.brokers["default"].undeliverable(events(1)[0], BAD, "far:", answers.append)
     await until(lambda: answers)
@@ -97,16 +97,16 @@ async def test_no_counter_falls_over_reloads(tmp_path: Path) -> None:
             assert (bool(done), failed) == (True, {})
             after = counters(gateway)
             assert {k: v for k, v in seen.items() if after.get(k, -1) < v} == {}
-            (trigger,) = gateway.status()["triggers"]
-            assert trigger["delivered"] >= 4
+            (trigger,) = gateway.status().triggers
+            assert trigger.delivered >= 4
             await fill(parts, gateway)
             seen = counters(gateway)
-        (trigger,) = gateway.status()["triggers"]
-        (bridge,) = gateway.status()["bridges"]
-        (broker,) = gateway.status()["brokers"]
-        assert (broker["accepted"], broker["dead_lettered"]) == (28, 4)
-        assert trigger["delivered"] + trigger["dead_lettered"] == 28
-        assert bridge["delivered"] + bridge["dead_lettered"] == 24
+        (trigger,) = gateway.status().triggers
+        (bridge,) = gateway.status().bridges
+        (broker,) = gateway.status().brokers
+        assert (broker.accepted, broker.dead_lettered) == (28, 4)
+        assert trigger.delivered + trigger.dead_lettered == 28
+        assert bridge.delivered + bridge.dead_lettered == 24
 
 
 @pytest.mark.spec("SAFE-30")
@@ -120,11 +120,11 @@ async def test_what_ends_late_is_counted_and_what_is_gone_is_forgotten(tmp_path:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(gateway.reload, changed(bridges={"b": {"delivery": {"retry": 9}}}))
             await anyio.sleep(0.05)  # the old bridge waits for two attempts
-            assert gateway.status()["bridges"][0]["delivered"] == 1
+            assert gateway.status().bridges[0].delivered == 1
             parts.far.answer()
             parts.far.answer()
-        assert gateway.status()["bridges"][0]["delivered"] == 3
+        assert gateway.status().bridges[0].delivered == 3
         without = {name: section for name, section in CONFIG.items() if name != "bridges"}
         await gateway.reload(GatewayConfig.model_validate(without))
         await gateway.reload(GatewayConfig.model_validate(CONFIG))
-        assert gateway.status()["bridges"][0]["delivered"] == 0
+        assert gateway.status().bridges[0].delivered == 0

@@ -1,4 +1,4 @@
-"""Filters joined, key mappers, settings, places in config text, and the status of several workers."""
+"""Filters joined, key mappers, settings, and places in config text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from gateway_core.contract.config_node import Node
 from gateway_core.contract.event import Event, text_of
 from gateway_core.pipeline.filters import all_of, attributes_filter
 from gateway_core.runtime.settings import Settings
-from gateway_core.runtime.status import merge
 from tests.budget import examples
 
 QUICK = examples(60)
@@ -109,42 +108,3 @@ def test_a_default_stands_for_what_is_not_set_or_empty(env: dict[str, str], defa
         text, faults = filled(f"<${{{name}}}>", env)
         assert text == f"<{env.get(name, '')}>"
         assert len(faults) == (name not in env)
-
-
-COUNTS = st.integers(0, 1000)
-TRIGGERS = st.lists(
-    st.fixed_dictionaries(
-        {
-            "name": st.sampled_from("abc"),
-            "ready": st.booleans(),
-            "reason": st.sampled_from(["", "down", "slow"]),
-            "delivered": COUNTS,
-            "lag": COUNTS,
-            "paused": st.booleans(),
-            "blocked": st.booleans(),
-            "last_error": st.none() | st.sampled_from(["503", "refused"]),
-            "channel": st.fixed_dictionaries({"events": COUNTS, "writable": st.booleans()}),
-        }
-    ),
-    unique_by=lambda t: t["name"],
-    max_size=3,
-)
-
-
-@QUICK
-@given(st.lists(TRIGGERS, min_size=1, max_size=4))
-def test_the_status_of_workers_is_their_sum(workers: list[list[dict[str, Any]]]) -> None:
-    rest: dict[str, Any] = {"brokers": [], "bridges": [], "observers": [], "processes": [], "config": {"error": None}}
-    documents = [{"ready": all(t["ready"] for t in w), "triggers": w, **rest} for w in workers]
-    merged = merge(copy.deepcopy(documents[0]), copy.deepcopy(documents[1:]))
-    assert merged["ready"] is all(d["ready"] for d in documents)
-    for trigger in merged["triggers"]:
-        parts = [t for w in workers for t in w if t["name"] == trigger["name"]]
-        assert trigger["delivered"] == sum(t["delivered"] for t in parts)
-        assert trigger["lag"] == sum(t["lag"] for t in parts)
-        assert trigger["channel"]["events"] == sum(t["channel"]["events"] for t in parts)
-        assert trigger["ready"] is all(t["ready"] for t in parts)
-        assert trigger["paused"] is any(t["paused"] for t in parts)
-        assert trigger["blocked"] is any(t["blocked"] for t in parts)
-        assert trigger["channel"]["writable"] is all(t["channel"]["writable"] for t in parts)
-        assert trigger["last_error"] == next((t["last_error"] for t in parts if t["last_error"]), None)

@@ -11,8 +11,10 @@ from gateway_terminal.tables import print_table
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import OK
 from gateway_core.contract.one_line import one_line
+from gateway_core.contract.record import Record
+from gateway_core.contract.status import Entry, GatewayStatus, TriggerStatus
 
-from ..client.running import connected, fetch_status
+from ..client.running import connected, fetch_document, read_status
 
 Table = tuple[str, Sequence[str], list[list[str]]]
 """Title, columns, rows."""
@@ -21,10 +23,11 @@ Table = tuple[str, Sequence[str], list[list[str]]]
 def show_status(admin: str | None, data_dir: Path | None, *, as_json: bool) -> int:
     """Shows the status. Returns the exit code."""
     with connected(admin, data_dir) as (url, http):
-        status = fetch_status(url, http)
+        document = fetch_document(url, http)
     if as_json:
-        common.print_json(status)
+        common.print_json(document)
         return OK
+    status = read_status(url, document)
     print(headline(status))
     for title, columns, rows in tables(status):
         print()
@@ -32,96 +35,82 @@ def show_status(admin: str | None, data_dir: Path | None, *, as_json: bool) -> i
     return OK
 
 
-def headline(status: dict[str, Any]) -> str:
+def headline(status: GatewayStatus) -> str:
     """One line about the process, and the errors of its config if there are any."""
-    ready = "ready" if status["ready"] else "NOT READY"
-    workers = f", {status['workers']} workers" if status.get("workers", 1) > 1 else ""
-    line = f"tidegate {status['version']}  {ready}  pid {status['pid']}{workers}  up {_span(status['uptime_s'])}"
-    fault = status.get("config", {}).get("error")
+    ready = "ready" if status.ready else "NOT READY"
+    workers = f", {status.workers} workers" if status.workers > 1 else ""
+    line = f"tidegate {status.version}  {ready}  pid {status.pid}{workers}  up {_span(status.uptime_s)}"
+    fault = status.config.error
     lines = [line, f"the config has errors, the previous one is still in force:\n{fault}"] if fault else [line]
-    for broker in status["brokers"]:
-        lines += [f"broker {broker['name']}: {text}" for text in broker["channel"].get("faults", {}).values()]
+    for broker in status.brokers:
+        lines += [f"broker {broker.name}: {text}" for text in broker.channel.details.get("faults", {}).values()]
     return "\n".join(lines)
 
 
-def tables(status: dict[str, Any]) -> Iterator[Table]:
+def tables(status: GatewayStatus) -> Iterator[Table]:
     """The tables of all sections with entries."""
-    if brokers := status["brokers"]:
+    if brokers := status.brokers:
         rows = [
-            [
-                *_condition(b),
-                " ".join(b["ingress"]),
-                b["channel"]["name"],
-                *_texts(b, "accepted", "refused", "unrouted"),
-            ]
+            [*_condition(b), " ".join(b.ingress), b.channel.name, *_texts(b, "accepted", "refused", "unrouted")]
             for b in brokers
         ]
         columns = ["broker", "ready", "ingress", "channel", "accepted", "refused", "unrouted"]
         yield _with_reasons(("Brokers", columns, rows), brokers)
-    if triggers := status["triggers"]:
+    if triggers := status.triggers:
         counts = ("delivered", "attempts", "retried", "dead_lettered", "in_flight", "lag")
-        rows = [
-            [
-                *_condition(t),
-                t["broker"],
-                t["subscriber"] or "",
-                *_texts(t, *counts),
-            ]
-            for t in triggers
-        ]
+        rows = [[*_condition(t), t.broker, t.subscriber or "", *_texts(t, *counts)] for t in triggers]
         columns = ["trigger", "ready", "broker", "subscriber"]
         columns += ["delivered", "attempts", "retried", "dead", "in flight", "lag"]
         yield _with_reasons(("Triggers", columns, rows), triggers)
-        yield from _readers([t for t in triggers if t.get("reader")])
-    if bridges := status["bridges"]:
-        rows = [
-            [
-                *_condition(b),
-                b["source"],
-                b["sink"],
-                *_texts(b, "delivered", "refused", "failed", "dead_lettered"),
-            ]
-            for b in bridges
-        ]
+        yield from _readers(triggers)
+    if bridges := status.bridges:
+        numbers = ("delivered", "refused", "failed", "dead_lettered")
+        rows = [[*_condition(b), b.source, b.sink, *_texts(b, *numbers)] for b in bridges]
         columns = ["bridge", "ready", "source", "sink", "delivered", "refused", "failed", "dead"]
         yield _with_reasons(("Bridges", columns, rows), bridges)
 
 
-def _readers(triggers: list[dict[str, Any]]) -> Iterator[Table]:
+def _readers(triggers: Sequence[TriggerStatus]) -> Iterator[Table]:
     """Subscribers that read the channel themselves (Spark): their progress and last error."""
-    if not triggers:
-        return
     columns = ["reader", "state", "rows", "quarantined", "rows/s", "batch s", "lag", "by partition", "restarts"]
     columns += ["last error", "interface"]
     rows = []
     for trigger in triggers:
-        reader = trigger["reader"]
-        counts = _texts(reader, "state", "rows", "quarantined", "rows_per_s", "batch_s", "lag")
-        lags = reader.get("lags") or {}
+        if (reader := trigger.reader) is None:
+            continue
+        facts = reader.details
+        speed = [_text(facts.get("rows_per_s")), _text(facts.get("batch_s"))]
+        lags = facts.get("lags") or {}
         parts = " ".join(f"{part}:{lag}" for part, lag in sorted(lags.items()) if lag)
-        last = reader.get("last_error")
+        last = facts.get("last_error")
         error = one_line(f"{last['at']} {last['error']}", 200) if last else ""
-        ui = reader.get("ui") or ""
-        rows.append([trigger["name"], *counts, parts, *_texts(reader, "restarts"), error, ui])
-    keep = [i for i in range(len(columns)) if any(row[i] for row in rows)]
-    yield "Readers", [columns[i] for i in keep], [[row[i] for i in keep] for row in rows]
+        counts = _texts(reader, "state", "rows", "quarantined")
+        end = [*_texts(reader, "lag"), parts, *_texts(reader, "restarts"), error, facts.get("ui") or ""]
+        rows.append([trigger.name, *counts, *speed, *end])
+    if rows:
+        keep = [i for i in range(len(columns)) if any(row[i] for row in rows)]
+        yield "Readers", [columns[i] for i in keep], [[row[i] for i in keep] for row in rows]
 
 
-def _condition(entry: dict[str, Any]) -> list[str]:
-    return [entry["name"], "yes" if entry["ready"] else "no"]
+def _condition(entry: Entry) -> list[str]:
+    return [entry.name, "yes" if entry.ready else "no"]
 
 
-def _with_reasons(table: Table, entries: list[dict[str, Any]]) -> Table:
+def _with_reasons(table: Table, entries: Sequence[Entry]) -> Table:
     """The table, with a column for the reason if something is not ready."""
-    if all(entry["ready"] for entry in entries):
+    if all(entry.ready for entry in entries):
         return table
     title, columns, rows = table
-    why = ["" if entry["ready"] else one_line(entry["reason"] or "", 200) for entry in entries]
+    why = ["" if entry.ready else one_line(entry.reason, 200) for entry in entries]
     return title, [*columns, "reason"], [[*row, text] for row, text in zip(rows, why, strict=True)]
 
 
-def _texts(entry: dict[str, Any], *names: str) -> list[str]:
-    return ["" if entry.get(name) is None else str(entry[name]) for name in names]
+def _texts(record: Record, *names: str) -> list[str]:
+    return [_text(getattr(record, name)) for name in names]
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
 
 
 def _span(seconds: float) -> str:

@@ -51,7 +51,7 @@ def _running(ctx: Any, sections: Sequence[str]) -> list[str]:
 
     with connected(ctx.params.get("admin"), ctx.params.get("data_dir"), PATIENCE_S) as (url, http):
         status = fetch_status(url, http)
-    return [entry["name"] for section in sections for entry in status.get(section, ())]
+    return [entry.name for section in sections for entry in status.entries(section)]
 
 
 def _written(ctx: Any, sections: Sequence[str]) -> list[str]:

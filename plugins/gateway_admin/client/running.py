@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import msgspec
 from gateway_http.cli.post import secure
 
 from gateway_core.cli import common
 from gateway_core.cli.common import CommandError
+from gateway_core.contract.status import GatewayStatus
 
 from ..discovery import address_file, reachable, socket_path
 
@@ -90,8 +92,21 @@ def connected(admin: str | None, data_dir: Path | None, timeout_s: float = 10.0)
         yield url, stack.enter_context(http)
 
 
-def fetch_status(url: str, http: httpx.Client) -> dict[str, Any]:
-    """The status document. Raises `CommandError` if the gateway does not respond."""
+def fetch_status(url: str, http: httpx.Client) -> GatewayStatus:
+    """The status. Raises `CommandError` if the gateway does not respond."""
+    return read_status(url, fetch_document(url, http))
+
+
+def read_status(url: str, document: dict[str, Any]) -> GatewayStatus:
+    """The status in a document from there. Raises `CommandError` if there is none."""
+    try:
+        return GatewayStatus.read(document)
+    except msgspec.ValidationError as e:
+        raise CommandError(f"no status from {url}: another service answers there ({e})") from e
+
+
+def fetch_document(url: str, http: httpx.Client) -> dict[str, Any]:
+    """The status as JSON, as it comes. Raises `CommandError` if the gateway does not respond."""
     try:
         response = http.get(f"{url}/status")
         if response.status_code == 401:

@@ -1,4 +1,4 @@
-"""The difference between two status documents: rates, and durations from their histograms."""
+"""The difference between two statuses: rates, and durations from their histograms."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from gateway_core.contract.record import Record
+from gateway_core.contract.status import BrokerStatus, DeliveryStatus, Entry, GatewayStatus, ReaderStatus, TriggerStatus
 from gateway_core.pipeline.histogram import BOUNDS_S
 
 SORTS = ("rate", "lag", "name")
@@ -15,58 +17,60 @@ _COUNTS = {
     "triggers": ("delivered", "attempts", "retried", "dead_lettered"),
     "bridges": ("delivered", "attempts", "retried", "dead_lettered", "refused"),
 }
-_AS_THEY_ARE = ("in_flight", "waiting", "lag")
-_TIMED = {"brokers": "accept", "triggers": "attempt", "bridges": "attempt"}
 
 
-def between(before: dict[str, Any], after: dict[str, Any], seconds: float, sort: str = "rate") -> dict[str, Any]:
+def between(before: GatewayStatus, after: GatewayStatus, seconds: float, sort: str = "rate") -> dict[str, Any]:
     """Rates per second of every broker, trigger, bridge and reader (Spark), with the median and 99th percentile of
     their durations: accepting (brokers), an attempt (triggers, bridges). None if nothing happened, or metrics are
     off."""
-    found: dict[str, Any] = {"seconds": round(seconds, 3), "ready": after["ready"]}
+    found: dict[str, Any] = {"seconds": round(seconds, 3), "ready": after.ready}
     for section in _COUNTS:
-        old = {entry["name"]: entry for entry in before[section]}
-        entries = [_entry(section, old.get(entry["name"]), entry, seconds) for entry in after[section]]
+        old = {entry.name: entry for entry in before.entries(section)}
+        entries = [_entry(section, old.get(entry.name), entry, seconds) for entry in after.entries(section)]
         found[section] = sorted(entries, key=lambda e: _order(e, sort))
-    was = {t["name"]: t.get("reader") for t in before["triggers"]}
-    readers = [_reader(t, was.get(t["name"]), seconds) for t in after["triggers"] if t.get("reader")]
+    was = {trigger.name: trigger.reader for trigger in before.triggers}
+    readers = [_reader(t.name, t.reader, was.get(t.name), seconds) for t in after.triggers if t.reader is not None]
     found["readers"] = sorted(readers, key=lambda e: _order(e, sort))
     return found
 
 
-def _reader(trigger: dict[str, Any], old: dict[str, Any] | None, seconds: float) -> dict[str, Any]:
-    reader = trigger["reader"]
-    read = ("state", "lag", "lags", "batch_s", "parts", "stalled_s")
-    counts = {f"{name}_per_s": _rate(old, reader, name, seconds) for name in ("rows", "quarantined")}
-    return {"name": trigger["name"], **{name: reader.get(name) for name in read}, **counts}
+def _reader(name: str, reader: ReaderStatus, old: ReaderStatus | None, seconds: float) -> dict[str, Any]:
+    facts = {fact: reader.details.get(fact) for fact in ("lags", "batch_s", "parts", "stalled_s")}
+    rates = {f"{count}_per_s": _rate(old, reader, count, seconds) for count in ("rows", "quarantined")}
+    return {"name": name, "state": reader.state, "lag": reader.lag, **facts, **rates}
 
 
-def _entry(section: str, old: dict[str, Any] | None, new: dict[str, Any], seconds: float) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": new["name"], "state": new.get("condition") or ("ready" if new["ready"] else "not")}
-    if section == "triggers":
-        entry["broker"] = new["broker"]
+def _entry(section: str, old: Entry | None, new: Entry, seconds: float) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": new.name, "state": new.condition or ("ready" if new.ready else "not")}
+    if isinstance(new, TriggerStatus):
+        entry["broker"] = new.broker
     for count in _COUNTS[section]:
         entry[f"{count}_per_s"] = _rate(old, new, count, seconds)
-    entry.update((name, new.get(name)) for name in _AS_THEY_ARE if name in new)
-    timed = _TIMED[section]
-    buckets = _new_in((old or {}).get(timed), new.get(timed))
+    if isinstance(new, DeliveryStatus):
+        entry |= {"in_flight": new.in_flight, "waiting": new.waiting, "lag": new.lag}
+    buckets = _new_in(_timed(old), _timed(new))
     entry["p50_s"], entry["p99_s"] = quantile(buckets, 0.5), quantile(buckets, 0.99)
     return entry
 
 
-def _rate(old: dict[str, Any] | None, new: dict[str, Any], count: str, seconds: float) -> float:
-    # an entry that is new since the previous document, or was restarted, has counted from zero
-    base = (old or {}).get(count) or 0
-    now = new.get(count) or 0
+def _rate(old: Record | None, new: Record, count: str, seconds: float) -> float:
+    # an entry that is new since the previous status, or was restarted, has counted from zero
+    now, base = getattr(new, count), getattr(old, count) if old is not None else 0
     return round((now - base if now >= base else now) / seconds, 3) if seconds > 0 else 0.0
 
 
-def _new_in(old: dict[str, Any] | None, new: dict[str, Any] | None) -> Sequence[int]:
-    if new is None:
-        return []
-    if old is None or sum(old["buckets"]) > sum(new["buckets"]):
-        return list(new["buckets"])
-    return [n - o for o, n in zip(old["buckets"], new["buckets"], strict=True)]
+def _timed(entry: Entry | None) -> Sequence[int]:
+    """The durations of its accepts or attempts, in buckets."""
+    durations = entry.accept if isinstance(entry, BrokerStatus) else None
+    if isinstance(entry, DeliveryStatus):
+        durations = entry.attempt
+    return durations.buckets if durations is not None else ()
+
+
+def _new_in(old: Sequence[int], new: Sequence[int]) -> Sequence[int]:
+    if not old or sum(old) > sum(new):
+        return new
+    return [n - o for o, n in zip(old, new, strict=True)]
 
 
 def quantile(buckets: Sequence[int], q: float) -> float | None:

@@ -18,10 +18,11 @@ from gateway_terminal.tables import print_table, rich_table
 from gateway_core.cli import common
 from gateway_core.cli.common import CommandError
 from gateway_core.cli.exit_codes import OK
+from gateway_core.contract.status import GatewayStatus
 
 from .rates import SORTS, between
 
-Look = Callable[[], dict[str, Any]]
+Look = Callable[[], GatewayStatus]
 
 
 def show_top(
@@ -30,7 +31,7 @@ def show_top(
     """Shows rates every `interval` seconds, `count` times, or until Ctrl-C or q. Returns the exit code."""
     with connected(admin, data_dir) as (url, http):
 
-        def look() -> dict[str, Any]:
+        def look() -> GatewayStatus:
             return fetch_status(url, http)
 
         try:

@@ -1,0 +1,207 @@
+"""The status of a gateway: what `tidegate status`, the metrics, the OpenAPI document and services read.
+
+Each field says how the values of several workers become one (`gateway_core.contract.record`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Self
+
+from msgspec import field
+from msgspec.structs import replace
+
+from .record import (
+    ALL,
+    ANY,
+    BY_ADDRESS,
+    BY_NAME,
+    CURRENT,
+    DETAILS,
+    EVERY,
+    FIRST,
+    IN_ORDER,
+    ONE,
+    TOTAL,
+    TOTALS,
+    TOTALS_BY_KEY,
+    Record,
+    Rule,
+)
+
+WITH_READY = Rule(lambda mine, theirs: mine)
+"""It belongs to `ready`: `Entry.merged` takes it from the entry that explains `ready` best."""
+
+Details = Annotated[dict[str, Any], DETAILS("What only this kind of component reports.")]
+
+
+class Durations(Record, frozen=True):
+    """Durations in buckets."""
+
+    buckets: Annotated[list[int], TOTALS("How many fell into each bucket; buckets do not overlap.")] = []
+    sum_s: Annotated[float, TOTAL("Their sum in seconds.")] = 0.0
+
+
+class SourceStatus(Record, frozen=True):
+    """A source that reports its state, or that failed."""
+
+    address: Annotated[str, FIRST("Where it gets its events.")] = ""
+    error: Annotated[str | None, FIRST("Why it does not work.")] = None
+    lag: Annotated[int, CURRENT("Records that the source has not processed yet.")] = 0
+    details: Details = {}
+
+
+class ChannelStatus(Record, frozen=True):
+    """A broker's channel. Numbers are null if the channel does not have them."""
+
+    name: Annotated[str, FIRST("The kind of channel.")] = ""
+    writable: Annotated[bool, EVERY("Whether events can be written.")] = True
+    error: Annotated[str | None, FIRST("Why events can't be written.")] = None
+    events: Annotated[int | None, CURRENT("Events in the log.")] = None
+    bytes: Annotated[int | None, CURRENT("Size of the log's files.")] = None
+    first: Annotated[int | None, FIRST("The position of the first event in the first worker's part.")] = None
+    next: Annotated[int | None, FIRST("The position after its last event.")] = None
+    unrouted: Annotated[int, TOTAL("Events that matched no trigger.")] = 0
+    failed: Annotated[int, TOTAL("Events that could not be stored; their sender got an error.")] = 0
+    details: Details = {}
+
+
+class ReaderStatus(Record, frozen=True):
+    """A subscriber that reads the channel itself (Spark)."""
+
+    state: Annotated[str, FIRST("starting, running, stalled, restarting, stopped, submitted (runs elsewhere).")] = ""
+    error: Annotated[str | None, FIRST("What is wrong.")] = None
+    lag: Annotated[int | None, CURRENT("Events in the channel that it has not processed yet.")] = None
+    rows: Annotated[int, TOTAL("Rows that it has read and processed.")] = 0
+    quarantined: Annotated[int, TOTAL("Rows written to the quarantine table.")] = 0
+    restarts: Annotated[int, TOTAL("How often it died and was restarted.")] = 0
+    details: Details = {}
+
+
+class Entry(Record, frozen=True):
+    """A broker, trigger or bridge."""
+
+    name: Annotated[str, FIRST("Its name in the config.")]
+    ready: Annotated[bool, EVERY("Whether it works in every worker.")] = True
+    reason: Annotated[str, WITH_READY("Why it does not work, or not fully; for people.")] = ""
+    condition: Annotated[str, WITH_READY("The same as one word, for programs.")] = ""
+
+    def merged(self, other: Self) -> Self:
+        """Both as one. Of the reasons, that of an entry that is not ready is shown, else one of an entry that works
+        only in part, else the first."""
+        found = super().merged(other)
+        shown = min(self, other, key=lambda entry: (entry.ready, not entry.reason))
+        return replace(found, reason=shown.reason, condition=shown.condition)
+
+
+class BrokerStatus(Entry, frozen=True):
+    """A broker."""
+
+    ingress: Annotated[list[str], FIRST("The addresses of its sources.")] = []
+    sources: Annotated[list[SourceStatus], BY_ADDRESS("Its sources that report their state, or failed.")] = []
+    channel: Annotated[ChannelStatus, ONE("Its channel.")] = field(default_factory=ChannelStatus)
+    accepted: Annotated[int, TOTAL("Events written to the channel, including replies.")] = 0
+    refused: Annotated[int, TOTAL("Malformed inputs.")] = 0
+    unrouted: Annotated[int, TOTAL("Events that matched no trigger.")] = 0
+    failed: Annotated[int, TOTAL("Failed attempts of sources that deliver events themselves.")] = 0
+    dead_lettered: Annotated[int, TOTAL("Events that sources wrote to the broker's dead letter.")] = 0
+    dead_lettered_by_stage: Annotated[dict[str, int], TOTALS_BY_KEY("The same by stage.")] = {}
+    accept: Annotated[Durations | None, ONE("From receiving an event until it is stored; null without metrics.")] = None
+
+
+class DeliveryStatus(Entry, frozen=True):
+    """What triggers and bridges have in common."""
+
+    dead_letter: Annotated[str | None, FIRST("The address of its dead letter.")] = None
+    delivered: Annotated[int, TOTAL("Events that the subscriber accepted.")] = 0
+    attempts: Annotated[int, TOTAL("Attempts to deliver an event.")] = 0
+    retried: Annotated[int, TOTAL("Attempts that failed and will be retried.")] = 0
+    dead_lettered: Annotated[int, TOTAL("Events written to the dead letter.")] = 0
+    dead_lettered_by_stage: Annotated[dict[str, int], TOTALS_BY_KEY("The same by stage.")] = {}
+    filter_errors: Annotated[int, TOTAL("Events on which the filter raised an error.")] = 0
+    in_flight: Annotated[int, CURRENT("Attempts in flight.")] = 0
+    waiting: Annotated[int, CURRENT("Events in memory waiting for an attempt, a retry or the dead letter.")] = 0
+    lag: Annotated[int | None, CURRENT("Events in the channel that it has not processed yet; null if unknown.")] = None
+    blocked: Annotated[bool, ANY("Whether it waits because its dead letter can't be written.")] = False
+    last_error: Annotated[str | None, FIRST("The last failure of an attempt.")] = None
+    attempt: Annotated[Durations | None, ONE("Of attempts; null without metrics.")] = None
+    delivery: Annotated[Durations | None, ONE("From an event's arrival to its delivery; null without metrics.")] = None
+
+
+class TriggerStatus(DeliveryStatus, frozen=True, kw_only=True):
+    """A trigger."""
+
+    broker: Annotated[str, FIRST("Its broker.")]
+    subscriber: Annotated[str | None, FIRST("The subscriber's address.")] = None
+    paused: Annotated[bool, ANY("Whether an operator paused it.")] = False
+    reader: Annotated[ReaderStatus | None, ONE("Its subscriber, if that reads the channel itself.")] = None
+
+
+class BridgeStatus(DeliveryStatus, frozen=True):
+    """A bridge."""
+
+    source: Annotated[str, FIRST("The address of its source.")] = ""
+    sources: Annotated[list[SourceStatus], BY_ADDRESS("Its source, if that reports its state, or failed.")] = []
+    sink: Annotated[str, FIRST("The address of its sink.")] = ""
+    accepted: Annotated[
+        int, TOTAL("Events that the source need not keep: delivered, unwanted or in the dead letter.")
+    ] = 0
+    unwanted: Annotated[int, TOTAL("Events that the filters rejected.")] = 0
+    refused: Annotated[int, TOTAL("Malformed inputs.")] = 0
+    failed: Annotated[int, TOTAL("Events returned to the source because the sink did not accept them.")] = 0
+
+
+class ObserverStatus(Record, frozen=True):
+    """An observer."""
+
+    name: Annotated[str, FIRST("Its word in the config.")]
+    errors: Annotated[int, TOTAL("Calls in which the observer raised an error.")] = 0
+    last_error: Annotated[str | None, FIRST("The last one.")] = None
+
+
+class ProcessStatus(Record, frozen=True):
+    """A worker's process. Libraries add numbers of their own; null is what the system does not tell."""
+
+    worker: Annotated[int, FIRST("The worker's number, from 0.")] = 0
+    pid: Annotated[int, FIRST("Its process id.")] = 0
+    cpu_s: Annotated[float, FIRST("CPU time, user and system.")] = 0.0
+    started_s: Annotated[float, FIRST("Start time of the process, in Unix time.")] = 0.0
+    max_fds: Annotated[int, FIRST("Maximum number of open file descriptors.")] = 0
+    resident_bytes: Annotated[int | None, FIRST("Resident memory.")] = None
+    virtual_bytes: Annotated[int | None, FIRST("Virtual memory.")] = None
+    open_fds: Annotated[int | None, FIRST("Open file descriptors.")] = None
+    details: Details = {}
+
+
+class ConfigStatus(Record, frozen=True):
+    """The config in force."""
+
+    generation: Annotated[int, FIRST("Its number: 1 at the start, increased by each reload.")] = 0
+    error: Annotated[str | None, FIRST("Why the latest config is not in force; null if it is.")] = None
+    read_ns: Annotated[int, FIRST("When its files were read (Unix time).")] = 0
+
+
+class GatewayStatus(Record, frozen=True):
+    """The full status of a gateway, with the counts of all workers added up (`tidegate status --json`)."""
+
+    version: Annotated[str, FIRST("The version of Tidegate.")]
+    pid: Annotated[int, FIRST("The process id of the gateway.")] = 0
+    uptime_s: Annotated[float, FIRST("Seconds since its start.")] = 0.0
+    ready: Annotated[bool, EVERY("Whether every ingress takes events and every channel can be written.")] = True
+    workers: Annotated[int, FIRST("How many workers the gateway should have.")] = 1
+    data_dir: Annotated[str, FIRST("Where it keeps its state.")] = ""
+    config: Annotated[ConfigStatus, ONE("Its config.")] = field(default_factory=ConfigStatus)
+    brokers: Annotated[list[BrokerStatus], BY_NAME("All brokers.")] = []
+    triggers: Annotated[list[TriggerStatus], BY_NAME("All triggers.")] = []
+    bridges: Annotated[list[BridgeStatus], BY_NAME("All bridges.")] = []
+    observers: Annotated[list[ObserverStatus], IN_ORDER("All observers.")] = []
+    processes: Annotated[list[ProcessStatus], ALL("The running workers; empty without metrics.")] = []
+
+    def entries(self, section: str) -> Sequence[Entry]:
+        """Its "brokers", "triggers" or "bridges"."""
+        found: dict[str, Sequence[Entry]] = {
+            "brokers": self.brokers,
+            "triggers": self.triggers,
+            "bridges": self.bridges,
+        }
+        return found[section]
