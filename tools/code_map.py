@@ -34,7 +34,7 @@ To change how events flow, read these files, in this order. `tools/code_map.py` 
 events, and notes which functions of this project run. It leaves out functions that also run without events, such as
 timers.
 
-The rest of `gateway_core` builds, reloads and reports; no event passes it. [Contributing](../../CONTRIBUTING.md) says
+The rest of `gateway_core` builds and reports; no event passes it. [Contributing](../../CONTRIBUTING.md) says
 what each folder is for, and [design](design.md) why.
 """
 _EVENTS = 9  # only what runs for each of them counts

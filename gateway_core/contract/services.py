@@ -117,8 +117,10 @@ class Service:
     `name`      unique among services.
     `summary`   one sentence for lists and pages.
     `build`     constructor: gateway -> `RunningService`. The gateway is a `GatewayView`; it is not running yet.
+    `first`     True if it starts before the other services, and stops after them.
     """
 
     name: str
     summary: str
     build: Callable[[Any], RunningService]
+    first: bool = False

@@ -1,1 +1,1 @@
-"""The life of a gateway: build, start, reload, status, stop."""
+"""The life of a gateway: build, start, status, stop."""

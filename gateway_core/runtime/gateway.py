@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from .. import __version__
@@ -25,11 +24,10 @@ from ..pipeline.infos import addresses, channel_state
 from .build import Builder, Built
 from .component_tasks import component_tasks, quietly
 from .component_tasks import started as start_of
+from .config_read import ConfigRead, Reloader
 from .folder import DataFolder
 from .parts import Parts
 from .process import process_status
-from .reload import Reload
-from .reloader import Reloader
 from .role import Role
 from .settings import Settings
 from .status import bridge_status, broker_status, orphan_status, start_failure, takes_events, with_failure
@@ -41,7 +39,12 @@ Task = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Gateway:
-    """A gateway (one worker of it) built from a config. Raises `StartError` if a component can't be built."""
+    """A gateway (one worker of it) built from a config. Raises `StartError` if a component can't be built.
+
+    `builder` builds parts of the config, and `parts` starts and stops them while the gateway runs. Whatever does so
+    holds `changing`, and calls `adopt` if the config is another one then. `read` is the config as it was read from
+    files, None if it came from none.
+    """
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class Gateway:
         registry: Registry,
         clock: Clock | None = None,
         role: Role | None = None,
+        read: ConfigRead | None = None,
     ) -> None:
         self.role = role or Role()
         self.worker, self.workers = self.role.worker, settings.workers
@@ -58,19 +62,21 @@ class Gateway:
         self.folder = DataFolder(settings.data_dir.absolute())
         self._config = config
         self.clock = clock or SystemClock()
-        self._builder = Builder(config, settings, registry, self.clock, self.worker)
-        self.built: Built = self._builder.build()
+        self.builder = Builder(config, settings, registry, self.clock, self.worker)
+        self.built: Built = self.builder.build()
         self.registry = registry
+        self.read = read
         self.peers = self.role.peers
         self._paused: set[str] = set()
-        self._reloading = anyio.Lock()
+        self.changing = anyio.Lock()
+        self.parts: Parts  # once it starts
         self._generation = 1
         self.config_error: str | None = None
-        self.config_read_ns = 0
+        self.config_read_ns = read.since_ns if read is not None else 0
         self.failed: dict[Place, str] = {}
-        self.reloader: Reloader | None = None
         self.services: dict[str, RunningService] = {
-            name: service.build(self) for name, (service, _) in registry.services.items()
+            service.name: service.build(self)
+            for service, _ in sorted(registry.services.values(), key=lambda offered: not offered[0].first)
         }
 
     # -- life -------------------------------------------------------------------------------------------------------
@@ -100,30 +106,25 @@ class Gateway:
             raise fault
 
     async def _start(self, tasks: TaskGroup) -> None:
-        self._parts = Parts(self.built, tasks, self.role, self.settings.drain_timeout_s, self._paused)
+        self.parts = Parts(self.built, tasks, self.role, self.settings.drain_timeout_s, self._paused)
         if self.role.locks:
             self.folder.claim()
         # services come first: a start may take long (a channel that waits for Kafka), and the admin API reports that
         for name, service in self.services.items():
             owner = f"service {name}"
             await start_of(owner, service.start(component_tasks(tasks, owner, lambda _: None)))
-        await self._parts.start()
+        await self.parts.start()
         self.started = self._ready = True
-        self._tell(lambda service: service.reached(self._config))
+        self.tell(lambda service: service.reached(self._config))
 
     async def _stop(self) -> None:
         self._ready, self.stopping = False, True
-        await self._parts.stop()
+        await self.parts.stop()
         for name, service in reversed(self.services.items()):
             await quietly(service.stop, f"service {name}")
         self.folder.leave()
 
-    def reloading(self) -> None:
-        """A reload from the config's files is about to change the gateway. Raises `StartError` if it must not."""
-        for service in self.services.values():
-            service.reloading()
-
-    def _tell(self, what: Callable[[RunningService], None]) -> None:
+    def tell(self, what: Callable[[RunningService], None]) -> None:
         """Notifies all services. One that raises must not stop a reload or affect the others."""
         for name, service in self.services.items():
             try:
@@ -131,44 +132,25 @@ class Gateway:
             except Exception:
                 log.exception("service %s failed; it keeps running", name)
 
-    async def reload(
-        self, config: GatewayConfig, commit: Callable[[], None] | None = None
-    ) -> tuple[str, dict[Place, str]]:
-        """Changes the running gateway to another config: only what changed is restarted. Returns what changed, and what
-        could not be started, by its place (everything else runs; the next reload tries that again). Raises
-        `ConfigError` or `StartError` if nothing was done.
-
-        `commit` runs in a thread once the config is known to be possible, before anything changes: it saves the config
-        for the next start. Its exceptions are passed on.
-        """
-        async with self._reloading:
-            if commit is None:
-                self._tell(lambda service: service.wanted(config))
-            step = Reload(self._parts, self._builder, self._config, config)
-            with anyio.CancelScope(shield=True):
-                if commit is not None:
-                    await to_thread.run_sync(commit)
-                    self._tell(lambda service: service.wanted(config))
-                if step.changes:
-                    await step.run()
-                    self._generation += 1
-            self._builder, self._config, self.failed = step.builder, step.reached(), step.failed
-            self._tell(lambda service: service.reached(config))
-            return str(step.changes), step.failed
+    def adopt(self, builder: Builder, config: GatewayConfig, failed: dict[Place, str], *, changed: bool) -> None:
+        """Notes that this config runs now, by this builder, and what `failed` to start. It is a new generation if it
+        `changed` any part."""
+        self.builder, self._config, self.failed = builder, config, failed
+        self._generation += changed
 
     async def fetch(self) -> bool:
         """Starts the sources that run in one worker only; no other worker runs them. False if some could not be
         started, which the log says."""
-        async with self._reloading:
+        async with self.changing:
             self.role.fetches = True
-            for bound_source in self._parts.waiting() if self._ready else ():
+            for bound_source in self.parts.waiting() if self._ready else ():
                 try:
-                    await self._parts.start_source(bound_source)
+                    await self.parts.start_source(bound_source)
                 except Exception as e:
                     expected = isinstance(e, TidegateError)
                     log.error("%s source: %s", bound_source.ref.name, e, exc_info=None if expected else e)
-                    await self._parts.stop_source(bound_source)
-            return not self._ready or not self._parts.waiting()
+                    await self.parts.stop_source(bound_source)
+            return not self._ready or not self.parts.waiting()
 
     def pause(self, names: Collection[str]) -> None:
         """Pauses these triggers and resumes all others. A paused one starts no attempts; those under way finish."""
@@ -178,7 +160,13 @@ class Gateway:
             if isinstance(trigger, Trigger) and trigger.subscription.paused != (trigger.name in self._paused):
                 trigger.subscription.resume() if trigger.subscription.paused else trigger.subscription.pause()
         if self.started:
-            self._tell(lambda service: service.changed())
+            self.tell(lambda service: service.changed())
+
+    @property
+    def reloader(self) -> Reloader | None:
+        """What changes the running gateway to another config; None if no plugin offers the service `reload`."""
+        service = self.services.get("reload")
+        return service if isinstance(service, Reloader) else None
 
     @property
     def paused(self) -> frozenset[str]:

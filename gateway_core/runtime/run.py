@@ -6,7 +6,6 @@ import asyncio
 import gc
 import logging
 import os
-import signal
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -16,9 +15,9 @@ import anyio
 from ..config.registry import Registry
 from ..contract.errors import ConfigError
 from ..contract.runners import Started
+from .config_read import ConfigRead, read_config
 from .gateway import Gateway, Task
 from .process import raise_descriptor_limit
-from .reloader import ConfigRead, Reloader, read_config
 from .settings import Settings
 from .stopping import StopSignals
 
@@ -71,34 +70,25 @@ async def _run(config: ConfigRead, on_started: Callable[[Started], None], watch:
         stop.set()
 
     with StopSignals(asyncio.get_running_loop(), begin_stop) as signals, watch(signals):
-        gateway = Gateway(config.loaded.config, settings, config.registry)
+        gateway = Gateway(config.loaded.config, settings, config.registry, read=config)
 
         def started() -> None:
             on_started(Started(gateway.status(), gateway.ingress, gateway.addresses))
 
-        await serve(gateway, Reloader(gateway, config), stop, started)
+        await serve(gateway, stop, started)
     return 0
 
 
-async def serve(
-    gateway: Gateway, reloader: Reloader, stop: anyio.Event, started: Callable[[], None], *beside: Task
-) -> None:
-    """Runs a process's gateway until `stop` is set, with its reloader and the tasks `beside`. The first worker also
-    reloads at SIGHUP and when its files change. Raises `StartError`."""
-    reload = gateway.settings.reload if gateway.worker == 0 and reloader.paths else "off"
-    if reload != "off":
-        gateway.reloader = reloader
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.ask)
+async def serve(gateway: Gateway, stop: anyio.Event, started: Callable[[], None], *beside: Task) -> None:
+    """Runs a process's gateway until `stop` is set, with the tasks `beside`. Raises `StartError`."""
+    if gateway.reloader is None:
+        log.debug("no plugin changes the config of a running gateway: it stays the same until a restart")
     begun = anyio.Event()
 
     async def follow() -> None:
         await begun.wait()
         _spare_collector()
         started()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(reloader.answer)
-            if reload == "watch":
-                tasks.start_soon(reloader.watch)
 
     await gateway.run(stop, begun, follow, *beside)
 

@@ -19,8 +19,8 @@ from anyio import to_thread
 from gateway_core.config.load import Loaded
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.pipeline.broker import ReadingTrigger
+from gateway_core.runtime.config_read import Reloader
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.reloader import Reloader
 from gateway_core.runtime.status import start_failure
 
 from .applied import Applied
@@ -195,7 +195,7 @@ class Control:
         try:
             if any(content is not None for content in contents.values()):
                 self._gateway.pause(paused)  # before the trigger begins
-            changes, failed = await self._gateway.reload(loaded.config, commit)
+            changes, failed = await self._reloader.change(loaded.config, commit)
         except (ConfigError, StartError) as e:
             self._gateway.pause(paused_before)
             faults = e.faults if isinstance(e, ConfigError) else [Fault(str(e))]

@@ -41,10 +41,10 @@ class AdminService(RunningService):
 
     @property
     def control(self) -> Control | None:
-        """Changes the gateway; None if it has no config files, or never reloads."""
-        gateway = self.gateway
-        if self._control is None and gateway.reloader is not None:
-            self._control = Control(gateway, gateway.reloader, self._applied, self.generations)
+        """Changes the gateway; None if it has no config files, never reloads, or lacks the plugin for it."""
+        reloader = self.gateway.reloader
+        if self._control is None and reloader is not None and reloader.enabled:
+            self._control = Control(self.gateway, reloader, self._applied, self.generations)
         return self._control
 
     def routes(self) -> Sequence[Route]:

@@ -91,7 +91,8 @@ def _changing(service: AdminContext, resources: Resources) -> list[Route]:
 
     def control() -> Control:
         if service.control is None:
-            raise Problem(409, "this gateway can't be changed: it has no config files, or `reload` is off")
+            why = "it has no config files, `reload` is off, or the plugin `reload` is not installed"
+            raise Problem(409, f"this gateway can't be changed: {why}")
         return service.control
 
     def check(request: Request) -> Callable[[], None]:

@@ -9,7 +9,7 @@ from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from gateway_core.contract.runners import Runner, Started
-    from gateway_core.runtime.reloader import ConfigRead
+    from gateway_core.runtime.config_read import ConfigRead
 
 
 def _supervised(config: ConfigRead, on_started: Callable[[Started], None]) -> int:

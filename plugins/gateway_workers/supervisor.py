@@ -27,8 +27,8 @@ from anyio.abc import Process, TaskGroup
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.runners import Started
 from gateway_core.contract.status import GatewayStatus
+from gateway_core.runtime.config_read import ConfigRead
 from gateway_core.runtime.folder import DataFolder
-from gateway_core.runtime.reloader import ConfigRead
 from gateway_core.runtime.status import merge
 from gateway_core.runtime.stopping import StopSignals
 

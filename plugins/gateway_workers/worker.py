@@ -27,10 +27,10 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import TidegateError
 from gateway_core.contract.runners import Started
 from gateway_core.contract.status import GatewayStatus
+from gateway_core.runtime.config_read import read_config
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.log_output import configure
 from gateway_core.runtime.process import raise_descriptor_limit
-from gateway_core.runtime.reloader import Reloader, read_config
 from gateway_core.runtime.role import Role
 from gateway_core.runtime.run import serve
 from gateway_core.runtime.settings import Settings
@@ -122,9 +122,7 @@ async def _serve(
 ) -> None:
     config = read_config([Path(p) for p in job["paths"]], settings, Registry.installed())
     role = WorkerRole(job["worker"], job["began"], wire)
-    gateway = Gateway(config.loaded.config, settings, config.registry, role=role)
-    gateway.config_read_ns = config.since_ns
-    reloader = Reloader(gateway, config)
+    gateway = Gateway(config.loaded.config, settings, config.registry, role=role, read=config)
     started = anyio.Event()
 
     async def report() -> None:
@@ -148,7 +146,8 @@ async def _serve(
             async for note in notes:
                 match note.kind:
                     case "reload":
-                        reloader.ask()
+                        if gateway.reloader is not None:
+                            gateway.reloader.ask()
                     case "fetch":
                         tasks.start_soon(fetch)
                     case _ if role.worker == 0:
@@ -157,7 +156,7 @@ async def _serve(
                         listener.hear(bytes(note.body), tasks)  # type: ignore[arg-type]
             stop.set()  # the supervisor died
 
-    await serve(gateway, reloader, stop, started.set, report, listen)
+    await serve(gateway, stop, started.set, report, listen)
 
 
 def _tell(wire: Wire, worker: int, line: bytes) -> None:

@@ -107,7 +107,7 @@ ALLOWED = {
 """Which plugins may import which others: the table in CONTRIBUTING.md."""
 
 
-MOST_LINES = 9_400
+MOST_LINES = 9_000
 """The core may shrink, not grow."""
 
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from gateway_reload.service import ReloadService
 
 from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.services import RunningService, Service
+from gateway_core.runtime.config_read import read_config
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.reloader import Reloader, read_config
 from gateway_core.runtime.settings import Settings
 
 pytestmark = pytest.mark.anyio
@@ -77,8 +78,9 @@ async def test_a_plugin_can_refuse_a_reload(tmp_path: Path) -> None:
     """By its files, or by its service."""
     kept, settings = Kept(), Settings(data_dir=tmp_path, admin="off")
     read = read_config([written(tmp_path, "given")], settings, kept.registry())
-    gateway = Gateway(read.loaded.config, settings, read.registry)
-    reloader = Reloader(gateway, read)
+    gateway = Gateway(read.loaded.config, settings, read.registry, read=read)
+    reloader = gateway.services["reload"]
+    assert isinstance(reloader, ReloadService)
     kept.fault = "kept.yaml can't be read"
     assert [fault.message for fault in await reloader.reload()] == ["kept.yaml can't be read"]
     kept.fault, kept.refusal = "", "not now"

@@ -16,7 +16,7 @@ from gateway_core.contract.errors import ConfigError, StartError
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.runners import Runner, Started
 from gateway_core.contract.status import GatewayStatus
-from gateway_core.runtime.reloader import ConfigRead
+from gateway_core.runtime.config_read import ConfigRead
 from gateway_core.runtime.run import run
 from gateway_core.runtime.settings import Settings
 

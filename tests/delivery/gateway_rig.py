@@ -12,12 +12,14 @@ from anyio.abc import TaskGroup
 from gateway_admin import plugin as admin_plugin
 from gateway_inspect import plugin as inspect_plugin
 from gateway_log import plugin as log_plugin
+from gateway_reload import plugin as reload_plugin
 from gateway_testing import ScriptedSink
 
 from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock, Timer
 from gateway_core.contract.component import BuildContext, Component, Config, Transport
+from gateway_core.contract.config_node import Place
 from gateway_core.contract.event import Event
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.interfaces import Intake
@@ -87,8 +89,10 @@ async def running(parts: Parts, config: dict[str, Any], folder: Path) -> AsyncIt
     """The gateway, until the end of the block."""
     registry = Registry()
     registry.add("parts", parts)
-    for name, plugin in (("log", log_plugin), ("admin", admin_plugin), ("inspect", inspect_plugin)):
-        registry.add(name, plugin)
+    registry.add("log", log_plugin)
+    registry.add("admin", admin_plugin)
+    registry.add("inspect", inspect_plugin)
+    registry.add("reload", reload_plugin)
     settings = Settings(data_dir=folder, admin="off", drain_timeout_s=5)
     gateway = Gateway(GatewayConfig.model_validate(config), settings, registry, Hurried())
     stop, started = anyio.Event(), anyio.Event()
@@ -98,6 +102,12 @@ async def running(parts: Parts, config: dict[str, Any], folder: Path) -> AsyncIt
             await started.wait()
         yield gateway
         stop.set()
+
+
+async def change(gateway: Gateway, config: GatewayConfig) -> tuple[str, dict[Place, str]]:
+    """Changes the running gateway to this config. Returns what changed, and what could not be started."""
+    assert gateway.reloader is not None
+    return await gateway.reloader.change(config)
 
 
 async def until(condition: Callable[[], object]) -> None:

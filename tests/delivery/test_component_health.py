@@ -246,7 +246,7 @@ async def test_a_stop_that_hangs_or_raises_keeps_nobody_from_stopping(
     getattr(parts, part).stop = stop
     with anyio.fail_after(15):
         async with running(parts, CONFIG, tmp_path) as gateway:
-            gateway._parts._drain_s = 0.2
+            gateway.parts._drain_s = 0.2
             answers = parts.tap.put(event())
             await until(lambda: parts.far.sent and answers)
     assert answers == [None]

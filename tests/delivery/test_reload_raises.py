@@ -13,7 +13,7 @@ from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event
 from gateway_core.contract.outcome import Outcome
-from tests.delivery.gateway_rig import Parts, Pull, running, until
+from tests.delivery.gateway_rig import Parts, Pull, change, running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -56,13 +56,13 @@ async def test_what_a_part_raises_is_a_failed_part_and_no_more(tmp_path: Path, e
     parts = Parts()
     setattr(parts, where, Bad(error, "start"))
     async with running(parts, OLD, tmp_path) as gateway:
-        _, failed = await gateway.reload(GatewayConfig.model_validate(WITH_BRIDGE))
+        _, failed = await change(gateway, GatewayConfig.model_validate(WITH_BRIDGE))
         assert ("bridges", "across") in failed
         assert str(error) in failed["bridges", "across"]
         parts.tap.put(an_event("1"))
         await until(lambda: len(parts.far.sent) == 1)
         getattr(parts, where).at = ""
-        again, failed = await gateway.reload(GatewayConfig.model_validate(WITH_BRIDGE))
+        again, failed = await change(gateway, GatewayConfig.model_validate(WITH_BRIDGE))
         assert (again, failed) == ("added bridges across", {})
 
 
@@ -72,7 +72,7 @@ async def test_what_a_part_raises_at_its_end_ends_only_the_part(tmp_path: Path, 
     parts = Parts()
     setattr(parts, where, Bad(OSError(5, "Input/output error"), "stop"))
     async with running(parts, WITH_BRIDGE, tmp_path) as gateway:
-        _, failed = await gateway.reload(GatewayConfig.model_validate(OLD))
+        _, failed = await change(gateway, GatewayConfig.model_validate(OLD))
         assert failed == {}
         parts.tap.put(an_event("1"))
         await until(lambda: len(parts.far.sent) == 1)

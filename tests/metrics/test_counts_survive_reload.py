@@ -16,7 +16,7 @@ from gateway_core.contract.event import Event
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.runtime.gateway import Gateway
-from tests.delivery.gateway_rig import Parts, running, until
+from tests.delivery.gateway_rig import Parts, change, running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -93,7 +93,7 @@ async def test_no_counter_falls_over_reloads(tmp_path: Path) -> None:
             changed(triggers={"t": {"filter": {"type": "t"}}}, bridges={"b": {"filters": [{"exact": {"type": "t"}}]}}),
         ]
         for step in steps[:3]:
-            done, failed = await gateway.reload(step)
+            done, failed = await change(gateway, step)
             assert (bool(done), failed) == (True, {})
             after = counters(gateway)
             assert {k: v for k, v in seen.items() if after.get(k, -1) < v} == {}
@@ -118,13 +118,13 @@ async def test_what_ends_late_is_counted_and_what_is_gone_is_forgotten(tmp_path:
         await until(lambda: len(parts.far.held) == 3)
         parts.far.answer()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(gateway.reload, changed(bridges={"b": {"delivery": {"retry": 9}}}))
+            tasks.start_soon(change, gateway, changed(bridges={"b": {"delivery": {"retry": 9}}}))
             await anyio.sleep(0.05)  # the old bridge waits for two attempts
             assert gateway.status().bridges[0].delivered == 1
             parts.far.answer()
             parts.far.answer()
         assert gateway.status().bridges[0].delivered == 3
         without = {name: section for name, section in CONFIG.items() if name != "bridges"}
-        await gateway.reload(GatewayConfig.model_validate(without))
-        await gateway.reload(GatewayConfig.model_validate(CONFIG))
+        await change(gateway, GatewayConfig.model_validate(without))
+        await change(gateway, GatewayConfig.model_validate(CONFIG))
         assert gateway.status().bridges[0].delivered == 0

@@ -1,27 +1,30 @@
-"""Reloads the config after a change of its files or a SIGHUP, or reports its faults."""
+"""The service: changes the gateway to its config after a change of the files or a SIGHUP, or reports the faults."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import signal
 import stat
 import time
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import anyio
 from anyio import to_thread
+from anyio.abc import TaskGroup
 
-from ..config.load import Loaded, load_all
-from ..config.model import GatewayConfig
-from ..config.registry import Registry
-from ..contract.config_node import Node, Place
-from ..contract.errors import ConfigError, Fault, StartError
-from ..pipeline.guards import text_of_error
-from .role import Role
-from .settings import Settings
+from gateway_core.config.load import Loaded, load_all
+from gateway_core.config.model import GatewayConfig
+from gateway_core.contract.config_node import Node, Place
+from gateway_core.contract.errors import ConfigError, Fault, StartError
+from gateway_core.contract.services import RunningService
+from gateway_core.pipeline.guards import text_of_error
+from gateway_core.runtime.gateway import Gateway
+
+from .step import Step
 
 log = logging.getLogger("tidegate.reload")
 
@@ -30,59 +33,40 @@ LOOK_EVERY_S = 0.5
 Signature = dict[str, tuple[int, ...]]
 
 
-class Reloadable(Protocol):
-    """The gateway, as the reloader sees it."""
+class ReloadService(RunningService):
+    """Loads the config and changes the gateway to it, then makes the other workers follow (`Reloader`). The first
+    worker reloads at SIGHUP and when the files change, the others when it has."""
 
-    config_error: str | None
-    config_read_ns: int
-    role: Role
-
-    def reloading(self) -> None:
-        """A reload from the config's files is about to change the gateway. Raises `StartError` if it must not."""
-
-    async def reload(self, config: GatewayConfig) -> tuple[str, dict[Place, str]]:
-        """Changes the running gateway to this config. Returns what changed, and what could not be started."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigRead:
-    """A config as it was read before the gateway started, at `since_ns` (Unix time) or later."""
-
-    files: list[Path]
-    settings: Settings
-    registry: Registry
-    loaded: Loaded
-    since_ns: int
-
-
-def read_config(files: list[Path], settings: Settings, registry: Registry) -> ConfigRead:
-    """Reads the config's files, and those that plugins keep. Raises `ConfigError` and `StartError`."""
-    since_ns = time.time_ns()
-    loaded = load_all([*files, *registry.config_files(settings)], registry)
-    return ConfigRead(files, settings, registry, loaded, since_ns)
-
-
-class Reloader:
-    """Loads the config and changes the gateway to it, then makes the other workers follow."""
-
-    def __init__(self, gateway: Reloadable, config: ConfigRead) -> None:
-        """`config` is what the gateway runs."""
+    def __init__(self, gateway: Gateway) -> None:
+        read = gateway.read
         self._gateway = gateway
-        self.paths = config.files
+        self._paths = read.files if read is not None else []
+        self._files = list(read.loaded.files) if read is not None else []
+        self._since_ns = read.since_ns if read is not None else 0
+        self._begun = anyio.Event()
         self._asked = anyio.Event()
-        self._settings = config.settings
-        self._registry = config.registry
-        self._files = list(config.loaded.files)
-        self._since_ns = config.since_ns
-        self.loaded = config.loaded  # the config in use
-        self.lock = anyio.Lock()  # held from reading the files to using them, and by whatever changes them
+        self.enabled = gateway.worker == 0 and bool(self._paths) and gateway.settings.reload != "off"
+        self.loaded = read.loaded if read is not None else None
+        self.lock = anyio.Lock()
+
+    async def start(self, tasks: TaskGroup) -> None:
+        if self.enabled:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.ask)
+        if self._gateway.read is not None:
+            tasks.start_soon(self._answer)
+        if self.enabled and self._gateway.settings.reload == "watch":
+            tasks.start_soon(self._watch)
+
+    def reached(self, wanted: Any) -> None:
+        self._begun.set()
 
     def ask(self) -> None:
         """Requests a reload. Several requests before it starts are one."""
         self._asked.set()
 
-    async def answer(self) -> None:
-        """Reloads after each `ask`. Runs until cancelled."""
+    async def _answer(self) -> None:
+        """Reloads after each `ask`, once the gateway has started. Runs until cancelled."""
+        await self._begun.wait()
         while True:
             await self._asked.wait()
             self._asked = anyio.Event()
@@ -100,8 +84,9 @@ class Reloader:
         try:
             loaded = await self.load()
             self._files = loaded.files
-            self._gateway.reloading()
-            changes, failed = await self._gateway.reload(loaded.config)
+            for service in self._gateway.services.values():
+                service.reloading()
+            changes, failed = await self.change(loaded.config)
         except ConfigError as e:
             faults = e.faults
             log.error("the config has faults, and the one before stays in force:\n%s", e)
@@ -116,6 +101,25 @@ class Reloader:
         self._gateway.config_error = "\n".join(map(str, faults))
         self._gateway.config_read_ns = began_ns
         return faults
+
+    async def change(
+        self, config: GatewayConfig, commit: Callable[[], None] | None = None
+    ) -> tuple[str, dict[Place, str]]:
+        """Changes the running gateway to another config (`Reloader.change`)."""
+        gateway = self._gateway
+        async with gateway.changing:
+            if commit is None:
+                gateway.tell(lambda service: service.wanted(config))
+            step = Step(gateway.parts, gateway.builder, gateway.config, config)
+            with anyio.CancelScope(shield=True):
+                if commit is not None:
+                    await to_thread.run_sync(commit)
+                    gateway.tell(lambda service: service.wanted(config))
+                if step.changes:
+                    await step.run()
+            gateway.adopt(step.builder, step.reached(), step.failed, changed=bool(step.changes))
+            gateway.tell(lambda service: service.reached(config))
+            return str(step.changes), step.failed
 
     def took(self, loaded: Loaded, changes: str, failed: Mapping[Place, str], began_ns: int) -> list[Fault]:
         """The gateway now runs this config, except for what failed to start; it was read at `began_ns` or later."""
@@ -133,14 +137,16 @@ class Reloader:
             paths = self._all_paths()
         except StartError as e:
             raise ConfigError([Fault(str(e))]) from e
-        return await to_thread.run_sync(load_all, paths, self._registry, None, documents, without)
+        return await to_thread.run_sync(load_all, paths, self._gateway.registry, None, documents, without)
 
     def _all_paths(self) -> list[Path]:
-        return [*self.paths, *self._registry.config_files(self._settings)]
+        return [*self._paths, *self._gateway.registry.config_files(self._gateway.settings)]
 
-    async def watch(self) -> None:
-        """Polls the files. A change counts once they are the same in two polls, because an editor may write in several
-        steps. Polls run in a thread, because a file system that hangs must not hold up events."""
+    async def _watch(self) -> None:
+        """Polls the files, once the gateway has started. A change counts when they are the same in two polls, because
+        an editor may write in several steps. Polls run in a thread, because a file system that hangs must not hold up
+        events."""
+        await self._begun.wait()
         known = seen = await to_thread.run_sync(self._look)
         if any(
             state[0] >= self._since_ns or state[0] < 0 if state else file in self._files

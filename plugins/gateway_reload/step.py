@@ -1,6 +1,6 @@
-"""Changes a running gateway to another config: only what changed is restarted.
+"""One step of a running gateway from a config to the next: only what changed is restarted.
 
-`plan` finds the changes without applying them; `Reload` applies them. A changed trigger passes its cursor to its
+`plan` finds the changes without applying them; `Step` applies them. A changed trigger passes its cursor to its
 successor; an unchanged source stays open, and feeds whatever is behind it then.
 """
 
@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from ..config.model import GatewayConfig, TriggerConfig
-from ..contract.capabilities import pulls
-from ..contract.config_node import Place, dotted
-from ..contract.errors import ConfigError, Fault, StartError
-from ..contract.interfaces import Sink
-from ..pipeline.bridge import Bridged
-from ..pipeline.broker import Broker, ReadingTrigger, Trigger
-from ..pipeline.guards import text_of_error
-from ..pipeline.intake import BoundSource
-from .build import Builder
-from .component_tasks import quietly
-from .parts import Parts
-from .status import bridge_status
+from gateway_core.config.model import GatewayConfig, TriggerConfig
+from gateway_core.contract.capabilities import pulls
+from gateway_core.contract.config_node import Place, dotted
+from gateway_core.contract.errors import ConfigError, Fault, StartError
+from gateway_core.contract.interfaces import Sink
+from gateway_core.pipeline.bridge import Bridged
+from gateway_core.pipeline.broker import Broker, ReadingTrigger, Trigger
+from gateway_core.pipeline.guards import text_of_error
+from gateway_core.pipeline.intake import BoundSource
+from gateway_core.runtime.build import Builder
+from gateway_core.runtime.component_tasks import quietly
+from gateway_core.runtime.parts import Parts
+from gateway_core.runtime.status import bridge_status
 
 log = logging.getLogger("tidegate.reload")
 
@@ -110,7 +110,7 @@ class Fresh:
     bridges: dict[str, Bridged] = field(default_factory=dict)
 
 
-class Reload:
+class Step:
     """One step from a config to the next."""
 
     def __init__(self, parts: Parts, builder: Builder, old: GatewayConfig, new: GatewayConfig) -> None:

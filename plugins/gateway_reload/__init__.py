@@ -1,0 +1,1 @@
+"""Tidegate plugin `reload`: changes a running gateway to another config, and reads its files again."""
