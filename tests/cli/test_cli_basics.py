@@ -117,6 +117,7 @@ def test_plugins_lists_components(tidegate) -> None:
     assert found["dead_letter", "deadletter"]["plugin"] == "deadletter"
     assert found["sink", "stdout"]["distribution"] == f"tidegate {__version__}"
     assert found["observer", "otel"]["extra"] == "otel"
+    assert found["service", "reload"]["plugin"] == "reload"
     text = tidegate("plugins").out
     assert all(row["summary"] in text for row in rows)
 

@@ -28,6 +28,7 @@ def list_plugins(*, as_json: bool) -> None:
         *(("config section", name, offered.summary, plugin) for name, (offered, plugin) in registry.sections.items()),
         *(("document kind", name, offered.summary, plugin) for name, (offered, plugin) in registry.documents.items()),
         *(("runner", name, offered.summary, plugin) for name, (offered, plugin) in registry.runners.items()),
+        *(("service", name, offered.summary, plugin) for name, (offered, plugin) in registry.services.items()),
     ]
     rows += [
         {
