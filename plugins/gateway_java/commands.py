@@ -95,8 +95,7 @@ def _run(broker: KafkaBroker, topics: dict[str, int], fresh: bool) -> None:
                 broker.start()
             for name, partitions in topics.items():
                 broker.create_topic(name, partitions)
-            _announce(broker, topics)
-            code = _stay(broker)
+            code = _serve(broker, topics)
         finally:
             broker.kill()  # in case it was not stopped properly
     raise typer.Exit(code)
@@ -114,9 +113,10 @@ def _announce(broker: KafkaBroker, topics: dict[str, int]) -> None:
     print(text, flush=True)
 
 
-def _stay(broker: KafkaBroker) -> int:
-    """Returns 0 when it was stopped, 1 when it died."""
+def _serve(broker: KafkaBroker, topics: dict[str, int]) -> int:
+    """Says that the broker is ready. Returns 0 when it was stopped, 1 when it died."""
     try:
+        _announce(broker, topics)  # whoever reads it may stop the broker at once
         while broker.pid is not None:
             time.sleep(_POLL_S)
     except KeyboardInterrupt:
