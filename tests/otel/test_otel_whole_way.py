@@ -149,10 +149,10 @@ def test_the_table_has_the_trace_of_each_of_its_events(kafka: KafkaBroker, tmp_p
         httpx.post(gateway.ingress(), headers={**ORDER, "ce-id": "order-2", "ce-type": "other"}, verify=False)
 
         def rows() -> int:
-            (reader,) = [t["reader"] for t in gateway.status()["triggers"] if t["name"] == "table"]
-            return int(reader.get("rows") or 0)
+            (reader,) = [t.reader for t in gateway.status().triggers if t.name == "table"]
+            return reader.rows if reader is not None else 0
 
-        wait_until(lambda: rows() == 3, lambda: f"3 rows: {gateway.status()['triggers']}", 200)
+        wait_until(lambda: rows() == 3, lambda: f"3 rows: {gateway.status().triggers}", 200)
     found = {row["id"]: row["trace_id"] for row in dataset(table, format="parquet").to_table().to_pylist()}
     ids = {s.name: f"{of_span(s)[0]:032x}" for s in way.spans.all()}
     assert {i: found[i] for i in ("order-1", "receipt-1")} == dict.fromkeys(("order-1", "receipt-1"), ids["order"])

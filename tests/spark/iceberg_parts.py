@@ -110,7 +110,7 @@ class Parts:
         }
 
     def maintenance(self) -> Found:
-        plan = self._job("care", cluster_by=["id"])
+        plan = self._job("maintenance", cluster_by=["id"])
         start = datetime(2026, 1, 1, tzinfo=UTC)
         for n in range(4):
             rows = self._rows(n).withColumn("received", f.lit(start + n * timedelta(days=1)))

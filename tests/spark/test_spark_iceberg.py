@@ -205,8 +205,8 @@ def check_parts(found: dict[str, Any]) -> None:
     assert found["expired"] == {"has it": None, "lacks it": written, "new one": written}
     columns = ["id", "batch", "more"]
     assert found["catalog"] == {"again": None, "columns": columns, "batches": {"0": 3, "1": 3, "2": 3}, "compacted": 3}
-    assert "has no column 'none'" in found["care"].pop("no column")
-    assert found["care"] == {
+    assert "has no column 'none'" in found["maintenance"].pop("no column")
+    assert found["maintenance"] == {
         "dry": 4,
         "compacted": [4, 1],
         "deleted": 6,
