@@ -31,7 +31,7 @@ test-all: $(READY)  ## the same with the long forms (marked "full"), and propert
 	@$(BIN)/python tools/fetch.py
 	$(SPREAD) $(ALL) $(ARGS)
 
-quick: $(READY)  ## what can be tested within 30 seconds: all that starts no process
+quick: $(READY)  ## all that starts no process, in less than a minute
 	$(PYTEST) -n 3 -m "unit and not full and not twin" --hypothesis-profile quick --session-timeout 60 $(ARGS)
 
 oldest: $(READY)  ## make quick with the oldest dependencies that pyproject.toml allows, in .venv-oldest
