@@ -21,10 +21,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:  # at any moment, also while modules are imported
         code = INTERRUPTED
     except BrokenPipeError:
-        # the reader of our output has seen enough; Python would complain about it once more at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         code = FAULT
     sys.exit(code)
+
+
+def discard_output() -> None:
+    """Discards standard output, whose reader has seen enough: Python would complain about it once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(args: list[str]) -> int:

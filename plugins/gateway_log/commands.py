@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from gateway_core.cli import discard_output
 from gateway_core.cli.options import Json
 from gateway_core.contract.errors import StartError
 
@@ -99,6 +99,6 @@ def export(
             with output.open("w", encoding="utf-8") as f:
                 f.writelines(lines)
     except BrokenPipeError:  # `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
     except (sqlite3.Error, ValueError, OSError) as e:
         fail(f"the log can't be exported: {e}")
