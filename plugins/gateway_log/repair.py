@@ -18,8 +18,7 @@ from gateway_file.private_files import keep_private, open_to_others, sync_direct
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import position_of
 
-from . import damaged_cursors as damaged_places
-from . import epochs, meta, readers
+from . import damaged_cursors, epochs, meta, readers
 from .checksum import checksum
 from .cursor import CursorChanges, rewind_cursors, save_cursors
 from .damaged_cursors import unfinished_repair
@@ -89,7 +88,7 @@ def _salvage(folder: Path, shard: int, stamp: str) -> Iterator[str]:
     new = folder / f"{path.name}.repairing"
     _remove(new)
     first, following = known_bounds(folder, shard)
-    routed, found, cursors_lost = damaged_places.load(folder, shard, first)
+    routed, found, cursors_lost = damaged_cursors.load(folder, shard, first)
     wrong = rewind_cursors(found, routed, first, following)
 
     def report(_: int, unreadable: Unreadable) -> None:
@@ -147,7 +146,7 @@ def _replace(folder: Path, shard: int, stamp: str) -> Path:
         os.link(path, aside)
     os.replace(unfinished_repair(folder, shard), path)
     with suppress(FileNotFoundError):
-        damaged_places.cursors_file(folder, shard).unlink()
+        damaged_cursors.cursors_file(folder, shard).unlink()
     sync_directory(folder)
     return aside
 

@@ -18,11 +18,9 @@ from gateway_file.private_files import no_room
 from gateway_core.contract.errors import StartError, StorageError
 from gateway_core.contract.event import Event, position_of
 
-from . import damaged_cursors as damaged_places
-from . import epochs, meta
+from . import damaged_cursors, epochs, meta
 from .checksum import PRIME
 from .cursor import CursorChanges, CursorState, load_cursors, rewind_cursors, save_cursors
-from .damaged_cursors import unfinished_repair
 from .disk_reserve import DiskReserve
 from .meta import ShardMeta
 from .reader import JSON_DATA, TRACED, bounds_of, known_bounds, shard_file
@@ -126,7 +124,7 @@ class Shard:
         """Writes nothing: the file may be all that is left."""
         meta.change(self._folder, lambda known: known.broken(self.number, self.damaged))
         self.first, self.next = known_bounds(self._folder, self.number)
-        self.routed, self.cursors, self.cursors_lost = damaged_places.load(self._folder, self.number, self.first)
+        self.routed, self.cursors, self.cursors_lost = damaged_cursors.load(self._folder, self.number, self.first)
         self.routed = min(self.routed, self.next)
 
     def freeze(self, why: str) -> None:
@@ -136,7 +134,7 @@ class Shard:
 
     def _expect_file(self, known: ShardMeta | None) -> None:
         """Raises `StartError` if a known file is missing or empty."""
-        if unfinished_repair(self._folder, self.number).exists():
+        if damaged_cursors.unfinished_repair(self._folder, self.number).exists():
             raise StartError(f"log: a repair of {self.path} was interrupted: run {meta.remedy(self._folder)} again")
         size = self.path.stat().st_size if self.path.exists() else -1
         if known is not None and size <= 0:
@@ -217,7 +215,7 @@ class Shard:
         if rows:
             raise sqlite3.DatabaseError("the file is damaged")
         if changes is not None:
-            damaged_places.save(self._folder, changes)
+            damaged_cursors.save(self._folder, changes)
 
     def _suspect(self, error: sqlite3.Error) -> None:
         if is_damage(error):
