@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PLUGINS = ROOT / "plugins"
-PACKAGES = (ROOT / "gateway_core" / "contract", PLUGINS / "gateway_testing")
+PACKAGES = (ROOT / "gateway_core" / "contract", PLUGINS / "gateway_testing", PLUGINS / "gateway_transport")
 MODULES = (
     PLUGINS / "gateway_admin" / "routes.py",
     PLUGINS / "gateway_cloudevents" / "bindings.py",

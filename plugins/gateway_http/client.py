@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from anyio.abc import TaskGroup
 from gateway_cloudevents import trace_headers
 from gateway_cloudevents.bindings import HTTP
+from gateway_transport.client_tls import client_context
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
@@ -22,7 +23,6 @@ from .connection import Exchange
 from .outcome import ResponseClassifier
 from .pool import Pool
 from .secrecy import shown_url
-from .tls import client_context
 
 _HARMLESS = bytes(set(range(256)) - set(b"\r\n\0"))
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from gateway_serving.address import leads_to
 from gateway_serving.asgi import checked_path
 from gateway_serving.limits import Bytes, ListenerLimits, Seconds
+from gateway_transport.client_tls import ClientTlsConfig
 from pydantic import AfterValidator, Field
 
 from gateway_core.contract.component import CodecRef, Config
@@ -99,19 +100,6 @@ class HttpSourceConfig(Config):
     def receives(self, url: str) -> bool:
         """Whether a request to this URL comes in here."""
         return leads_to(url, self.listen, self.path)
-
-
-class ClientTlsConfig(Config):
-    """The client's side of TLS."""
-
-    ca_file: Path | None = None
-    """Certificate authorities to trust (PEM) instead of the system's."""
-    cert_file: Path | None = None
-    """The client's certificate chain, PEM."""
-    key_file: Path | None = None
-    """Its private key, PEM, if it is not in `cert_file`."""
-    verify: bool = True
-    """`false` accepts any certificate and any host name. For tests only."""
 
 
 class HttpSinkConfig(Config):

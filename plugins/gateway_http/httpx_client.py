@@ -9,6 +9,7 @@ import httpx
 from anyio.abc import TaskGroup
 from gateway_cloudevents import trace_headers
 from gateway_cloudevents.bindings import HTTP
+from gateway_transport.client_tls import client_context
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
@@ -22,7 +23,6 @@ from .config import HttpSinkConfig
 from .connection import MAX_ANSWER_BYTES
 from .local_ports import no_port_left
 from .outcome import ResponseClassifier, unanswered
-from .tls import client_context
 
 
 class HttpxSink(AsyncSink):

@@ -1,4 +1,4 @@
-"""TLS contexts for both sides, TLS 1.2 and later."""
+"""The server's side of TLS, 1.2 and later."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ssl
 
 from gateway_core.contract.errors import StartError
 
-from .config import ClientTlsConfig, ServerTlsConfig
+from .config import ServerTlsConfig
 
 
 def server_context(config: ServerTlsConfig, owner: str) -> ssl.SSLContext:
@@ -21,19 +21,4 @@ def server_context(config: ServerTlsConfig, owner: str) -> ssl.SSLContext:
             context.verify_mode = ssl.CERT_REQUIRED
     except OSError as e:
         raise StartError(f"{owner}.tls: the certificate files can't be used: {e}") from e
-    return context
-
-
-def client_context(config: ClientTlsConfig, owner: str) -> ssl.SSLContext:
-    """Verifies certificate and host name unless the config says otherwise. Raises `StartError` as above."""
-    try:
-        context = ssl.create_default_context(cafile=str(config.ca_file) if config.ca_file else None)
-        if config.cert_file is not None:
-            context.load_cert_chain(config.cert_file, config.key_file)
-    except OSError as e:
-        raise StartError(f"{owner}.tls: the certificate files can't be used: {e}") from e
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if not config.verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
     return context

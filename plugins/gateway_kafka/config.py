@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from gateway_core.contract.component import CodecRef, Config, KeyMapperRef
 
 from .client_config import KafkaConfig, KafkaProducerConfig, Seconds, comma_separated
-from .template import checked
+from .template import TOPIC
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -59,7 +59,7 @@ def _with_url(value: Any) -> Any:
 class KafkaSinkConfig(KafkaProducerConfig, ConnectionCheck):
     """Writes each event as one record."""
 
-    topic: Annotated[str, AfterValidator(checked)]
+    topic: Annotated[str, AfterValidator(TOPIC.checked)]
     """The topic; `{attribute}` is replaced by an attribute's value, with `_` for characters that topic names can't
     have."""
     codec: CodecRef = CodecRef("cloudevents")

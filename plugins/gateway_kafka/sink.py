@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anyio.abc import TaskGroup
+from gateway_transport.template import is_fixed, name_of
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
@@ -17,7 +18,7 @@ from . import connect
 from .client import KafkaFault, Producer
 from .config import KafkaSinkConfig
 from .records import preview, writer
-from .template import topic_of
+from .template import TOPIC
 
 
 class KafkaSink:
@@ -31,7 +32,7 @@ class KafkaSink:
         self._owner = context.owner
         self._write = writer(options.codec, options.key, context)
         self._topic = options.topic
-        self._topic_of = topic_of(options.topic)
+        self._topic_of = None if is_fixed(options.topic) else name_of(options.topic, TOPIC)
         self._producer: Producer | None = None
         self.longest_s = options.delivery_timeout_s
         self.address = f"kafka://{options.bootstrap[0]}/{options.topic}"
