@@ -174,6 +174,8 @@ class Step:
             if name in built.brokers:
                 await quietly(partial(self._parts.retire_broker, built.brokers.pop(name)))
         for name in changes.brokers["changed"]:
+            await self._stop_fetching(name)
+        for name in changes.brokers["changed"]:
             await self._tried(("brokers", name), self._alter, name)
         for name, broker in self._fresh.brokers.items():
             if not await self._tried(("brokers", name), self._open_broker, broker):
@@ -230,8 +232,17 @@ class Step:
         self._built.brokers.pop(broker.name, None)
         await quietly(partial(self._parts.retire_broker, broker))
 
+    async def _stop_fetching(self, name: str) -> None:
+        """Stops the sources of a changed broker that fetch their events and are no longer wanted. This comes before any
+        source starts: two of one client id, or of one exclusive consumer, would disturb each other. Nothing is lost,
+        because the remote side keeps the events meanwhile."""
+        for bound_source in self._built.brokers[name].bound_sources:
+            if bound_source not in self._fresh.bound_sources[name] and pulls(bound_source.source):
+                await self._parts.stop_source(bound_source)
+
     async def _alter(self, name: str) -> None:
-        """Changes the sources and the dead letter of a broker."""
+        """Changes the sources and the dead letter of a broker. A source that listens starts before its predecessor
+        stops, so that senders find its address open."""
         broker = self._built.brokers[name]
         if name in self._fresh.dead_letters:
             gone, (sink, traced) = broker.dead_letter, self._fresh.dead_letters[name]
@@ -245,7 +256,8 @@ class Step:
         for number, bound_source in enumerate(broker.bound_sources):
             if bound_source not in earlier:
                 start = partial(self._parts.start_source, instead=gone_sources)
-                await self._tried(("brokers", name, "ingress", number), start, bound_source)
+                if not await self._tried(("brokers", name, "ingress", number), start, bound_source):
+                    await self._parts.stop_source(bound_source)  # it may have started half-way
         for bound_source in gone_sources:
             await self._parts.stop_source(bound_source)
         broker.bound_sources = [
