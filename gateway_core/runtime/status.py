@@ -1,8 +1,8 @@
-"""The status of a gateway's parts, and of all workers together."""
+"""The status of a gateway's parts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ..config.model import TriggerConfig
 from ..contract.condition import Condition
 from ..contract.config_node import Place
-from ..contract.status import BridgeStatus, BrokerStatus, Entry, GatewayStatus, TriggerStatus
+from ..contract.status import BridgeStatus, BrokerStatus, Entry, TriggerStatus
 from ..pipeline.bridge import Bridged
 from ..pipeline.broker import Broker
 from ..pipeline.infos import addresses, channel_state, source_errors, source_states
@@ -150,32 +150,14 @@ class Earlier:
         for of, read in self._ending:
             if of == section and (other := read()).name == entry.name:
                 found = found.merged(other.counts())
-        return _as(entry, found)
+        return with_own_reader(entry, found)
 
     def forget(self, wanted: Callable[[str, str], bool]) -> None:
         """Drops the counts of entries that no longer exist."""
         self._counts = {key: counts for key, counts in self._counts.items() if wanted(*key)}
 
 
-def merge(mine: GatewayStatus, others: Iterable[GatewayStatus]) -> GatewayStatus:
-    """The status of all workers. It has the entries that `mine` has: during a reload, others may have more."""
-    merged = mine
-    for other in others:
-        merged = merged.merged(other)
-    return replace(
-        merged,
-        brokers=_known(merged.brokers, mine.brokers),
-        triggers=_known(merged.triggers, mine.triggers),
-        bridges=_known(merged.bridges, mine.bridges),
-    )
-
-
-def _known(entries: list[AnEntry], known: list[AnEntry]) -> list[AnEntry]:
-    mine = {entry.name: entry for entry in known}
-    return [_as(mine[entry.name], entry) for entry in entries if entry.name in mine]
-
-
-def _as(entry: AnEntry, merged: AnEntry) -> AnEntry:
+def with_own_reader(entry: AnEntry, merged: AnEntry) -> AnEntry:
     """Without the reader of a predecessor: the subscriber that it has now does not read the channel."""
     if isinstance(entry, TriggerStatus) and isinstance(merged, TriggerStatus) and entry.reader is None:
         return replace(merged, reader=None)

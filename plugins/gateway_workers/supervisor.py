@@ -29,9 +29,9 @@ from gateway_core.contract.runners import Started
 from gateway_core.contract.status import GatewayStatus
 from gateway_core.runtime.config_read import ConfigRead
 from gateway_core.runtime.folder import DataFolder
-from gateway_core.runtime.status import merge
 from gateway_core.runtime.stopping import StopSignals
 
+from .status import merge
 from .watchdog import STOP_MORE_S, limit_of
 from .wire import Note, Wire
 

@@ -34,10 +34,10 @@ from gateway_core.runtime.process import raise_descriptor_limit
 from gateway_core.runtime.role import Role
 from gateway_core.runtime.run import serve
 from gateway_core.runtime.settings import Settings
-from gateway_core.runtime.status import merge
 from gateway_core.runtime.stopping import StopSignals
 
 from .rpc import PeerClient, PeerServer
+from .status import merge
 from .watchdog import BEAT_S
 from .wire import Note, Wire
 
