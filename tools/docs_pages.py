@@ -37,7 +37,7 @@ from gateway_core.contract import (
     runners,
     services,
 )
-from gateway_core.contract.component import Binding, BuildContext, Command, Component, Kind, Transport
+from gateway_core.contract.component import Binding, BuildContext, Command, Component, Guarantees, Kind, Transport
 from gateway_core.contract.config_extension import (
     ConfigFinding,
     ConfigSection,
@@ -166,7 +166,7 @@ def hooks() -> str:
             lines += ["", f"## {name}", "", _signature(function), "", inspect.getdoc(function) or ""]
     lines += ["", "# Descriptors", ""]
     cls: type
-    for cls in (Component, Transport, Command, BuildContext, Binding):
+    for cls in (Component, Guarantees, Transport, Command, BuildContext, Binding):
         lines += [f"## {cls.__name__}", "", _fenced(_fields_of(cls)), "", _listed(inspect.getdoc(cls) or ""), ""]
     lines += ["`gateway_core.contract.config_extension`. " + (inspect.getdoc(config_extension) or ""), ""]
     for cls in EXTENSIONS:
@@ -193,7 +193,9 @@ def hooks() -> str:
 
 
 def _fields_of(cls: type) -> str:
-    return "\n".join(f"{name}: {annotation}" for name, annotation in inspect.get_annotations(cls).items())
+    # the formatter reads the code in pages, too
+    lines = (f"{name}: {annotation}" for name, annotation in inspect.get_annotations(cls).items())
+    return "\n".join(lines).replace("'", '"')
 
 
 def _fenced(code: str) -> str:

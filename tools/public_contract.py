@@ -20,6 +20,7 @@ MODULES = (
     PLUGINS / "gateway_cloudevents" / "trace_headers.py",
     PLUGINS / "gateway_file" / "private_files.py",
     PLUGINS / "gateway_http" / "secrecy.py",
+    PLUGINS / "gateway_terminal" / "cards.py",
     PLUGINS / "gateway_terminal" / "tables.py",
 )
 """Modules that plugins of third parties may import; what lies beside them is their plugin's own."""

@@ -42,6 +42,32 @@ class Warns(Protocol):
         """Each warning: its place below this value, what is unwise, and the remedy."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarantees:
+    """The capability card of a source, a sink or a channel: what it promises, in short sentences for people.
+
+    `delivery`      how often an event arrives; if options change that, `redelivery` says so.
+    `acknowledged`  when a sender or server hears that its event is safe; of a sink, what counts as delivered.
+    `redelivery`    when the same event comes, or goes out, again.
+    `order`         the order it keeps.
+    `workers`       of several workers, where it runs: in "all", each with events of its own; in all, each with the
+                    "share" that the server gives it; in "one"; "one or share" if its options decide.
+    `back_pressure` what happens to further events while some can't be stored or delivered.
+    `modes`         the content modes it reads or writes, `binding` the rules for them: a specification, or a page.
+    `credentials`   how it proves who it is, or learns who sends.
+    """
+
+    delivery: Literal["at least once", "exactly once", "at most once"]
+    acknowledged: str
+    redelivery: str
+    order: str
+    workers: Literal["all", "share", "one", "one or share"]
+    back_pressure: str
+    binding: str
+    modes: Sequence[Literal["binary", "structured", "batch"]] = ()
+    credentials: str = "none"
+
+
 @dataclass(frozen=True, slots=True)
 class Component:
     """The descriptor that a plugin offers.
@@ -55,6 +81,7 @@ class Component:
     `extra`        the extra that installs its library ("kafka"), "" for none.
     `schemes`      URL schemes that stand for it: `subscriber: http://host/` means `{http: {url: ...}}`.
     `requires`     top-level modules that `build` will import; `tidegate plugins` shows what is missing.
+    `guarantees`   what a source, a sink or a channel promises; `tidegate plugins NAME` shows it.
     """
 
     name: str
@@ -64,6 +91,7 @@ class Component:
     extra: str = ""
     schemes: Sequence[str] = ()
     requires: Sequence[str] = ()
+    guarantees: Guarantees | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ def build(config: DeadLetterConfig, context: BuildContext) -> DeadLetterSink:
 
 @hookimpl
 def gateway_dead_letters() -> list[Component]:
+    from . import guarantees
     from .config import DeadLetterConfig
 
     return [
@@ -34,6 +35,7 @@ def gateway_dead_letters() -> list[Component]:
             "Keeps undeliverable events in a file, one JSON line each, to view and replay (`tidegate dlq`).",
             DeadLetterConfig,
             build,
+            guarantees=guarantees.SINK,
         )
     ]
 

@@ -36,12 +36,28 @@ def build_stdout(config: StdoutConfig, context: BuildContext) -> LineSink:
 
 @hookimpl
 def gateway_transports() -> list[Transport]:
+    from . import guarantees
     from .config import FileConfig, StdoutConfig
 
     return [
-        Transport("file", sink=Component("file", "Appends events to a file, as JSON lines.", FileConfig, build_file)),
+        Transport(
+            "file",
+            sink=Component(
+                "file",
+                "Appends events to a file, as JSON lines.",
+                FileConfig,
+                build_file,
+                guarantees=guarantees.FILE,
+            ),
+        ),
         Transport(
             "stdout",
-            sink=Component("stdout", "Writes events to standard output, as JSON lines.", StdoutConfig, build_stdout),
+            sink=Component(
+                "stdout",
+                "Writes events to standard output, as JSON lines.",
+                StdoutConfig,
+                build_stdout,
+                guarantees=guarantees.STDOUT,
+            ),
         ),
     ]

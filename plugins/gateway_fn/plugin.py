@@ -31,6 +31,7 @@ def _codec(options: FnCodecConfig, context: BuildContext) -> Any:
 
 @hookimpl
 def gateway_transports() -> list[Transport]:
+    from . import guarantees
     from .config import FnSinkConfig, FnSourceConfig
 
     return [
@@ -41,12 +42,14 @@ def gateway_transports() -> list[Transport]:
                 "Calls a function for every HTTP request and responds with the event that it returns (Fn Project).",
                 FnSourceConfig,
                 _source,
+                guarantees=guarantees.SOURCE,
             ),
             sink=Component(
                 "fn",
                 "Sends events to a function, with a deadline, and handles what it returns as replies (Fn Project).",
                 FnSinkConfig,
                 _sink,
+                guarantees=guarantees.SINK,
             ),
         )
     ]

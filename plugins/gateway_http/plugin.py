@@ -29,6 +29,7 @@ def _sink(options: HttpSinkConfig, context: BuildContext) -> Any:
 
 @hookimpl
 def gateway_transports() -> list[Transport]:
+    from . import guarantees
     from .config import HttpSinkConfig, HttpSourceConfig
 
     return [
@@ -39,6 +40,7 @@ def gateway_transports() -> list[Transport]:
                 "Receives events over HTTP or HTTPS (CloudEvents HTTP binding), HTTP/1.1 or HTTP/2.",
                 HttpSourceConfig,
                 _source,
+                guarantees=guarantees.SOURCE,
             ),
             sink=Component(
                 "http",
@@ -46,6 +48,7 @@ def gateway_transports() -> list[Transport]:
                 HttpSinkConfig,
                 _sink,
                 schemes=("http", "https"),
+                guarantees=guarantees.SINK,
             ),
         )
     ]

@@ -24,7 +24,7 @@ _SUMMARIES = {
     "graph": "Draw the topology: sources, brokers, triggers with their filters, sinks, dead letters, bridges.",
 }
 _INSTALLED = {
-    "plugins": "List all components that are installed, and what they need.",
+    "plugins": "List all components that are installed, and what they need and promise.",
     "schema": "Print the JSON Schema of the config, for editors.",
 }
 

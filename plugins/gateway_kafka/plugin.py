@@ -39,6 +39,7 @@ def _offsets() -> Any:
 
 @hookimpl
 def gateway_transports() -> list[Transport]:
+    from . import guarantees
     from .config import KafkaSinkConfig, KafkaSourceConfig
 
     return [
@@ -50,6 +51,7 @@ def gateway_transports() -> list[Transport]:
                 KafkaSourceConfig,
                 _source,
                 schemes=("kafka",),
+                guarantees=guarantees.SOURCE,
                 **_LIBRARY,
             ),
             sink=Component(
@@ -58,6 +60,7 @@ def gateway_transports() -> list[Transport]:
                 KafkaSinkConfig,
                 _sink,
                 schemes=("kafka",),
+                guarantees=guarantees.SINK,
                 **_LIBRARY,
             ),
         )
@@ -66,6 +69,7 @@ def gateway_transports() -> list[Transport]:
 
 @hookimpl
 def gateway_channels() -> list[Component]:
+    from . import guarantees
     from .config import KafkaChannelConfig
 
     return [
@@ -74,6 +78,7 @@ def gateway_channels() -> list[Component]:
             "Keeps events in a Kafka topic, shared by any number of gateways.",
             KafkaChannelConfig,
             _channel,
+            guarantees=guarantees.CHANNEL,
             **_LIBRARY,
         )
     ]

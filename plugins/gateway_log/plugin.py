@@ -37,9 +37,11 @@ def _restore() -> Any:
 
 @hookimpl
 def gateway_channels() -> list[Component]:
+    from . import guarantees
     from .config import LogConfig
 
-    return [Component("log", "Keeps events in a durable log on this machine's disk (SQLite).", LogConfig, _build)]
+    summary = "Keeps events in a durable log on this machine's disk (SQLite)."
+    return [Component("log", summary, LogConfig, _build, guarantees=guarantees.CHANNEL)]
 
 
 @hookimpl

@@ -25,6 +25,7 @@ def _commands() -> Any:
 
 @hookimpl
 def gateway_transports() -> list[Transport]:
+    from . import guarantees
     from .config import SparkSinkConfig
 
     sink = Component(
@@ -34,6 +35,7 @@ def gateway_transports() -> list[Transport]:
         _build,
         extra="spark",
         requires=("pyspark", "pyarrow"),
+        guarantees=guarantees.SINK,
     )
     return [Transport("spark", sink=sink)]
 

@@ -162,8 +162,17 @@ def schema() -> None:
     typer.echo(json.dumps(config_schema(Registry.installed()), indent=2, ensure_ascii=False))
 
 
-def plugins(as_json: Json = False) -> None:
-    """List all components that are installed, and what they need."""
+def plugins(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Only components with this name, or of this plugin, in full.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List all components that are installed, and what they need.
+
+    With a name, show what each source, sink and channel of that name promises: when an event is acknowledged, when it
+    comes again, order, workers, back-pressure.
+    """
     from .plugins import list_plugins
 
-    list_plugins(as_json=as_json)
+    list_plugins(name, as_json=as_json)

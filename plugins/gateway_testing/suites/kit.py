@@ -18,6 +18,7 @@ from gateway_core.contract.component import (
     BuildContext,
     ChannelRef,
     CodecRef,
+    Component,
     ComponentRef,
     FilterRef,
     SinkRef,
@@ -43,6 +44,8 @@ class Kit:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.built: Component | None = None
+        """The descriptor of the component that was built last."""
 
     def codec(self, name: str, options: Any = None, binding: Binding = HTTP) -> Codec:
         return cast(Codec, self._build(CodecRef(name, options), binding=binding))
@@ -61,6 +64,8 @@ class Kit:
 
     def _build(self, ref: ComponentRef, binding: Binding | None = None) -> Any:
         registry = _installed()
+        offer = registry.find(ref.kind, ref.name)
+        self.built = offer.component if offer else None
         context = BuildContext(
             f"test.{ref.kind}", self.folder, SystemClock(), registry, binding=binding, broker="default", trigger="test"
         )
