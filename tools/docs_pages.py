@@ -13,6 +13,7 @@ from typing import Any, get_args
 import docs_fields as fields
 import docs_metrics
 import docs_picture
+import docs_transports
 import typer
 from code_map import code_map
 from gateway_admin import routes
@@ -344,12 +345,22 @@ def metrics() -> str:
     return _page(*docs_metrics.metrics())
 
 
+# -- transports ---------------------------------------------------------------------------------------------------
+
+
+def transports() -> str:
+    """What each source, sink and channel that this tree ships promises, and what it is tested with."""
+    registry = Registry.installed()
+    return _page(*docs_transports.transports([o for o in registry.offers() if _ours(registry, o.plugin)]))
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/config.md": config,
     "docs/reference/components.md": components,
     "docs/reference/hooks.md": hooks,
     "docs/reference/cli.md": cli,
     "docs/reference/metrics.md": metrics,
+    "docs/reference/transports.md": transports,
     "docs/pipeline.svg": docs_picture.picture,
     "docs/discussion/code-map.md": code_map,
     "tests/contract/public.txt": public_contract,
