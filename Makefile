@@ -62,7 +62,7 @@ notebook: $(READY)  ## run the notebooks of docs and write their outputs anew
 lock:  ## resolve requirements/dev.txt anew, with hashes (needs uv)
 	uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
 	  --custom-compile-command "make lock" --all-extras --group dev pyproject.toml -o requirements/dev.txt $(ARGS)
-	for sdk in 1 2 node spark-4.1; do uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
+	for sdk in 1 2 node go spark-4.1; do uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
 	  --custom-compile-command "make lock" tests/sdk/requirements-$$sdk.in -o tests/sdk/requirements-$$sdk.txt $(ARGS) || exit 1; done
 
 $(READY): requirements/dev.txt pyproject.toml tools/bootstrap.sh

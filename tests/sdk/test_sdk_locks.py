@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,13 @@ def test_the_javascript_lock_has_hashes_and_no_registry() -> None:
     installed = {name: p for name, p in lock["packages"].items() if name}
     assert len(installed) > 10
     assert [n for n, p in installed.items() if not p["integrity"].startswith("sha512-") or "resolved" in p] == []
+
+
+def test_the_go_lock_has_the_hash_of_every_module() -> None:
+    wanted = re.findall(r"^\s*(?:require )?(\S+) (v\S+)", (HERE / "go" / "go.mod").read_text(), re.MULTILINE)
+    sums = {tuple(line.split()[:2]) for line in (HERE / "go" / "go.sum").read_text().splitlines()}
+    assert len(wanted) > 10
+    assert [module for module in wanted if module not in sums] == []
 
 
 @pytest.mark.usefixtures("processes")
