@@ -1,1 +1,1 @@
-"""The plugin `java`: finds a Java, downloads jars, and runs a local Kafka broker."""
+"""A library: finds a Java, downloads jars, and runs a local Kafka broker."""

@@ -96,8 +96,8 @@ def test_the_core_knows_no_transport_and_no_component_by_name() -> None:
     assert wrong == {}
 
 
-LIBRARIES = {"gateway_serving", "gateway_terminal", "gateway_testing", "gateway_transport"}
-"""Offer no components: HTTP servers with limits, tables of commands, doubles for tests, and helpers for transports."""
+LIBRARIES = {"gateway_java", "gateway_serving", "gateway_terminal", "gateway_testing", "gateway_transport"}
+"""Offer no components: Java, HTTP servers with limits, tables of commands, doubles for tests, helpers for transports."""
 
 _ROW = re.compile(r"^\| `(gateway_\w+)` \| (.*?) \| .+ \|$", re.MULTILINE)
 ALLOWED = {

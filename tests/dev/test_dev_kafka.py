@@ -52,6 +52,7 @@ def stopped(process: subprocess.Popen[str], how: signal.Signals) -> str:
     return out
 
 
+@pytest.mark.spec("DEV-01")
 def test_it_runs_until_it_is_stopped_and_keeps_its_data(tmp_path: Path) -> None:
     with running("--data-dir", str(tmp_path), "--topic", "orders:3", "--topic", "plain") as (process, port):
         assert not create_topic(port, "orders", 1, {})

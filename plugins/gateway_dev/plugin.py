@@ -16,5 +16,5 @@ def _load() -> Any:
 
 @hookimpl
 def gateway_commands() -> list[Command]:
-    summary = "Run services for a gateway on this machine, to try things out: a Kafka broker."
+    summary = "Run services for a gateway on this machine, to try things out: Kafka, MQTT, NATS, RabbitMQ, Redis."
     return [Command("dev", summary, _load, panel="Try out")]
