@@ -1,7 +1,7 @@
 """Fixtures that every test may use, and the tier of each test.
 
 A test's tier is the dearest thing that it starts, and its fixtures say what that is: `unit` (nothing), `process`
-(`processes`, or `real_time`), `kafka`, `spark`. The tier is a marker too, so `-m unit` selects it.
+(`processes`, `real_time`, a server of the run), `kafka`, `spark`. The tier is a marker too, so `-m unit` selects it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import pytest
 
 from tests import budget
 
-pytest_plugins = ["tests.spec_report", "tests.kafka_broker"]
+pytest_plugins = ["tests.spec_report", "tests.kafka_broker", "tests.servers_shared"]
 
 # the dearest first
 TIERS = {
     "spark": {"spark", "own_spark", "sink"},
     "kafka": {"kafka", "own_kafka", "secure_kafka", "strict_kafka"},
-    "process": {"processes", "real_time"},
+    "process": {"processes", "real_time", "mqtt_server", "nats_server", "rabbitmq_server", "redis_server"},
     "unit": set[str](),
 }
 budget.register_profiles()

@@ -35,6 +35,8 @@ class Proof:
     ids: frozenset[str]
     passed: int = 0
     bad: int = 0
+    missing: set[str] = field(default_factory=set)
+    """What this machine did not have (tests/servers_shared.py)."""
 
 
 @dataclass
@@ -54,7 +56,9 @@ class Ledger:
         ids = frozenset(str(facts["spec"]).split())
         proof = self.proofs.setdefault(test, Proof(ids))
         proof.ids |= ids  # cases of one test may carry marks of their own
-        if report.outcome == "failed" or (report.outcome == "skipped"):
+        if "missing" in facts:
+            proof.missing.add(str(facts["missing"]))
+        elif report.outcome == "failed" or (report.outcome == "skipped"):
             proof.bad += 1
         elif report.when == "call":
             proof.passed += 1
@@ -78,10 +82,13 @@ def load(path: Path = CATALOGUE) -> dict[str, Requirement]:
 
 
 def outcome(proofs: Iterable[Proof]) -> str:
-    """ "passed" where all tests of a requirement passed, "FAILED" where one did not, "gap" where there are none."""
+    """ "passed" where all tests of a requirement passed, "FAILED" where one did not, "gap" where there are none or one
+    could not run because this machine lacks a server."""
     all_of_them = list(proofs)
     if any(p.bad for p in all_of_them):
         return "FAILED"
+    if any(p.missing for p in all_of_them):
+        return "gap"
     return "passed" if any(p.passed for p in all_of_them) else "gap"
 
 
@@ -124,7 +131,9 @@ def _name(test: str, proof: Proof) -> str:
     path, _, function = test.rpartition("::")
     file = path.partition("::")[0].removeprefix("tests/")
     cases = f" ({proof.passed})" if proof.passed > 1 else ""
-    return f"`{file}` {function}{cases}"
+    names = ", ".join(sorted(m.partition(" ")[0] for m in proof.missing))
+    missing = f" (missing here: {names})" if names else ""
+    return f"`{file}` {function}{cases}{missing}"
 
 
 # -- pytest's hooks -----------------------------------------------------------------------------------------------

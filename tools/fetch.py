@@ -1,4 +1,4 @@
-"""Fetches the jars that the suite needs, unless they are cached. `make test` runs it first.
+"""Fetches the jars and servers that the suite needs, unless they are cached or installed. `make test` runs it first.
 
 A test has a time limit; how long the first download takes, nobody can promise.
 """
@@ -8,13 +8,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from gateway_dev import program, servers
 from gateway_java import jars, java
 from gateway_java.kafka import VERSION, broker_artifacts
 from gateway_spark.connectors import connectors, missing
 
 
 def main() -> None:
-    """Fetches what is not cached, and says so."""
+    """Fetches what is not cached, and says so. A server that can't be had is no failure here: its tests say so."""
+    for server in servers.ALL.values():
+        try:
+            program.find(server.program)
+        except servers.Missing as e:
+            print(f"tidegate: {e}", file=sys.stderr)
     parse = jars.Artifact.parse
     tools = [parse(f"org.apache.kafka:{name}:{VERSION}", transitive=True) for name in ("kafka_2.13", "kafka-tools")]
     wanted: dict[str, Sequence[jars.Artifact]] = {"a Kafka broker": broker_artifacts(), "Kafka's console tools": tools}

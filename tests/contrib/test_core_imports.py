@@ -97,7 +97,7 @@ def test_the_core_knows_no_transport_and_no_component_by_name() -> None:
 
 
 LIBRARIES = {"gateway_java", "gateway_serving", "gateway_terminal", "gateway_testing", "gateway_transport"}
-"""Offer no components: Java, HTTP servers with limits, tables of commands, doubles for tests, helpers for transports."""
+"""Offer no components: Java, HTTP servers with limits, tables of commands, doubles for tests, help for transports."""
 
 _ROW = re.compile(r"^\| `(gateway_\w+)` \| (.*?) \| .+ \|$", re.MULTILINE)
 ALLOWED = {

@@ -43,7 +43,7 @@ def run(pytester: pytest.Pytester):  # type: ignore[no-untyped-def]
     pytester.makeini("[pytest]\nmarkers = spec(*ids)\n")
 
     def go(*options: str) -> pytest.RunResult:
-        plugins = ("-p", "tests.spec_report", "-p", "no:cacheprovider")
+        plugins = ("-p", "tests.spec_report", "-p", "tests.servers_shared", "-p", "no:cacheprovider")
         return pytester.runpytest_subprocess(*plugins, "--conformance", "out.md", *options)
 
     return go
@@ -89,7 +89,7 @@ def test_the_catalogue_is_whole() -> None:
     ranges = {"DP": 27, "BR": 26, "HB": 4, "CE1": 11, "KB": 17, "FN": 14, "CARD": 8}
     wanted = [f"{group}-{n:02}" for group, last in ranges.items() for n in range(1, last + 1)]
     catalogue = load()
-    assert [id for id in catalogue if not id.startswith("SAFE-")] == wanted
+    assert [id for id in catalogue if id.partition("-")[0] in ranges] == wanted
     assert {r.level for r in catalogue.values()} == {"M", "S", "m", "-"}
     assert all(r.text and "|" not in r.text for r in catalogue.values())
 
@@ -97,3 +97,47 @@ def test_the_catalogue_is_whole() -> None:
 def test_the_page_in_the_tree_names_every_requirement() -> None:
     page = (CATALOGUE.parents[1] / "docs/conformance.md").read_text()
     assert sorted(rows(page)) == sorted(load())
+
+
+MISSING = """
+import pytest
+from gateway_dev import program, servers
+
+NONE = program.Program("no-such-server", "no-such-package", wheel="no-such-wheel")
+
+@pytest.fixture(scope="session")
+def server(): return program.find(NONE)
+
+@pytest.mark.spec("DP-01", "DP-02")
+def test_needs_it(server): pass
+
+@pytest.mark.spec("DP-02", "DP-03")
+def test_needs_nothing(): pass
+
+def test_needs_it_too(): program.find(NONE)
+"""
+
+
+@pytest.mark.parametrize(
+    "workers", [pytest.param([], id="one process"), pytest.param(["-n", "1"], marks=pytest.mark.full, id="xdist")]
+)
+@pytest.mark.usefixtures("processes")
+def test_a_server_that_can_not_be_had_is_a_gap(  # type: ignore[no-untyped-def]
+    pytester: pytest.Pytester, run, workers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(pytester.path / "cache"))
+    monkeypatch.setenv("PATH", str(pytester.path))  # no apt-get
+    pytester.makepyfile(test_missing=MISSING)
+    result = run(*workers, "--color=yes")
+    assert result.ret == 0
+    row = rows((pytester.path / "out.md").read_text())
+    assert row["DP-01"] == ("`test_missing.py` test_needs_it (missing here: no-such-server)", "gap")
+    assert row["DP-02"][1] == "gap", "one of its tests could not run"
+    assert row["DP-03"][1] == "passed"
+    red = "\x1b[31m2 tests prove nothing: no-such-server is needed and there is none on this machine: not on PATH; "
+    assert red in result.stdout.str()
+    assert "1 passed" in result.stdout.str()
+    assert "2 missing" in result.stdout.str()
+    strict = run(*workers, "--all-servers")
+    assert strict.ret == 1
+    assert rows((pytester.path / "out.md").read_text())["DP-01"][1] == "FAILED"
