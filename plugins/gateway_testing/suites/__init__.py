@@ -6,6 +6,7 @@ from .channel import ChannelSuite
 from .codec import CodecSuite
 from .filter import FilterSuite
 from .kit import Kit, Suite
+from .pulling import PullingSourceSuite, SourceRemote
 from .remote import ControllableRemote, HttpRemote, Remote
 from .sink import RemoteSinkSuite, SinkSuite
 from .source import MemoryIntake, SourceSuite
@@ -18,9 +19,11 @@ __all__ = [
     "HttpRemote",
     "Kit",
     "MemoryIntake",
+    "PullingSourceSuite",
     "Remote",
     "RemoteSinkSuite",
     "SinkSuite",
+    "SourceRemote",
     "SourceSuite",
     "Suite",
 ]

@@ -26,26 +26,39 @@ from gateway_core.contract.component import (
 )
 from gateway_core.contract.interfaces import Channel, Codec, Filter, Sink, Source
 
+from . import faulty_codec
+
 PATIENCE_S = 30.0
 """How long a suite waits for something that must happen."""
 
 
 @cache
 def _installed() -> Registry:
-    return Registry.installed()
+    registry = Registry.installed()
+    registry.add("suite_faulty", faulty_codec)
+    return registry
 
 
 class Kit:
     """Builds components from config values: `kit.sink("udp", {"host": "127.0.0.1", "port": 9})`.
 
     It knows all installed plugins by their entry points. `folder` belongs to the test and stays the same for all
-    components that the test builds, like a gateway's data directory across restarts.
+    components that the test builds, like a gateway's data directory across restarts. `worker` is the number of the
+    worker that a component is built for, of `workers`.
     """
+
+    worker = 0
+    workers = 1
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.built: Component | None = None
         """The descriptor of the component that was built last."""
+
+    @property
+    def registry(self) -> Registry:
+        """All components that are installed."""
+        return _installed()
 
     def codec(self, name: str, options: Any = None, binding: Binding = HTTP) -> Codec:
         return cast(Codec, self._build(CodecRef(name, options), binding=binding))
@@ -63,11 +76,19 @@ class Kit:
         return cast(Channel, self._build(ChannelRef(name, options)))
 
     def _build(self, ref: ComponentRef, binding: Binding | None = None) -> Any:
-        registry = _installed()
+        registry = self.registry
         offer = registry.find(ref.kind, ref.name)
         self.built = offer.component if offer else None
         context = BuildContext(
-            f"test.{ref.kind}", self.folder, SystemClock(), registry, binding=binding, broker="default", trigger="test"
+            f"test.{ref.kind}",
+            self.folder,
+            SystemClock(),
+            registry,
+            self.worker,
+            self.workers,
+            binding,
+            broker="default",
+            trigger="test",
         )
         return registry.build(ref, context)
 
@@ -84,10 +105,10 @@ class Suite:
         return "asyncio"
 
 
-async def until(condition: Callable[[], bool], what: str) -> None:
-    """Waits for a condition; fails after `PATIENCE_S`."""
-    with anyio.move_on_after(PATIENCE_S):
+async def until(condition: Callable[[], bool], what: str, limit_s: float = PATIENCE_S) -> None:
+    """Waits for a condition; fails after `limit_s` seconds."""
+    with anyio.move_on_after(limit_s):
         while not condition():  # noqa: ASYNC110 - the condition may be another thread's
             await anyio.sleep(0.005)
         return
-    raise AssertionError(f"waited {PATIENCE_S:g} s for {what}")
+    raise AssertionError(f"waited {limit_s:g} s for {what}")

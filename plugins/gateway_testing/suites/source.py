@@ -24,25 +24,37 @@ EXAMPLES = [v for v in VECTORS if v.version == "1.0"]
 
 
 class MemoryIntake:
-    """Records what it accepts. `result` is passed to `done`; with `hold` only after `release`."""
+    """Records what it accepts, and answers as told.
+
+    `result`   passed to `done`: None, or an error for as long as it is set.
+    `hold`     answers only after `release`.
+    `never`    ids of events that it never takes: a group with one of them is `Refused`.
+    `stores`   as `Intake.stores`.
+
+    `events` are all events that it was offered, also repeatedly, `safe` those whose acceptance it confirmed, `letters`
+    what the source passed to `undeliverable` (event, outcome, destination), of which `buried` are safe.
+    """
 
     def __init__(self) -> None:
         self.events: list[Event] = []
+        self.safe: list[Event] = []
         self.refused: list[Refused] = []
         self.attempts: list[tuple[Event, Outcome]] = []
-        self.letters: list[tuple[Event, Outcome, str]] = []  # event, outcome, destination
+        self.letters: list[tuple[Event, Outcome, str]] = []
+        self.buried: list[Event] = []
         self.result: BaseException | None = None
         self.withdrawn: list[int] = []
+        self.never: set[str] = set()
         self.stores = True
         self.hold = False
-        self._held: list[Accepted] = []
+        self.held: list[tuple[Sequence[Event], Accepted]] = []
 
     def accept(self, events: Sequence[Event], done: Accepted) -> None:
         self.events.extend(events)
         if self.hold:
-            self._held.append(done)
+            self.held.append((events, done))
         else:
-            done(self.result)
+            self._answer(events, done)
 
     def withdraw(self, partition: int) -> Sequence[int]:
         self.withdrawn.append(partition)
@@ -56,14 +68,24 @@ class MemoryIntake:
 
     def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted) -> None:
         self.letters.append((event, outcome, dest))
+        if self.result is None:
+            self.buried.append(event)
         done(self.result)
 
-    def release(self) -> None:
-        """Answers everything held, with `result`."""
-        self.hold = False
-        held, self._held = self._held, []
-        for done in held:
-            done(self.result)
+    def release(self, count: int | None = None) -> None:
+        """Answers everything held, with `result`, and holds no more; or the first `count` groups only."""
+        self.hold = count is not None
+        answered, self.held = self.held[:count], self.held[len(self.held[:count]) :]
+        for events, done in answered:
+            self._answer(events, done)
+
+    def _answer(self, events: Sequence[Event], done: Accepted) -> None:
+        error = self.result
+        if error is None and any(event.attributes.get("id") in self.never for event in events):
+            error = Refused("the intake never takes this event")
+        if error is None:
+            self.safe.extend(events)
+        done(error)
 
 
 class SourceSuite(Suite):
@@ -74,7 +96,8 @@ class SourceSuite(Suite):
             return kit.source("mine", {"listen": "127.0.0.1:0"})
 
     `pulls` is that of the source: if it fetches its events, no sender waits for a response, and an event is
-    acknowledged if it will not be fetched again. That includes input that is not an event.
+    acknowledged if it will not be fetched again. That includes input that is not an event. `PullingSourceSuite` tests
+    such a source against a remote side that goes away and comes back.
     """
 
     pytestmark = pytest.mark.anyio

@@ -1,0 +1,472 @@
+"""What every source that fetches its events must do, through outages and restarts.
+
+The rules: `gateway_core.contract.interfaces.Source` and `Intake`, `gateway_core.contract.capabilities.Pulling`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from gateway_core.contract.capabilities import Watched, pulls
+from gateway_core.contract.component import SourceRef
+from gateway_core.contract.errors import Overloaded, StorageError
+from gateway_core.contract.interfaces import Source
+from gateway_core.pipeline.intake import BoundSource, SwitchableIntake
+
+from ..vectors import VECTORS, Vector, same_data, texts
+from .faulty_codec import FAULTY_CODEC, RAISES
+from .kit import PATIENCE_S, Kit, Suite, until
+from .source import EXAMPLES, MemoryIntake
+
+BASE = next(v for v in VECTORS if v.name == "text")
+MOMENT_S = 0.05
+"""How long a suite looks for something that must not happen."""
+
+
+class SourceRemote:
+    """Where a source fetches its events: a queue, a topic, a subscription at a real server. It keeps what was not
+    acknowledged. Derive from it; methods that block belong in a thread (`anyio.to_thread`).
+
+    A server of the test run is enough: `gateway_testing.link.Link` cuts the connection to it.
+    """
+
+    async def open(self) -> None:
+        """Before the first source starts."""
+
+    async def close(self) -> None:
+        """After the last one has stopped, whatever happened."""
+
+    async def publish(self, vector: Vector) -> None:
+        """Publishes an event, in any content mode. Returns once the server has it."""
+        raise NotImplementedError
+
+    async def nonsense(self) -> None:
+        """Publishes a message that is not an event."""
+        raise NotImplementedError
+
+    async def leave(self) -> None:
+        """Ends all connections, and allows no new one. What was published stays."""
+        raise NotImplementedError
+
+    async def take(self) -> None:
+        """Is back, after `leave`."""
+        raise NotImplementedError
+
+    async def acknowledged(self) -> int | None:
+        """How many messages the source has acknowledged; None if the server can't tell. With it the suite looks
+        closer."""
+        return None
+
+
+class PullingSourceSuite(Suite):
+    """Subclass it and write `remote` and `build`:
+
+    class TestMine(PullingSourceSuite):
+        def remote(self, kit):
+            return MyQueue(kit)
+
+        def build(self, kit, remote, **options):
+            return kit.source("mine", {"url": remote.url, "queue": remote.name, **options})
+
+    Every source that a test builds for one `remote` reads the same queue, as the same client: the second one is the
+    first one after a restart. Class attributes say what a transport can't do:
+
+    `ordered`     False if events may arrive in another order than they were published.
+    `redelivers`  False if the transport delivers at most once: what was not acknowledged does not come again.
+    `survives`    True if an answer that comes after a reconnect still acknowledges its message (Kafka's offsets do).
+    `coded`       False if the source has no option `codec`.
+    `both_work`   False if one of two sources that share the events may get all of them.
+    `patience_s`  how long the suite waits for what must happen.
+    """
+
+    pytestmark = pytest.mark.anyio
+    ordered = True
+    redelivers = True
+    survives = False
+    coded = True
+    both_work = True
+    patience_s = PATIENCE_S
+
+    def remote(self, kit: Kit) -> SourceRemote:
+        raise NotImplementedError
+
+    def build(self, kit: Kit, remote: Any, **options: Any) -> Source:
+        """The source, with more options than the ones it has anyway (`codec`)."""
+        raise NotImplementedError
+
+    async def ready(self, source: Source) -> None:
+        """Returns once the source fetches. Called after each start while the remote side is there, and after it has
+        come back."""
+        await self.until(lambda: _error(source) is None, "the source to have no `error` in `info`")
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    async def test_it_takes_events_as_they_are(self, kit: Kit) -> None:
+        async with self.opened(kit) as remote, self.running(kit, remote) as (source, intake):
+            assert pulls(source)
+            for n, vector in enumerate(EXAMPLES):
+                await remote.publish(vector)
+                await self.until(lambda n=n: len(intake.events) > n, f"the event {vector.name}")  # type: ignore[misc]
+                have = texts(intake.events[n])
+                assert {name: have.get(name) for name in vector.event.attributes} == texts(vector.event)
+                assert same_data(intake.events[n].data, vector.event.data)
+                assert intake.events[n].received_ns > 0
+            assert intake.refused == []
+
+    @pytest.mark.parametrize("stores", [True, False], ids=["broker", "bridge"])
+    async def test_they_come_in_order_even_if_some_had_to_wait(self, kit: Kit, stores: bool) -> None:
+        async with self.opened(kit) as remote, self.running(kit, remote, stores=stores) as (_, intake):
+            await self._publish(remote, 0, 10)
+            await self._until_safe(intake, 0, 10)
+            intake.result = Overloaded("the suite has no room")
+            await self._publish(remote, 10, 20)
+            await self.until(lambda: len(intake.events) > 10, "an event to be offered")
+            intake.result = None
+            await self._publish(remote, 20, 25)
+            await self._until_safe(intake, 0, 25)
+            if self.ordered:
+                assert _ids(intake.safe) == _names(0, 25)
+
+    async def test_what_is_never_taken_goes_to_the_dead_letter_and_the_rest_goes_on(self, kit: Kit) -> None:
+        async with self.opened(kit) as remote:
+            async with self.running(kit, remote) as (_, intake):
+                intake.never = {"n2"}
+                intake.hold = True  # so that several wait for one answer
+                await self._publish(remote, 0, 5)
+                await self.until(lambda: len(intake.held) > 0, "an event to be offered")
+                intake.release()
+                await self._until_safe(intake, 0, 5, without="n2")
+                await self.until(lambda: "n2" in _ids(intake.buried), "the dead letter")
+                assert [_id(event) for event, _, _ in intake.letters] == ["n2"]
+                await self._settled(remote, 5)
+            assert await self._again(kit, remote) == []
+
+    # -- acknowledgements --------------------------------------------------------------------------------------------
+
+    async def test_it_acknowledges_only_what_is_safe(self, kit: Kit) -> None:
+        async with self.opened(kit) as remote:
+            async with self.running(kit, remote) as (_, intake):
+                intake.hold = True
+                await self._publish(remote, 0, 2)
+                await self.until(lambda: len(intake.held) > 0, "an event to be offered")
+                await anyio.sleep(MOMENT_S)
+                assert await remote.acknowledged() in (None, 0), "acknowledged before the event was safe"
+                intake.release()
+                await self._until_safe(intake, 0, 2)
+                await self._settled(remote, 2)
+            assert await self._again(kit, remote) == []
+
+    @pytest.mark.parametrize(
+        "error", [StorageError("the disk is full"), Overloaded("too much")], ids=["storage", "busy"]
+    )
+    @pytest.mark.parametrize("stores", [True, False], ids=["broker", "bridge"])
+    async def test_it_offers_again_what_could_not_be_taken(self, kit: Kit, error: BaseException, stores: bool) -> None:
+        async with self.opened(kit) as remote:
+            async with self.running(kit, remote, stores=stores) as (_, intake):
+                intake.result = error
+                await self._publish(remote, 0, 3)
+                await self.until(lambda: len(intake.events) > 0, "an event to be offered")
+                await anyio.sleep(MOMENT_S)
+                assert await remote.acknowledged() in (None, 0), "acknowledged what the intake did not take"
+                assert (intake.refused, intake.letters) == ([], [])
+                intake.result = None
+                await self._until_safe(intake, 0, 3)
+                await self._settled(remote, 3)
+            assert await self._again(kit, remote) == []
+
+    async def test_what_was_acknowledged_does_not_come_again(self, kit: Kit) -> None:
+        async with self.opened(kit) as remote:
+            async with self.running(kit, remote) as (_, intake):
+                await self._publish(remote, 0, 10)
+                await self._until_safe(intake, 0, 10)
+                await self._settled(remote, 10)
+            assert await self._again(kit, remote) == []
+
+    async def test_what_was_not_acknowledged_comes_again(self, kit: Kit) -> None:
+        async with self.opened(kit) as remote:
+            async with self.running(kit, remote) as (_, intake):
+                await self._publish(remote, 0, 2)
+                await self._until_safe(intake, 0, 2)
+                await self._settled(remote, 2)
+                intake.hold = True
+                await self._publish(remote, 2, 6)
+                await self.until(lambda: len(intake.held) > 0, "an event to be offered")
+                intake.result = StorageError("the disk is gone")
+                intake.release()
+            if self.redelivers:
+                assert await self._again(kit, remote, _names(2, 6)) == _names(2, 6)
+
+    # -- outages -----------------------------------------------------------------------------------------------------
+
+    async def test_it_reconnects(self, kit: Kit) -> None:
+        async with self.opened(kit) as remote:
+            async with self.running(kit, remote) as (source, intake):
+                await self._publish(remote, 0, 3)
+                await self._until_safe(intake, 0, 3)
+                known = await self._settled(remote, 3)
+                for n in (3, 6):
+                    await self._outage(remote, source)
+                    await self._publish(remote, n, n + 3)
+                    await self._until_safe(intake, 0, n + 3)
+                    await self._settled(remote, n + 3)
+                if known:
+                    assert sorted(_ids(intake.safe)) == _names(0, 9), "what was acknowledged came again"
+            assert await self._again(kit, remote) == []
+
+    async def test_it_starts_while_the_remote_side_is_away(self, kit: Kit) -> None:
+        async with self.opened(kit) as remote:
+            async with self.running(kit, remote):
+                pass  # a subscription may have to be known before events are published
+            await remote.leave()
+            async with self.running(kit, remote, away=True) as (source, intake):
+                assert _error(source) is not None, "`info` must name the outage as `error`"
+                await remote.take()
+                await self.ready(source)
+                await self._publish(remote, 0, 2)
+                await self._until_safe(intake, 0, 2)
+
+    async def test_a_late_answer_settles_nothing_of_a_new_connection(self, kit: Kit) -> None:
+        """A message that comes again is another delivery: the answer about the one before says nothing about it."""
+        if self.survives or not self.redelivers:
+            return
+        async with self.opened(kit) as remote:
+            async with self.running(kit, remote) as (source, intake):
+                intake.hold = True
+                await self._publish(remote, 0, 3)
+                await self.until(lambda: len(intake.held) > 0, "an event to be offered")
+                await self._outage(remote, source)
+                intake.release(1)
+                await self.until(lambda: _ids(intake.events).count("n0") > 1, "the first event to come again")
+                await anyio.sleep(MOMENT_S)
+                assert await remote.acknowledged() in (None, 0), "acknowledged by a late answer"
+                intake.result = StorageError("the disk is gone")
+                intake.release()
+            assert await self._again(kit, remote, _names(0, 3)) == _names(0, 3)
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    async def test_a_stop_answers_what_was_taken(self, kit: Kit) -> None:
+        async with self.opened(kit) as remote:
+            async with self.running(kit, remote) as (source, intake), anyio.create_task_group() as tasks:
+                intake.hold = True
+                await self._publish(remote, 0, 1)
+                await self.until(lambda: len(intake.held) > 0, "the event to be offered")
+                tasks.start_soon(source.stop)
+                await anyio.sleep(MOMENT_S)
+                intake.release()
+            assert _ids(intake.safe) == ["n0"]
+            assert await self._again(kit, remote) == []
+
+    @pytest.mark.parametrize("stores", [True, False], ids=["broker", "bridge"])
+    async def test_a_stop_ends_while_the_intake_has_no_room(self, kit: Kit, stores: bool) -> None:
+        async with self.opened(kit) as remote:
+            async with self.running(kit, remote, stores=stores) as (_, intake):
+                intake.result = Overloaded("the suite has no room")
+                await self._publish(remote, 0, 20)
+                await self.until(lambda: len(intake.events) > 0, "an event to be offered")
+            assert await remote.acknowledged() in (None, 0), "acknowledged what the intake did not take"
+            if self.redelivers:
+                assert await self._again(kit, remote, _names(0, 20)) == _names(0, 20)
+
+    async def test_a_stop_ends_while_the_remote_side_is_away(self, kit: Kit) -> None:
+        async with self.opened(kit) as remote:
+            async with self.running(kit, remote) as (source, intake):
+                intake.result = Overloaded("the suite has no room")
+                await self._publish(remote, 0, 2)
+                await self.until(lambda: len(intake.events) > 0, "an event to be offered")
+                await remote.leave()
+                await self.until(lambda: _error(source) is not None, "`info` to name the outage")
+            await remote.take()
+            if self.redelivers:
+                assert await self._again(kit, remote, _names(0, 2)) == _names(0, 2)
+
+    async def test_after_a_stop_nothing_is_taken(self, kit: Kit) -> None:
+        async with self.opened(kit) as remote, self.running(kit, remote) as (source, intake):
+            await self._publish(remote, 0, 1)
+            await self._until_safe(intake, 0, 1)
+            await source.stop()
+            await self._publish(remote, 1, 2)
+            await anyio.sleep(MOMENT_S)
+            assert _ids(intake.events) == ["n0"]
+
+    # -- workers -----------------------------------------------------------------------------------------------------
+
+    async def test_it_works_in_every_worker_or_in_one(self, kit: Kit) -> None:
+        async with self.opened(kit) as remote:
+            one, two = self._workers(kit, remote)
+            intake = MemoryIntake()
+            bound = BoundSource(SourceRef("suite"), one, SwitchableIntake(intake))
+            card = kit.built.guarantees if kit.built else None
+            if card is not None and card.workers != "one or share":
+                assert bound.alone == (card.workers == "one"), "its attributes `pulls` and `shares` say something else"
+            if bound.alone:
+                return
+            async with (
+                self.running(kit, remote, source=one) as (_, first),
+                self.running(kit, remote, source=two) as (_, second),
+            ):
+                await self._publish(remote, 0, 40)
+                await self.until(lambda: len(first.safe) + len(second.safe) >= 40, "each event in one of two workers")
+                assert sorted(_ids([*first.safe, *second.safe])) == sorted(_names(0, 40))
+                if self.both_work:
+                    assert first.safe, "the second worker got everything"
+                    assert second.safe, "the first worker got everything"
+                await one.stop()
+                seen = len(second.safe)
+                await self._publish(remote, 40, 50)
+                await self.until(lambda: len(second.safe) >= seen + 10, "all events in the worker that is left")
+            assert await self._again(kit, remote) == []
+
+    # -- what nobody should send -------------------------------------------------------------------------------------
+
+    async def test_much_nonsense_holds_up_nothing(self, kit: Kit, caplog: pytest.LogCaptureFixture) -> None:
+        async with self.opened(kit) as remote:
+            async with self.running(kit, remote) as (_, intake):
+                for n in range(20):
+                    await remote.nonsense()
+                    await self._publish(remote, n, n + 1)
+                await self._until_safe(intake, 0, 20)
+                await self.until(
+                    lambda: len(intake.refused) + len(intake.buried) == 20, "each to be refused or a dead letter"
+                )
+                await self._settled(remote, 40)
+                assert len(caplog.records) < 10, "strangers can fill the log"
+            assert await self._again(kit, remote) == []
+
+    async def test_nonsense_is_kept_until_the_dead_letter_has_it(self, kit: Kit) -> None:
+        async with self.opened(kit) as remote:
+            async with self.running(kit, remote) as (_, intake):
+                intake.result = StorageError("the dead letter is away")
+                await remote.nonsense()
+                await self.until(lambda: len(intake.refused) + len(intake.letters) > 0, "the dead letter")
+                if intake.refused:
+                    return  # this source drops what is not an event
+                await anyio.sleep(MOMENT_S)
+                assert await remote.acknowledged() in (None, 0), "acknowledged what the dead letter did not take"
+            if self.redelivers:
+                async with self.running(kit, remote) as (_, intake):
+                    await self.until(lambda: len(intake.buried) == 1, "the nonsense to come again")
+
+    async def test_a_codec_that_raises_costs_one_event(self, kit: Kit) -> None:
+        if not self.coded:
+            return
+        async with self.opened(kit) as remote:
+            async with self.running(kit, remote, codec=FAULTY_CODEC) as (_, intake):
+                await remote.publish(BASE.with_id(RAISES))
+                await self._publish(remote, 0, 1)
+                await self._until_safe(intake, 0, 1)
+                await self.until(lambda: len(intake.refused) + len(intake.buried) == 1, "a refusal or a dead letter")
+                await self._settled(remote, 2)
+            assert await self._again(kit, remote) == []
+
+    # -- parts -------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def opened(self, kit: Kit) -> AsyncIterator[SourceRemote]:
+        """The remote side, for the length of a test."""
+        remote = self.remote(kit)
+        await remote.open()
+        try:
+            yield remote
+        finally:
+            with anyio.CancelScope(shield=True):
+                await remote.close()
+
+    @asynccontextmanager
+    async def running(
+        self,
+        kit: Kit,
+        remote: SourceRemote,
+        *,
+        source: Source | None = None,
+        stores: bool = True,
+        away: bool = False,
+        **options: Any,
+    ) -> AsyncIterator[tuple[Source, MemoryIntake]]:
+        """A source that has started, and its intake; stopped at the end. `stores` is that of the intake; if the remote
+        side is `away`, the source can't be ready."""
+        source = self.build(kit, remote, **options) if source is None else source
+        intake = MemoryIntake()
+        intake.stores = stores
+        async with anyio.create_task_group() as tasks:
+            with anyio.fail_after(self.patience_s):
+                await source.start(intake, tasks)
+            assert source.address, "the address must be known after start"
+            if not away:
+                await self.ready(source)
+            yield source, intake
+            with anyio.move_on_after(self.patience_s) as limit:
+                await source.stop()
+            assert not limit.cancelled_caught, f"the stop did not end within {self.patience_s:g} s"
+            tasks.cancel_scope.cancel()
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Waits for a condition; fails after `patience_s`."""
+        await until(condition, what, self.patience_s)
+
+    def _workers(self, kit: Kit, remote: SourceRemote) -> tuple[Source, Source]:
+        kit.workers = 2
+        one = self.build(kit, remote)
+        kit.worker = 1
+        two = self.build(kit, remote)
+        kit.worker, kit.workers = 0, 1
+        return one, two
+
+    async def _publish(self, remote: SourceRemote, first: int, end: int) -> None:
+        for name in _names(first, end):
+            await remote.publish(BASE.with_id(name))
+
+    async def _until_safe(self, intake: MemoryIntake, first: int, end: int, without: str = "") -> None:
+        wanted = {name for name in _names(first, end) if name != without}
+        await self.until(lambda: wanted <= set(_ids(intake.safe)), f"the events n{first} to n{end - 1}")
+
+    async def _settled(self, remote: SourceRemote, count: int) -> bool:
+        """Waits until the server knows that so many messages are acknowledged. False if it can't tell."""
+        known = await remote.acknowledged()
+        with anyio.move_on_after(self.patience_s):
+            while known is not None and known < count:
+                await anyio.sleep(0.01)
+                known = await remote.acknowledged()
+        assert known in (None, count), f"{known} messages are acknowledged; {count} were safe"
+        return known is not None
+
+    async def _outage(self, remote: SourceRemote, source: Source) -> None:
+        await remote.leave()
+        await self.until(lambda: _error(source) is not None, "`info` to name the outage as `error`")
+        await remote.take()
+        await self.ready(source)
+
+    async def _again(self, kit: Kit, remote: SourceRemote, wanted: Sequence[str] = ()) -> list[str]:
+        """The ids that a source gets after a restart, besides that of one more event; each once, in order of ids."""
+        async with self.running(kit, remote) as (_, intake):
+            await remote.publish(BASE.with_id("last"))
+            await self.until(lambda: {"last", *wanted} <= set(_ids(intake.safe)), f"{[*wanted, 'last']} to come")
+            await anyio.sleep(MOMENT_S)
+            found = Counter([*_ids(intake.safe), *_ids(intake.buried)])
+        del found["last"]
+        return sorted(found, key=lambda name: (len(name), name))
+
+
+def _error(source: Source) -> str | None:
+    assert isinstance(source, Watched), "a source that fetches needs `info`"
+    error = source.info()["error"]
+    assert error is None or isinstance(error, str)
+    return error
+
+
+def _names(first: int, end: int) -> list[str]:
+    return [f"n{n}" for n in range(first, end)]
+
+
+def _id(event: Any) -> str:
+    return str(event.attributes["id"])
+
+
+def _ids(events: Sequence[Any]) -> list[str]:
+    return [_id(event) for event in events]
