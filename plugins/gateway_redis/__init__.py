@@ -1,0 +1,1 @@
+"""The transport `redis`: Redis Streams as a source and a sink."""

@@ -1,0 +1,72 @@
+"""What `tidegate check --connect` tries. Nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import anyio
+from redis.exceptions import NoPermissionError, RedisClusterException, RedisError, ResponseError
+
+from gateway_core.contract.errors import StartError
+
+from . import faults
+from .client import Client, client
+from .connection_config import RedisConfig
+
+
+def check_streams(config: RedisConfig, streams: Sequence[str], limit_s: float) -> None:
+    """Connects, and looks at the streams, which need not exist. Raises `OSError` with the reason in one line."""
+
+    async def ask(redis: Client) -> None:
+        await redis.execute_command("PING")
+        for stream in streams:
+            await _is_stream(redis, stream)
+
+    _asked(config, limit_s, ask)
+
+
+async def _is_stream(redis: Client, stream: str) -> None:
+    try:
+        await redis.execute_command("XLEN", stream)
+    except NoPermissionError as e:
+        raise OSError(f"the stream {stream}: {faults.words(e)}") from e
+    except ResponseError as e:
+        if not str(e).startswith("WRONGTYPE"):
+            raise
+        raise OSError(f"the key {stream} is not a stream") from e
+
+
+def _asked(config: RedisConfig, limit_s: float, ask: Callable[[Client], Awaitable[None]]) -> None:
+    async def run() -> None:
+        redis = client(config, "redis")
+        try:
+            with anyio.fail_after(limit_s):
+                await ask(redis)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await redis.aclose()
+
+    try:
+        anyio.run(run)
+    except TimeoutError:
+        raise OSError(f"no answer within {limit_s:g} s") from None
+    except (RedisError, RedisClusterException) as e:
+        raise OSError(faults.words(e)) from e
+    except StartError as e:
+        raise OSError(str(e)) from e
+
+
+def risk(config: RedisConfig, limit_s: float) -> str:
+    """What a crash of the server would lose; "" if nothing, or if it does not say. Raises `OSError`."""
+    found: list[str] = []
+
+    async def ask(redis: Client) -> None:
+        try:
+            facts = await redis.execute_command("INFO", "persistence")
+        except NoPermissionError:
+            return
+        if isinstance(facts, dict) and facts.get("aof_enabled") == 0:
+            found.append("appendonly is off: a crash of the server loses entries that were delivered to it")
+
+    _asked(config, limit_s, ask)
+    return "".join(found)

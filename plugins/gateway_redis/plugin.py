@@ -1,0 +1,69 @@
+"""The plugin's components."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gateway_core.contract.component import BuildContext, Component, Transport
+from gateway_core.contract.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.errors import Probe
+    from gateway_core.runtime.settings import Settings
+
+    from .config import RedisSinkConfig, RedisSourceConfig
+
+_LIBRARY: dict[str, Any] = {"extra": "redis", "requires": ("redis",), "schemes": ("redis", "rediss")}
+
+
+def _source(options: RedisSourceConfig, context: BuildContext) -> Any:
+    from .source import RedisSource
+
+    return RedisSource(options, context)
+
+
+def _sink(options: RedisSinkConfig, context: BuildContext) -> Any:
+    from .sink import RedisSink
+
+    return RedisSink(options, context)
+
+
+def _durability(config: GatewayConfig, settings: Settings) -> list[Probe]:
+    from .durability import durability
+
+    return durability(config)
+
+
+@hookimpl
+def gateway_transports() -> list[Transport]:
+    from . import guarantees
+    from .config import RedisSinkConfig, RedisSourceConfig
+
+    return [
+        Transport(
+            "redis",
+            source=Component(
+                "redis",
+                "Reads streams as a consumer of a group (our own Redis Streams binding).",
+                RedisSourceConfig,
+                _source,
+                guarantees=guarantees.SOURCE,
+                **_LIBRARY,
+            ),
+            sink=Component(
+                "redis",
+                "Adds each event to a stream as one entry (our own Redis Streams binding).",
+                RedisSinkConfig,
+                _sink,
+                guarantees=guarantees.SINK,
+                **_LIBRARY,
+            ),
+        )
+    ]
+
+
+@hookimpl
+def gateway_connection_checks() -> list[Callable[[GatewayConfig, Settings], list[Probe]]]:
+    return [_durability]
