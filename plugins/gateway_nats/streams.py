@@ -1,0 +1,179 @@
+"""Streams and consumers: created if there are none, and compared with the config if there are. Nothing is altered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from gateway_transport.connection import Rejected
+from nats.js import JetStreamContext, api
+from nats.js.errors import APIError, NotFoundError
+
+from .config import SequenceStart, Start, StreamConfig, TimestampStart
+
+
+class Missing(ConnectionError):
+    """There is no such stream yet. It may come."""
+
+
+async def ensure_stream(js: JetStreamContext, name: str, wanted: StreamConfig | None) -> api.StreamInfo:
+    """The stream's state. It is created if there is none. Raises `Rejected` if it is different from `wanted`, and
+    `Missing` if there is none and nothing is wanted."""
+    try:
+        found = await js.stream_info(name)
+    except NotFoundError:
+        if wanted is None:
+            raise Missing(f"there is no stream {name}") from None
+        try:
+            return await js.add_stream(_stream(name, wanted))
+        except APIError as e:
+            if e.err_code != 10058:  # another gateway has made one with this name in the meantime
+                raise Rejected(f"the stream {name} can't be created: {e.description}") from e
+            found = await js.stream_info(name)
+    if wanted is not None:
+        _compare(f"the stream {name}", _asked(wanted), _has(found.config))
+    return found
+
+
+def _stream(name: str, wanted: StreamConfig) -> api.StreamConfig:
+    return api.StreamConfig(
+        name=name,
+        subjects=list(wanted.subjects),
+        storage=api.StorageType(wanted.storage),
+        num_replicas=wanted.replicas,
+        retention=api.RetentionPolicy(wanted.retention),
+        max_age=wanted.max_age_s or 0,
+        max_bytes=wanted.max_bytes or -1,
+        max_msgs=wanted.max_messages or -1,
+        discard=_discard(wanted),
+        duplicate_window=_window(wanted),
+    )
+
+
+def _window(wanted: StreamConfig) -> float:
+    """The server accepts no window that is longer than messages live; 0 is its default."""
+    return wanted.duplicates_s or min(120.0, wanted.max_age_s or 0)
+
+
+def _discard(wanted: StreamConfig) -> api.DiscardPolicy:
+    return api.DiscardPolicy.OLD if wanted.at_limit == "drop_old" else api.DiscardPolicy.NEW
+
+
+def _asked(wanted: StreamConfig) -> dict[str, Any]:
+    """What the config says, with the defaults, since what is not said has a meaning too. Only the window for repeats
+    is the server's own if it is not said."""
+    asked: dict[str, Any] = {
+        "subjects": sorted(wanted.subjects),
+        "storage": wanted.storage,
+        "replicas": wanted.replicas,
+        "retention": wanted.retention,
+        "max_age_s": wanted.max_age_s,
+        "max_bytes": wanted.max_bytes,
+        "max_messages": wanted.max_messages,
+        "at_limit": wanted.at_limit,
+    }
+    if wanted.duplicates_s is not None:
+        asked["duplicates_s"] = wanted.duplicates_s
+    return asked
+
+
+def _has(config: api.StreamConfig) -> dict[str, Any]:
+    return {
+        "subjects": sorted(config.subjects or []),
+        "storage": _text(config.storage),
+        "replicas": config.num_replicas,
+        "retention": _text(config.retention),
+        "max_age_s": config.max_age or None,
+        "max_bytes": config.max_bytes if (config.max_bytes or -1) > 0 else None,
+        "max_messages": config.max_msgs if (config.max_msgs or -1) > 0 else None,
+        "at_limit": "drop_old" if _text(config.discard) == "old" else "refuse_new",
+        "duplicates_s": config.duplicate_window,
+    }
+
+
+async def ensure_consumer(
+    js: JetStreamContext,
+    stream: str,
+    name: str,
+    *,
+    filters: list[str],
+    start: Start | int,
+    ack_wait_s: float,
+    max_ack_pending: int,
+    compare: Callable[[str], bool],
+) -> tuple[api.ConsumerInfo, bool]:
+    """A durable pull consumer, and whether it is new. `start` may also be the sequence number of a message. `compare`
+    says whether a difference in this option is a fault (the config says it) or not (it is a default). Raises `Rejected`
+    if the consumer is different."""
+    try:
+        found = await js.consumer_info(stream, name)
+    except NotFoundError:
+        config = api.ConsumerConfig(
+            durable_name=name,
+            ack_policy=api.AckPolicy.EXPLICIT,
+            ack_wait=ack_wait_s,
+            max_ack_pending=max_ack_pending,
+            filter_subject=filters[0] if len(filters) == 1 else None,
+            filter_subjects=filters if len(filters) > 1 else None,
+            **_start(start),
+        )
+        try:
+            return await js.add_consumer(stream, config), True
+        except NotFoundError:
+            raise Missing(f"there is no stream {stream}") from None
+        except APIError as e:
+            if e.err_code not in (10013, 10148):  # another worker has made it in the meantime
+                raise Rejected(f"the consumer {name} of the stream {stream} can't be created: {e.description}") from e
+            found = await js.consumer_info(stream, name)
+    has = found.config
+    what = f"the consumer {name} of the stream {stream}"
+    if has.deliver_subject:
+        raise Rejected(f"{what} is a push consumer; a gateway needs a pull consumer: choose another name")
+    asked: dict[str, Any] = {"ack_policy": "explicit", "subject": sorted(filters)}
+    have = {
+        "ack_policy": _text(has.ack_policy),
+        "subject": sorted(has.filter_subjects or ([has.filter_subject] if has.filter_subject else [])) or [">"],
+        "ack_wait_s": has.ack_wait,
+        "max_in_flight": has.max_ack_pending,
+    }
+    given = {"ack_wait_s": ack_wait_s, "max_in_flight": max_ack_pending}
+    asked |= {option: value for option, value in given.items() if compare(option)}
+    _compare(what, asked, have)
+    return found, False
+
+
+def _start(start: Start | int) -> dict[str, Any]:
+    if start == "earliest":
+        return {"deliver_policy": api.DeliverPolicy.ALL}
+    if start == "latest":
+        return {"deliver_policy": api.DeliverPolicy.NEW}
+    if isinstance(start, TimestampStart):
+        moment = datetime.fromisoformat(start.timestamp)
+        return {"deliver_policy": api.DeliverPolicy.BY_START_TIME, "opt_start_time": moment}
+    sequence = start.sequence if isinstance(start, SequenceStart) else start
+    return {"deliver_policy": api.DeliverPolicy.BY_START_SEQUENCE, "opt_start_seq": sequence}
+
+
+def _compare(what: str, asked: dict[str, Any], has: dict[str, Any]) -> None:
+    wrong = [
+        f"`{name}` is {_shown(has[name])} and not {_shown(value)}"
+        for name, value in asked.items()
+        if has[name] != value
+    ]
+    if wrong:
+        raise Rejected(
+            f"{what} is not as configured: {', '.join(wrong)}. Change the config or the server; Tidegate alters nothing"
+        )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "unlimited" if value is None else str(value)
+
+
+def _text(value: Any) -> str:
+    return str(getattr(value, "value", value))
