@@ -13,7 +13,8 @@ from pathlib import Path
 
 from gateway_java.java import cache_dir
 
-TIMEOUT_S = 600
+TIMEOUT_S = 300
+_PATIENCE = ("-oAcquire::Retries=1", "-oAcquire::http::Timeout=20", "-oAcquire::https::Timeout=20")
 _TOOLS = ("apt-get", "dpkg-deb")
 _DONE = "unpacked"
 
@@ -64,13 +65,13 @@ def _fetch(package: str, root: Path, options: Sequence[str]) -> None:
     shutil.rmtree(root, ignore_errors=True)
     archives = root / "archives"
     archives.mkdir(parents=True)
-    if (wanted := _wanted(package, options)) is None:
-        options = [*options, *_own_lists(root.parent / "apt")]
+    options = [*_PATIENCE, *options]
+    if (wanted := _wanted(package, options)) is None or not _downloaded(wanted, archives, options):
+        options = [*options, *_own_lists(root.parent / "apt")]  # those of the system are empty or old
         _run("apt-get", "update", *options)
-        wanted = _wanted(package, options)
-    if wanted is None:
-        raise Unavailable(f"apt-get knows no {package}")
-    _run("apt-get", "download", *options, *wanted, cwd=archives)
+        if (wanted := _wanted(package, options)) is None:
+            raise Unavailable(f"apt-get knows no {package}, or can't resolve what it depends on")
+        _run("apt-get", "download", *options, *wanted, cwd=archives)
     for archive in sorted(archives.glob("*.deb")):
         _run("dpkg-deb", "-x", str(archive), str(root))
     shutil.rmtree(archives)
@@ -83,6 +84,10 @@ def _wanted(package: str, options: Sequence[str]) -> list[str] | None:
     done = _call("apt-get", *arguments)
     names = re.findall(r"^Inst (\S+)", done.stdout, re.MULTILINE)
     return names if done.returncode == 0 and package in names else None
+
+
+def _downloaded(wanted: Sequence[str], archives: Path, options: Sequence[str]) -> bool:
+    return _call("apt-get", "download", *options, *wanted, cwd=archives).returncode == 0
 
 
 def _own_lists(folder: Path) -> list[str]:

@@ -91,8 +91,8 @@ class RabbitMq(Server):
             cookie.touch(mode=0o600)
             cookie.write_text(os.urandom(16).hex())
             cookie.chmod(0o400)
-        if root := self.found.root:
-            self._write_erl(root / "usr/lib/erlang")
+        if root := self._unpacked_erlang:
+            self._write_erl(root)
 
     def command(self, found: Found) -> Sequence[str]:
         return [str(self._home / "sbin" / "rabbitmq-server")]
@@ -215,15 +215,21 @@ class RabbitMq(Server):
     @property
     def _erlang(self) -> Path:
         """The root folder of Erlang, or the folder with our script for one that was unpacked."""
-        if self.found.root:
+        if self._unpacked_erlang:
             return self.folder / "erlang"
         erl = shutil.which("erl")
         if erl is None:
             raise Missing("RabbitMQ needs Erlang, and there is no erl on PATH")
         return Path(erl).resolve().parents[1]
 
+    @property
+    def _unpacked_erlang(self) -> Path | None:
+        """The Erlang that was unpacked with RabbitMQ; None if this machine has one of its own."""
+        root = self.found.root / "usr/lib/erlang" if self.found.root else None
+        return root if root and any(root.glob("erts-*/bin")) else None
+
     def _programs(self, name: str) -> list[Path]:
-        root = self.found.root / "usr/lib/erlang" if self.found.root else self._erlang
+        root = self._unpacked_erlang or self._erlang
         return [*root.glob(f"erts-*/bin/{name}"), root / "bin" / name]
 
     def _write_erl(self, root: Path) -> None:
