@@ -1,0 +1,53 @@
+"""The plugin's components."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gateway_core.contract.component import BuildContext, Component, Transport
+from gateway_core.contract.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from .config import MqttSinkConfig, MqttSourceConfig
+
+_LIBRARY: dict[str, Any] = {"extra": "mqtt", "requires": ("paho",), "schemes": ("mqtt", "mqtts")}
+
+
+def _source(options: MqttSourceConfig, context: BuildContext) -> Any:
+    from .source import MqttSource
+
+    return MqttSource(options, context)
+
+
+def _sink(options: MqttSinkConfig, context: BuildContext) -> Any:
+    from .sink import MqttSink
+
+    return MqttSink(options, context)
+
+
+@hookimpl
+def gateway_transports() -> list[Transport]:
+    from . import guarantees
+    from .config import MqttSinkConfig, MqttSourceConfig
+
+    return [
+        Transport(
+            "mqtt",
+            source=Component(
+                "mqtt",
+                "Subscribes to topics of an MQTT server; a message is acknowledged once its event is safe.",
+                MqttSourceConfig,
+                _source,
+                guarantees=guarantees.SOURCE,
+                **_LIBRARY,
+            ),
+            sink=Component(
+                "mqtt",
+                "Publishes each event to a topic of an MQTT server (CloudEvents MQTT binding).",
+                MqttSinkConfig,
+                _sink,
+                guarantees=guarantees.SINK,
+                **_LIBRARY,
+            ),
+        )
+    ]

@@ -1,0 +1,200 @@
+"""The source `mqtt`: subscribes to topics, and acknowledges a message once its event is safe."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from anyio.abc import TaskGroup
+from gateway_transport.client_tls import client_context
+from gateway_transport.connection import Connection, Rejected
+from gateway_transport.handover import Handover
+from gateway_transport.messages import reader
+from gateway_transport.not_an_event import handle, wrapped
+
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Intake
+
+from .binding import STRUCTURED, Publish, binding
+from .client import MqttClient
+from .config import MqttSourceConfig
+from .subscriptions import Subscriptions
+
+log = logging.getLogger("tidegate.mqtt")
+
+_RETAIN_HANDLING = {"all": 0, "new": 1, "ignore": 2}
+
+
+class MqttSource:
+    """`gateway_core.contract.interfaces.Source`. Messages are acknowledged in the order in which they came, as MQTT 5
+    demands (section 4.6)."""
+
+    pulls = True
+
+    def __init__(self, options: MqttSourceConfig, context: BuildContext) -> None:
+        self._options = options
+        self._owner = context.owner
+        self._now = context.clock.now_ns
+        self._is_5 = options.version == "5"
+        self.shares = options.group is not None
+        self._client_id = _client_id(options, context)
+        self._tls: ssl.SSLContext | None = None
+        if options.tls is not None and not context.offline:
+            self._tls = client_context(options.tls, context.owner)
+        self._read = reader(options.codec, binding(options.version, context.traces), context)
+        self._retained = options.retained or ("new" if self._is_5 else "all")
+        self._subscriptions = Subscriptions(context.data_dir, options, self._client_id)
+        self._client: MqttClient | None = None
+        self._stopping = False
+        self._sessions = 0
+        self._resumed = False
+        self._expiry_s: int | None = None
+        self._counts = {"received": 0, "retained_ignored": 0, "sessions_lost": 0}
+        self.address = f"{options.url}/{','.join(options.topics)}"
+        self._handover: Handover[tuple[MqttClient, Publish]] = Handover(
+            context.owner, self.address, context.clock, self._settle, in_order=True
+        )
+        self._connection = Connection(context.owner, f"MQTT at {options.url}", self._session)
+        self._take: Callable[[Publish], None] = self._received
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    async def start(self, intake: Intake, tasks: TaskGroup) -> None:
+        """Connects and subscribes, and goes on trying while the server is away. Raises `StartError` if the server
+        rejects the credentials or the subscription."""
+        self._handover.intake = intake
+        await self._connection.start(tasks)
+
+    async def stop(self) -> None:
+        self._stopping = True
+        if self._client is not None:
+            self._client.pause()
+        await self._handover.drain()
+        await self._connection.stop()
+
+    async def _session(self, connected: Callable[[], None]) -> None:
+        options = self._options
+        client = MqttClient(
+            options,
+            self._client_id,
+            clean=False,
+            received=self._take,
+            session_expiry_s=options.session_expiry_s,
+            receive_maximum=options.receive_maximum,
+        )
+        try:
+            self._client = client
+            await client.open(self._tls)
+            limits = client.limits
+            if options.group is not None and not limits.shares:
+                raise Rejected("the server has no shared subscriptions; remove `group`")
+            self._note_session(limits.session_present, limits.session_expiry_s)
+            filters = [self._filter(topic) for topic in options.topics]
+            await client.forget(self._subscriptions.stale(filters) if limits.session_present else [])
+            await client.subscribed(filters, options.qos, _RETAIN_HANDLING[self._retained])
+            self._subscriptions.remember(filters)
+            connected()
+            await client.ended()
+        finally:
+            self._client = None
+            self._handover.drop()
+            await client.close()
+
+    def _filter(self, topic: str) -> str:
+        group = self._options.group
+        return topic if group is None else f"$share/{group}/{topic}"
+
+    def _note_session(self, present: bool, expiry_s: int | None) -> None:
+        if self._sessions and not present and self._options.session_expiry_s:
+            self._counts["sessions_lost"] += 1
+            log.warning("%s: the server has lost the session, with the messages that waited in it", self._owner)
+        self._sessions += 1
+        self._resumed = present
+        self._expiry_s = expiry_s
+
+    # -- messages ---------------------------------------------------------------------------------------------------
+
+    def _received(self, message: Publish) -> None:
+        client = self._client
+        if client is None:
+            return
+        handover, token = self._handover, (client, message)
+        self._counts["received"] += 1
+        if message.retain and self._retained == "ignore":
+            self._counts["retained_ignored"] += 1
+            handover.skip(token)
+            return
+        try:
+            event = self._read(message.message())
+        except Refused as e:
+            handle(self._options, handover, self._wrapped(message), token, e)
+        else:
+            self._mark(event, message.topic)
+            handover.take(event, token)
+        if handover.held >= 2 * self._options.receive_maximum:
+            client.pause()
+
+    def _mark(self, event: Event, topic: str) -> None:
+        if self._options.topic_attribute is not None:
+            event.attributes[self._options.topic_attribute] = topic
+        if self._options.key == "topic":
+            event.key = topic.encode()
+
+    def _wrapped(self, message: Publish) -> Event:
+        """A message that is not an event, as one. MQTT gives messages no number, so its id is new each time."""
+        topic = message.topic
+        headers = [(name.decode(), value) for name, value in [*message.headers, *message.other]]
+        return wrapped(
+            id=str(uuid4()),
+            source=f"mqtt:/{quote(topic.lstrip('/'))}",
+            type=self._options.wrap_type,
+            data=message.payload,
+            headers=headers,
+            prefix="mqtt",
+            key=topic.encode(),
+            received_ns=self._now(),
+        )
+
+    def _settle(self, token: tuple[MqttClient, Publish]) -> None:
+        client, message = token
+        if message.qos:
+            client.settled(message)
+        if client.paused and not self._stopping and self._handover.held <= self._options.receive_maximum:
+            client.resume()
+
+    def read(self, message: Message) -> list[Event]:
+        """See `gateway_core.contract.capabilities.Reading`."""
+        return [self._read(Message(message.headers or [STRUCTURED], message.body))]
+
+    # -- for status -------------------------------------------------------------------------------------------------
+
+    def info(self) -> dict[str, Any]:
+        """`lag` counts the messages that the server has sent and that are not safe yet: it does not say how many still
+        wait there."""
+        connection = self._connection
+        known: dict[str, Any] = {
+            "address": self.address,
+            "error": connection.error,
+            "lag": self._handover.held,
+            "client_id": self._client_id,
+            "delivers": "at most once" if self._options.qos == 0 else "at least once",
+            "losses": connection.losses,
+            **self._counts,
+        }
+        if connection.connected:
+            known["session"] = "resumed" if self._resumed else "new"
+            if self._expiry_s is not None:
+                known["session_expiry_s"] = self._expiry_s
+        return known
+
+
+def _client_id(options: MqttSourceConfig, context: BuildContext) -> str:
+    """Stable over restarts, so that the session is found again; with shared subscriptions one for each worker."""
+    given = options.client_id or f"tidegate-{context.owner}"
+    return given if options.group is None else f"{given}-{context.worker}"

@@ -1,0 +1,40 @@
+"""Which topic filters a session has at the server: those of an earlier config must end."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from gateway_core.contract.one_line import one_line
+
+from .config import MqttSourceConfig
+
+log = logging.getLogger("tidegate.mqtt")
+
+
+class Subscriptions:
+    """The filters of one session, kept in `mqtt/` in the gateway's data directory. A server keeps a session's
+    subscriptions, and does not tell them: without this, a topic that is taken out of the config would still come."""
+
+    def __init__(self, data_dir: Path, options: MqttSourceConfig, client_id: str) -> None:
+        name = sha256(f"{options.url} {client_id}".encode()).hexdigest()[:16]
+        self._file = data_dir / "mqtt" / f"{name}.json"
+
+    def stale(self, filters: Sequence[str]) -> list[str]:
+        """The filters that the session had before and that are not among these."""
+        try:
+            before = json.loads(self._file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return []
+        return [name for name in before if isinstance(name, str) and name not in filters]
+
+    def remember(self, filters: Sequence[str]) -> None:
+        """The session has these filters now. A file that can't be written is logged: nothing else depends on it."""
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._file.write_text(json.dumps(list(filters)), encoding="utf-8")
+        except OSError as e:
+            log.warning("the topics of the MQTT session can't be kept in %s: %s", self._file, one_line(e))
