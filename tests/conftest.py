@@ -15,7 +15,7 @@ import pytest
 
 from tests import budget
 
-pytest_plugins = ["tests.spec_report", "tests.kafka_broker", "tests.servers_shared"]
+pytest_plugins = ["tests.spec_report", "tests.kafka_broker", "tests.servers_shared", "tests.faults.figures"]
 
 # the dearest first
 TIERS = {

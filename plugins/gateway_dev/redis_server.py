@@ -60,7 +60,8 @@ class RedisServer(Server):
     def _rules(self) -> list[str]:
         rules = [f"{name} on #{_hashed(password)} ~* &* +@all" for name, password in self.users.items()]
         if "default" not in self.users:
-            rules.append("default off" if self.users else "default on nopass ~* &* +@all")
+            # its rights remain: with them Redis reads transactions from its file at a start
+            rules.append(f"default {'off' if self.users else 'on'} nopass ~* &* +@all")
         return [*rules, f"{_OURS} on #{_hashed(self._password)} +@all"]
 
     def _users_changed(self) -> None:

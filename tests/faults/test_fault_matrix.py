@@ -1,0 +1,56 @@
+"""Every event that the server acknowledged to its sender is delivered or dead-lettered, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults.adapter import Adapter, all_adapters
+from tests.faults.faults import MATRIX, STORM, Scenario, play
+from tests.faults.figures import PROPERTY
+from tests.faults.lab import Lab
+from tests.faults.ledger import Figures
+
+pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.timeout(900)]
+ADAPTERS = all_adapters()
+
+
+@pytest.fixture(params=sorted(ADAPTERS))
+def adapter(request: pytest.FixtureRequest) -> Adapter:
+    return ADAPTERS[request.param]
+
+
+@pytest.fixture
+def record(adapter: Adapter, record_property: Callable[[str, object], None]) -> Callable[[str, Figures], None]:
+    def record(scenario: str, figures: Figures) -> None:
+        row = {"transport": adapter.name, "scenario": scenario, **figures.row()}
+        record_property(PROPERTY, json.dumps(row))
+        print(row)
+
+    return record
+
+
+@pytest.mark.spec("FAULT-01")
+def test_a_storm_of_faults_loses_nothing(
+    adapter: Adapter, tmp_path: Path, record: Callable[[str, Figures], None]
+) -> None:
+    with Lab(adapter, tmp_path) as lab:
+        lab.flowing()
+        for happens, rounds in STORM:
+            play(lab, happens, rounds)
+        record("all in one run", lab.finish())
+
+
+@pytest.mark.full
+@pytest.mark.spec("FAULT-01")
+@pytest.mark.parametrize("scenario", MATRIX, ids=lambda scenario: scenario.name)
+def test_a_fault_loses_nothing(
+    adapter: Adapter, scenario: Scenario, tmp_path: Path, record: Callable[[str, Figures], None]
+) -> None:
+    with Lab(adapter, tmp_path, workers=scenario.workers, queue_bytes=scenario.queue_bytes) as lab:
+        lab.flowing()
+        play(lab, scenario.happens, scenario.rounds)
+        record(scenario.name, lab.finish())
