@@ -156,7 +156,7 @@ class QueueSource:
         if self._fault == "never ends":
             while self._handover.held:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
-        while self._fault == "waits for the queue at its end" and not self._connection.connected:
+        while self._fault == "waits for the queue at its end" and not self._connection.connected:  # noqa: ASYNC110
             await anyio.sleep(0.01)
         if self._fault != "answers nobody at a stop":
             await self._handover.drain()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from gateway_testing.suites import Kit, PullingSourceSuite, SourceRemote
+from gateway_testing.suites.kit import patience
 
 from gateway_core.contract.clock import Clock, SystemClock
 from gateway_core.contract.component import BuildContext, CodecRef
@@ -62,12 +63,12 @@ FAULTS: dict[str, list[str]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_planted_fault_is_found(fault: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     suite = TestQueueSource()
-    suite.fault, suite.patience_s, suite.clock = fault, 0.4, Hurried()
+    suite.fault, suite.clock = fault, Hurried()
     for name in FAULTS[fault]:
         test = getattr(suite, f"test_{name}")
         folder = tmp_path / name
         folder.mkdir()
-        with pytest.raises((AssertionError, BaseExceptionGroup)):
+        with patience(0.4), pytest.raises((AssertionError, BaseExceptionGroup)):
             await test(Kit(folder), **_arguments(test, caplog))
 
 

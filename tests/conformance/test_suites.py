@@ -55,6 +55,10 @@ class TestHttpSink(RemoteSinkSuite):
         assert isinstance(remote, HttpRemote)
         return kit.sink("http", {"url": remote.url, **self.options})
 
+    def with_codec(self, kit: Kit, remote: Remote, codec: str) -> Sink:
+        assert isinstance(remote, HttpRemote)
+        return kit.sink("http", {"url": remote.url, **self.options, "codec": codec})
+
 
 @pytest.mark.twin
 class TestHttpxSink(TestHttpSink):

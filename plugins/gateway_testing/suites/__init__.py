@@ -6,10 +6,13 @@ from .channel import ChannelSuite
 from .codec import CodecSuite
 from .filter import FilterSuite
 from .kit import Kit, Suite
-from .pulling import PullingSourceSuite, SourceRemote
-from .remote import ControllableRemote, HttpRemote, Remote
-from .sink import RemoteSinkSuite, SinkSuite
-from .source import MemoryIntake, SourceSuite
+from .memory_intake import MemoryIntake
+from .pulling import PullingSourceSuite
+from .remote import ControllableRemote, HttpRemote, Remote, ReturningRemote
+from .remote_channel import RemoteChannelSuite
+from .sink import ReconnectingSinkSuite, RemoteSinkSuite, SinkSuite
+from .source import SourceSuite
+from .source_remote import SourceRemote
 
 __all__ = [
     "ChannelSuite",
@@ -20,8 +23,11 @@ __all__ = [
     "Kit",
     "MemoryIntake",
     "PullingSourceSuite",
+    "ReconnectingSinkSuite",
     "Remote",
+    "RemoteChannelSuite",
     "RemoteSinkSuite",
+    "ReturningRemote",
     "SinkSuite",
     "SourceRemote",
     "SourceSuite",

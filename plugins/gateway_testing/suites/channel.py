@@ -110,31 +110,31 @@ class ChannelSuite(Suite):
 
     async def test_every_subscription_gets_every_event_in_order(self, kit: Kit) -> None:
         one, two = Subscription(), Subscription()
-        async with self._open(kit, one=one, two=two) as channel:
+        async with self.opened(kit, one=one, two=two) as channel:
             await append(channel, numbered(50))
             await append(channel, numbered(50, 50))
             await one.until(100)
             await two.until(100)
             for it in (one, two):
-                self._in_order(it, ids(0, 100))
+                self.in_order(it, ids(0, 100))
             assert channel.appended == 100
 
     async def test_an_event_comes_out_as_it_went_in(self, kit: Kit) -> None:
         events = [v.event for v in VECTORS]
         events.append(Event({"specversion": "1.0", "id": "k", "source": "/s", "type": "t"}, b"", key=b"\x00key"))
         first, second = Subscription(), Subscription(from_start=True)
-        async with self._open(kit, first=first) as channel:
+        async with self.opened(kit, first=first) as channel:
             await append(channel, list(events))
             await first.until(len(events))
-            self._the_same(first.events, events)
-        async with self._open(kit, second=second):
+            self.the_same(first.events, events)
+        async with self.opened(kit, second=second):
             await second.until(len(events))
-            self._the_same(second.events, events)
+            self.the_same(second.events, events)
 
     async def test_only_what_matches_is_offered(self, kit: Kit) -> None:
         chosen = Subscription(filter=attributes_filter({"id": "n3"}))
         every = Subscription()
-        async with self._open(kit, chosen=chosen, every=every) as channel:
+        async with self.opened(kit, chosen=chosen, every=every) as channel:
             await append(channel, numbered(6))
             await every.until(6)
             await chosen.until(1)
@@ -153,26 +153,26 @@ class ChannelSuite(Suite):
 
         bad, good = Subscription(filter=Filter(raises)), Subscription()
         slow = Subscription(room=2, filter=Filter(raises))
-        async with self._open(kit, bad=bad, good=good, slow=slow) as channel:
+        async with self.opened(kit, bad=bad, good=good, slow=slow) as channel:
             await append(channel, numbered(6))
             await append(channel, numbered(4, 6))
             for it in (bad, good):
                 await it.until(10)
-                self._in_order(it, ids(0, 10))
+                self.in_order(it, ids(0, 10))
             for count in (2, 4, 6, 8, 10):
                 await slow.until(count)
                 slow.ack()
                 slow.resume()
-            self._in_order(slow, ids(0, 10))
+            self.in_order(slow, ids(0, 10))
             good.ack()
         back = Subscription(filter=Filter(raises))
-        async with self._open(kit, bad=back, good=Subscription()):
+        async with self.opened(kit, bad=back, good=Subscription()):
             await back.until(10)
-            self._in_order(back, ids(0, 10))
+            self.in_order(back, ids(0, 10))
 
     async def test_a_full_subscription_goes_on_after_resume_and_holds_up_nobody(self, kit: Kit) -> None:
         slow, quick = Subscription(room=2), Subscription()
-        async with self._open(kit, slow=slow, quick=quick) as channel:
+        async with self.opened(kit, slow=slow, quick=quick) as channel:
             await append(channel, numbered(7))
             await quick.until(7)
             await slow.until(2)
@@ -182,70 +182,70 @@ class ChannelSuite(Suite):
                 slow.ack()
                 slow.resume()
                 await slow.until(count)
-            self._in_order(slow, ids(0, 7))
+            self.in_order(slow, ids(0, 7))
 
     async def test_what_was_not_acknowledged_comes_again_after_a_restart(self, kit: Kit) -> None:
         before, after = Subscription(), Subscription()
-        async with self._open(kit, it=before) as channel:
+        async with self.opened(kit, it=before) as channel:
             await append(channel, numbered(6))
             await before.until(6)
             dealt_with = [before.events[n] for n in (0, 1, 3)]  # out of order: 2 is still in flight
             for event in dealt_with:
                 before.ack(event.position)
-        async with self._open(kit, it=after) as channel:
+        async with self.opened(kit, it=after) as channel:
             await append(channel, numbered(1, 6))
             gone = [str(e.attributes["id"]) for e in dealt_with]
             left = [n for n in ids(0, 7) if n not in gone]
             await after.until_all(left)
-            self._in_order(after, left, None if self.each_place else [n for n in after.ids if n not in gone])
+            self.in_order(after, left, None if self.each_place else [n for n in after.ids if n not in gone])
 
     async def test_places_survive_a_restart(self, kit: Kit) -> None:
         before, after = Subscription(), Subscription()
-        async with self._open(kit, it=before) as channel:
+        async with self.opened(kit, it=before) as channel:
             await append(channel, numbered(5))
             await before.until(5)
             before.ack()
-        async with self._open(kit, it=after) as channel:
+        async with self.opened(kit, it=after) as channel:
             await append(channel, numbered(1, 5))
             await after.until(1)
             assert after.ids == ["n5"]
 
     async def test_events_wait_for_a_subscription_that_is_known(self, kit: Kit) -> None:
-        async with self._open(kit, it=Subscription(room=0)) as channel:
+        async with self.opened(kit, it=Subscription(room=0)) as channel:
             await append(channel, numbered(5))
         back = Subscription()
-        async with self._open(kit, it=back):
+        async with self.opened(kit, it=back):
             await back.until(5)
-            self._in_order(back, ids(0, 5))
+            self.in_order(back, ids(0, 5))
 
     async def test_a_new_subscription_begins_at_the_end_or_at_the_beginning(self, kit: Kit) -> None:
-        async with self._open(kit, old=Subscription()) as channel:
+        async with self.opened(kit, old=Subscription()) as channel:
             await append(channel, numbered(3))
         late, early = Subscription(), Subscription(from_start=True)
-        async with self._open(kit, old=Subscription(), late=late, early=early) as channel:
+        async with self.opened(kit, old=Subscription(), late=late, early=early) as channel:
             await append(channel, numbered(2, 3))
             await early.until(5)
             await late.until(2)
-            self._in_order(early, ids(0, 5))
-            self._in_order(late, ids(3, 5))
+            self.in_order(early, ids(0, 5))
+            self.in_order(late, ids(3, 5))
 
     async def test_a_detached_subscription_keeps_its_place(self, kit: Kit) -> None:
         first = Subscription()
-        async with self._open(kit, it=first) as channel:
+        async with self.opened(kit, it=first) as channel:
             await append(channel, numbered(2))
             await first.until(2)
             first.ack()
             channel.detach("it")
             await append(channel, numbered(2, 2))
             await anyio.sleep(0.02)
-            self._in_order(first, ids(0, 2))  # nothing is offered after detach
+            self.in_order(first, ids(0, 2))  # nothing is offered after detach
             again = Subscription().attach(channel, "it")
             await again.until(2)
-            self._in_order(again, ids(2, 4))
+            self.in_order(again, ids(2, 4))
 
     async def test_lag_counts_what_is_not_dealt_with(self, kit: Kit) -> None:
         it = Subscription()
-        async with self._open(kit, it=it) as channel:
+        async with self.opened(kit, it=it) as channel:
             await append(channel, numbered(4))
             await it.until(4)
             assert it.feed is not None
@@ -257,30 +257,30 @@ class ChannelSuite(Suite):
 
     async def test_appends_at_once_are_each_answered_once(self, kit: Kit) -> None:
         it = Subscription()
-        async with self._open(kit, it=it) as channel:
+        async with self.opened(kit, it=it) as channel:
             answers: list[list[BaseException | None]] = [[] for _ in range(100)]
             for n, found in enumerate(answers):
                 channel.append(numbered(1, n), found.append)
             await until(lambda: all(answers), "all appends to be answered")
             await it.until(100)
             assert answers == [[None]] * 100
-            self._in_order(it, ids(0, 100))
+            self.in_order(it, ids(0, 100))
 
     async def test_a_stop_finishes_appends(self, kit: Kit) -> None:
         answers: list[BaseException | None] = []
-        async with self._open(kit, it=Subscription(room=0)) as channel:
+        async with self.opened(kit, it=Subscription(room=0)) as channel:
             for n in range(50):
                 channel.append(numbered(1, n), answers.append)
         assert len(answers) == 50
         stored = [f"n{n}" for n, answer in enumerate(answers) if answer is None]
         back = Subscription()
-        async with self._open(kit, it=back):
+        async with self.opened(kit, it=back):
             await back.until(len(stored))
             assert set(stored) <= set(back.ids)
 
     async def test_it_tells_of_itself(self, kit: Kit) -> None:
         wanted = Subscription(filter=attributes_filter({"id": "n0"}))
-        async with self._open(kit, it=wanted) as channel:
+        async with self.opened(kit, it=wanted) as channel:
             await append(channel, numbered(3))
             await wanted.until(1)
             info = channel.info()
@@ -294,7 +294,7 @@ class ChannelSuite(Suite):
 
     # -- parts -------------------------------------------------------------------------------------------------------
 
-    def _in_order(self, it: Subscription, wanted: list[str], found: list[str] | None = None) -> None:
+    def in_order(self, it: Subscription, wanted: list[str], found: list[str] | None = None) -> None:
         """No event lost or repeated, order kept and positions increasing: overall, or per partition."""
         assert sorted(it.ids if found is None else found) == sorted(wanted)
         if self.ordered:
@@ -306,7 +306,8 @@ class ChannelSuite(Suite):
             numbers = [int(str(e.attributes["id"])[1:]) for e in its]
             assert numbers == sorted(numbers)
 
-    def _the_same(self, found: list[Event], wanted: list[Event]) -> None:
+    def the_same(self, found: list[Event], wanted: list[Event]) -> None:
+        """These events came, as they were."""
         if not self.typed:
             wanted = [Event(dict(texts(e)), e.data, e.json_data, e.key) for e in wanted]
         if not self.ordered:
@@ -316,7 +317,8 @@ class ChannelSuite(Suite):
             assert found == wanted
 
     @asynccontextmanager
-    async def _open(self, kit: Kit, **subscriptions: Subscription) -> AsyncIterator[Channel]:
+    async def opened(self, kit: Kit, **subscriptions: Subscription) -> AsyncIterator[Channel]:
+        """A channel that has started, with these subscriptions by name; stopped at the end."""
         channel = self.build(kit)
         async with anyio.create_task_group() as tasks:
             await channel.start(tasks)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -30,6 +32,7 @@ from . import faulty_codec
 
 PATIENCE_S = 30.0
 """How long a suite waits for something that must happen."""
+_patience: ContextVar[float] = ContextVar("patience", default=PATIENCE_S)
 
 
 @cache
@@ -105,8 +108,24 @@ class Suite:
         return "asyncio"
 
 
-async def until(condition: Callable[[], bool], what: str, limit_s: float = PATIENCE_S) -> None:
-    """Waits for a condition; fails after `limit_s` seconds."""
+def patience_s() -> float:
+    """`PATIENCE_S`, or as long as `patience` says."""
+    return _patience.get()
+
+
+@contextmanager
+def patience(limit_s: float) -> Iterator[None]:
+    """In this block suites wait so many seconds for what must happen. For tests that expect a suite to fail."""
+    token = _patience.set(limit_s)
+    try:
+        yield
+    finally:
+        _patience.reset(token)
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """Waits for a condition; fails after `PATIENCE_S`, or as long as `patience` says."""
+    limit_s = patience_s()
     with anyio.move_on_after(limit_s):
         while not condition():  # noqa: ASYNC110 - the condition may be another thread's
             await anyio.sleep(0.005)

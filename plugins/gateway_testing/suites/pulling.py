@@ -5,66 +5,23 @@ The rules: `gateway_core.contract.interfaces.Source` and `Intake`, `gateway_core
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
-
 import anyio
 import pytest
 
-from gateway_core.contract.capabilities import Watched, pulls
+from gateway_core.contract.capabilities import pulls
 from gateway_core.contract.component import SourceRef
 from gateway_core.contract.errors import Overloaded, StorageError
-from gateway_core.contract.interfaces import Source
 from gateway_core.pipeline.intake import BoundSource, SwitchableIntake
 
-from ..vectors import VECTORS, Vector, same_data, texts
+from ..vectors import same_data, texts
 from .faulty_codec import FAULTY_CODEC, RAISES
-from .kit import PATIENCE_S, Kit, Suite, until
-from .source import EXAMPLES, MemoryIntake
-
-BASE = next(v for v in VECTORS if v.name == "text")
-MOMENT_S = 0.05
-"""How long a suite looks for something that must not happen."""
+from .kit import Kit
+from .memory_intake import MemoryIntake, id_of, ids_of
+from .source import EXAMPLES
+from .source_remote import BASE, MOMENT_S, SourceRemoteSuite, error_of, names
 
 
-class SourceRemote:
-    """Where a source fetches its events: a queue, a topic, a subscription at a real server. It keeps what was not
-    acknowledged. Derive from it; methods that block belong in a thread (`anyio.to_thread`).
-
-    A server of the test run is enough: `gateway_testing.link.Link` cuts the connection to it.
-    """
-
-    async def open(self) -> None:
-        """Before the first source starts."""
-
-    async def close(self) -> None:
-        """After the last one has stopped, whatever happened."""
-
-    async def publish(self, vector: Vector) -> None:
-        """Publishes an event, in any content mode. Returns once the server has it."""
-        raise NotImplementedError
-
-    async def nonsense(self) -> None:
-        """Publishes a message that is not an event."""
-        raise NotImplementedError
-
-    async def leave(self) -> None:
-        """Ends all connections, and allows no new one. What was published stays."""
-        raise NotImplementedError
-
-    async def take(self) -> None:
-        """Is back, after `leave`."""
-        raise NotImplementedError
-
-    async def acknowledged(self) -> int | None:
-        """How many messages the source has acknowledged; None if the server can't tell. With it the suite looks
-        closer."""
-        return None
-
-
-class PullingSourceSuite(Suite):
+class PullingSourceSuite(SourceRemoteSuite):
     """Subclass it and write `remote` and `build`:
 
     class TestMine(PullingSourceSuite):
@@ -82,7 +39,6 @@ class PullingSourceSuite(Suite):
     `survives`    True if an answer that comes after a reconnect still acknowledges its message (Kafka's offsets do).
     `coded`       False if the source has no option `codec`.
     `both_work`   False if one of two sources that share the events may get all of them.
-    `patience_s`  how long the suite waits for what must happen.
     """
 
     pytestmark = pytest.mark.anyio
@@ -91,19 +47,6 @@ class PullingSourceSuite(Suite):
     survives = False
     coded = True
     both_work = True
-    patience_s = PATIENCE_S
-
-    def remote(self, kit: Kit) -> SourceRemote:
-        raise NotImplementedError
-
-    def build(self, kit: Kit, remote: Any, **options: Any) -> Source:
-        """The source, with more options than the ones it has anyway (`codec`)."""
-        raise NotImplementedError
-
-    async def ready(self, source: Source) -> None:
-        """Returns once the source fetches. Called after each start while the remote side is there, and after it has
-        come back."""
-        await self.until(lambda: _error(source) is None, "the source to have no `error` in `info`")
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -131,7 +74,7 @@ class PullingSourceSuite(Suite):
             await self._publish(remote, 20, 25)
             await self._until_safe(intake, 0, 25)
             if self.ordered:
-                assert _ids(intake.safe) == _names(0, 25)
+                assert ids_of(intake.safe) == names(0, 25)
 
     async def test_what_is_never_taken_goes_to_the_dead_letter_and_the_rest_goes_on(self, kit: Kit) -> None:
         async with self.opened(kit) as remote:
@@ -142,8 +85,8 @@ class PullingSourceSuite(Suite):
                 await self.until(lambda: len(intake.held) > 0, "an event to be offered")
                 intake.release()
                 await self._until_safe(intake, 0, 5, without="n2")
-                await self.until(lambda: "n2" in _ids(intake.buried), "the dead letter")
-                assert [_id(event) for event, _, _ in intake.letters] == ["n2"]
+                await self.until(lambda: "n2" in ids_of(intake.buried), "the dead letter")
+                assert [id_of(event) for event, _, _ in intake.letters] == ["n2"]
                 await self._settled(remote, 5)
             assert await self._again(kit, remote) == []
 
@@ -200,7 +143,7 @@ class PullingSourceSuite(Suite):
                 intake.result = StorageError("the disk is gone")
                 intake.release()
             if self.redelivers:
-                assert await self._again(kit, remote, _names(2, 6)) == _names(2, 6)
+                assert await self._again(kit, remote, names(2, 6)) == names(2, 6)
 
     # -- outages -----------------------------------------------------------------------------------------------------
 
@@ -216,7 +159,7 @@ class PullingSourceSuite(Suite):
                     await self._until_safe(intake, 0, n + 3)
                     await self._settled(remote, n + 3)
                 if known:
-                    assert sorted(_ids(intake.safe)) == _names(0, 9), "what was acknowledged came again"
+                    assert sorted(ids_of(intake.safe)) == names(0, 9), "what was acknowledged came again"
             assert await self._again(kit, remote) == []
 
     async def test_it_starts_while_the_remote_side_is_away(self, kit: Kit) -> None:
@@ -225,7 +168,7 @@ class PullingSourceSuite(Suite):
                 pass  # a subscription may have to be known before events are published
             await remote.leave()
             async with self.running(kit, remote, away=True) as (source, intake):
-                assert _error(source) is not None, "`info` must name the outage as `error`"
+                assert error_of(source) is not None, "`info` must name the outage as `error`"
                 await remote.take()
                 await self.ready(source)
                 await self._publish(remote, 0, 2)
@@ -242,12 +185,12 @@ class PullingSourceSuite(Suite):
                 await self.until(lambda: len(intake.held) > 0, "an event to be offered")
                 await self._outage(remote, source)
                 intake.release(1)
-                await self.until(lambda: _ids(intake.events).count("n0") > 1, "the first event to come again")
+                await self.until(lambda: ids_of(intake.events).count("n0") > 1, "the first event to come again")
                 await anyio.sleep(MOMENT_S)
                 assert await remote.acknowledged() in (None, 0), "acknowledged by a late answer"
                 intake.result = StorageError("the disk is gone")
                 intake.release()
-            assert await self._again(kit, remote, _names(0, 3)) == _names(0, 3)
+            assert await self._again(kit, remote, names(0, 3)) == names(0, 3)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -260,7 +203,7 @@ class PullingSourceSuite(Suite):
                 tasks.start_soon(source.stop)
                 await anyio.sleep(MOMENT_S)
                 intake.release()
-            assert _ids(intake.safe) == ["n0"]
+            assert ids_of(intake.safe) == ["n0"]
             assert await self._again(kit, remote) == []
 
     @pytest.mark.parametrize("stores", [True, False], ids=["broker", "bridge"])
@@ -272,7 +215,7 @@ class PullingSourceSuite(Suite):
                 await self.until(lambda: len(intake.events) > 0, "an event to be offered")
             assert await remote.acknowledged() in (None, 0), "acknowledged what the intake did not take"
             if self.redelivers:
-                assert await self._again(kit, remote, _names(0, 20)) == _names(0, 20)
+                assert await self._again(kit, remote, names(0, 20)) == names(0, 20)
 
     async def test_a_stop_ends_while_the_remote_side_is_away(self, kit: Kit) -> None:
         async with self.opened(kit) as remote:
@@ -281,10 +224,10 @@ class PullingSourceSuite(Suite):
                 await self._publish(remote, 0, 2)
                 await self.until(lambda: len(intake.events) > 0, "an event to be offered")
                 await remote.leave()
-                await self.until(lambda: _error(source) is not None, "`info` to name the outage")
+                await self.until(lambda: error_of(source) is not None, "`info` to name the outage")
             await remote.take()
             if self.redelivers:
-                assert await self._again(kit, remote, _names(0, 2)) == _names(0, 2)
+                assert await self._again(kit, remote, names(0, 2)) == names(0, 2)
 
     async def test_after_a_stop_nothing_is_taken(self, kit: Kit) -> None:
         async with self.opened(kit) as remote, self.running(kit, remote) as (source, intake):
@@ -293,7 +236,7 @@ class PullingSourceSuite(Suite):
             await source.stop()
             await self._publish(remote, 1, 2)
             await anyio.sleep(MOMENT_S)
-            assert _ids(intake.events) == ["n0"]
+            assert ids_of(intake.events) == ["n0"]
 
     # -- workers -----------------------------------------------------------------------------------------------------
 
@@ -313,7 +256,7 @@ class PullingSourceSuite(Suite):
             ):
                 await self._publish(remote, 0, 40)
                 await self.until(lambda: len(first.safe) + len(second.safe) >= 40, "each event in one of two workers")
-                assert sorted(_ids([*first.safe, *second.safe])) == sorted(_names(0, 40))
+                assert sorted(ids_of([*first.safe, *second.safe])) == sorted(names(0, 40))
                 if self.both_work:
                     assert first.safe, "the second worker got everything"
                     assert second.safe, "the first worker got everything"
@@ -364,109 +307,3 @@ class PullingSourceSuite(Suite):
                 await self.until(lambda: len(intake.refused) + len(intake.buried) == 1, "a refusal or a dead letter")
                 await self._settled(remote, 2)
             assert await self._again(kit, remote) == []
-
-    # -- parts -------------------------------------------------------------------------------------------------------
-
-    @asynccontextmanager
-    async def opened(self, kit: Kit) -> AsyncIterator[SourceRemote]:
-        """The remote side, for the length of a test."""
-        remote = self.remote(kit)
-        await remote.open()
-        try:
-            yield remote
-        finally:
-            with anyio.CancelScope(shield=True):
-                await remote.close()
-
-    @asynccontextmanager
-    async def running(
-        self,
-        kit: Kit,
-        remote: SourceRemote,
-        *,
-        source: Source | None = None,
-        stores: bool = True,
-        away: bool = False,
-        **options: Any,
-    ) -> AsyncIterator[tuple[Source, MemoryIntake]]:
-        """A source that has started, and its intake; stopped at the end. `stores` is that of the intake; if the remote
-        side is `away`, the source can't be ready."""
-        source = self.build(kit, remote, **options) if source is None else source
-        intake = MemoryIntake()
-        intake.stores = stores
-        async with anyio.create_task_group() as tasks:
-            with anyio.fail_after(self.patience_s):
-                await source.start(intake, tasks)
-            assert source.address, "the address must be known after start"
-            if not away:
-                await self.ready(source)
-            yield source, intake
-            with anyio.move_on_after(self.patience_s) as limit:
-                await source.stop()
-            assert not limit.cancelled_caught, f"the stop did not end within {self.patience_s:g} s"
-            tasks.cancel_scope.cancel()
-
-    async def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Waits for a condition; fails after `patience_s`."""
-        await until(condition, what, self.patience_s)
-
-    def _workers(self, kit: Kit, remote: SourceRemote) -> tuple[Source, Source]:
-        kit.workers = 2
-        one = self.build(kit, remote)
-        kit.worker = 1
-        two = self.build(kit, remote)
-        kit.worker, kit.workers = 0, 1
-        return one, two
-
-    async def _publish(self, remote: SourceRemote, first: int, end: int) -> None:
-        for name in _names(first, end):
-            await remote.publish(BASE.with_id(name))
-
-    async def _until_safe(self, intake: MemoryIntake, first: int, end: int, without: str = "") -> None:
-        wanted = {name for name in _names(first, end) if name != without}
-        await self.until(lambda: wanted <= set(_ids(intake.safe)), f"the events n{first} to n{end - 1}")
-
-    async def _settled(self, remote: SourceRemote, count: int) -> bool:
-        """Waits until the server knows that so many messages are acknowledged. False if it can't tell."""
-        known = await remote.acknowledged()
-        with anyio.move_on_after(self.patience_s):
-            while known is not None and known < count:
-                await anyio.sleep(0.01)
-                known = await remote.acknowledged()
-        assert known in (None, count), f"{known} messages are acknowledged; {count} were safe"
-        return known is not None
-
-    async def _outage(self, remote: SourceRemote, source: Source) -> None:
-        await remote.leave()
-        await self.until(lambda: _error(source) is not None, "`info` to name the outage as `error`")
-        await remote.take()
-        await self.ready(source)
-
-    async def _again(self, kit: Kit, remote: SourceRemote, wanted: Sequence[str] = ()) -> list[str]:
-        """The ids that a source gets after a restart, besides that of one more event; each once, in order of ids."""
-        async with self.running(kit, remote) as (_, intake):
-            await remote.publish(BASE.with_id("last"))
-            await self.until(lambda: {"last", *wanted} <= set(_ids(intake.safe)), f"{[*wanted, 'last']} to come")
-            await anyio.sleep(MOMENT_S)
-            found = Counter([*_ids(intake.safe), *_ids(intake.buried)])
-        del found["last"]
-        return sorted(found, key=lambda name: (len(name), name))
-
-
-def _error(source: Source) -> str | None:
-    assert isinstance(source, Watched), "a source that fetches needs `info`"
-    error = source.info()["error"]
-    assert error is None or isinstance(error, str)
-    return error
-
-
-def _names(first: int, end: int) -> list[str]:
-    return [f"n{n}" for n in range(first, end)]
-
-
-def _id(event: Any) -> str:
-    return str(event.attributes["id"])
-
-
-def _ids(events: Sequence[Any]) -> list[str]:
-    return [_id(event) for event in events]

@@ -9,6 +9,7 @@ from typing import Protocol
 from gateway_core.contract.event import Event
 
 from ..arrival import Arrival, read
+from ..link import Link
 from ..subscriber import Answer, Received, Subscriber
 
 
@@ -23,11 +24,18 @@ class Remote(Protocol):
         """The received events, in any order; attribute values may be text."""
 
 
-class ControllableRemote(Remote, Protocol):
-    """One that can fail. Each method sets a behaviour, until another one is called."""
+class ReturningRemote(Remote, Protocol):
+    """One that goes away and comes back. The suites call `leave` and `take` in a thread, so both may block."""
+
+    def leave(self) -> None:
+        """Is down: no connection is left, and none is possible."""
 
     def take(self) -> None:
-        """Accepts events. The initial behaviour."""
+        """Accepts events. The initial behaviour; after `leave` it is back."""
+
+
+class ControllableRemote(ReturningRemote, Protocol):
+    """One that can fail. Each method sets a behaviour, until another one is called."""
 
     def refuse(self) -> None:
         """Refuses events permanently."""
@@ -38,34 +46,35 @@ class ControllableRemote(Remote, Protocol):
     def hang(self) -> None:
         """Never responds."""
 
-    def leave(self) -> None:
-        """Is down: no connection is possible. Called before the first event; `take` brings it back."""
-
 
 class HttpRemote:
     """A CloudEvents subscriber over HTTP, at `url`."""
 
     def __init__(self) -> None:
-        self._subscriber: Subscriber | None = None
+        self._subscriber = Subscriber(decide=self._decide)
+        self._link = Link("127.0.0.1", self._subscriber.port)
+        self._link.restore()
         self._arrivals: list[Arrival] = []
         self._answer: Answer = 202
         self._go_on = threading.Event()
         self._go_on.set()
-        with Subscriber() as found:
-            self._port, self.url = found.port, found.url
+        self.url = f"http://127.0.0.1:{self._link.port}/"
 
     def __enter__(self) -> HttpRemote:
+        self._subscriber.__enter__()
         self.take()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         self._go_on.set()
-        self.leave()
+        self._link.__exit__(kind, e, tb)
+        self._subscriber.close()
 
     def events(self) -> list[Event]:
         return [Event(dict(a.attributes), a.data) for a in list(self._arrivals)]
 
     def take(self) -> None:
+        self._link.restore()
         self._become(202)
 
     def refuse(self) -> None:
@@ -79,15 +88,11 @@ class HttpRemote:
         self._go_on.clear()
 
     def leave(self) -> None:
-        if self._subscriber is not None:
-            self._subscriber.close()
-            self._subscriber = None
+        self._link.cut()
 
     def _become(self, answer: Answer) -> None:
         self._answer = answer
         self._go_on.set()
-        if self._subscriber is None:
-            self._subscriber = Subscriber(decide=self._decide, port=self._port).__enter__()
 
     def _decide(self, request: Received) -> Answer:
         answer = self._answer

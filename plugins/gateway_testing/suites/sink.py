@@ -14,8 +14,9 @@ from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome, Sink
 
 from ..vectors import HOSTILE_EVENTS, VECTORS, same_data, texts
-from .kit import PATIENCE_S, Kit, Suite, until
-from .remote import ControllableRemote, Remote
+from .faulty_codec import FAULTY_CODEC, RAISES
+from .kit import PATIENCE_S, Kit, Suite, patience_s, until
+from .remote import ControllableRemote, Remote, ReturningRemote
 
 EVENTS = [v.event for v in VECTORS if v.version == "1.0"]
 
@@ -66,8 +67,9 @@ async def running(sink: Sink) -> AsyncIterator[Sink]:
     async with anyio.create_task_group() as tasks:
         await sink.start(tasks)
         yield sink
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.move_on_after(patience_s()) as limit:
             await sink.stop()
+        assert not limit.cancelled_caught, f"the stop did not end within {patience_s():g} s"
         tasks.cancel_scope.cancel()
 
 
@@ -154,7 +156,96 @@ class SinkSuite(Suite):
                 pass
 
 
-class RemoteSinkSuite(SinkSuite):
+class ReconnectingSinkSuite(SinkSuite):
+    """For sinks whose remote side goes away and comes back: a `ReturningRemote`. What it does not get fails and is to
+    be retried; the core retries."""
+
+    def remote(self, kit: Kit) -> ReturningRemote:
+        raise NotImplementedError
+
+    def with_codec(self, kit: Kit, remote: Remote, codec: str) -> Sink | None:
+        """The same sink with this codec, to see what it does with one that raises; None if it has no codec."""
+        return None
+
+    async def test_it_delivers_again_when_the_far_side_is_back(self, kit: Kit) -> None:
+        with self.remote(kit) as entered:
+            remote = _as_returning(entered)
+            async with running(self.build(kit, remote)) as sink:
+                assert (await attempt(sink, numbered(1)[0])).delivered
+                for n in (1, 3):
+                    await anyio.to_thread.run_sync(remote.leave)
+                    outcome = await attempt(sink, numbered(1, n)[0], 5)
+                    assert (outcome.delivered, outcome.retry) == (False, True)
+                    assert outcome.reason
+                    await anyio.to_thread.run_sync(remote.take)
+                    await self._until_delivered(sink, n + 1)
+                there = {str(event.attributes["id"]) for event in remote.events()}
+                assert {"n0", "n2", "n4"} <= there
+
+    async def test_it_starts_while_the_far_side_is_away_and_delivers_when_it_is_back(self, kit: Kit) -> None:
+        with self.remote(kit) as entered:
+            remote = _as_returning(entered)
+            await anyio.to_thread.run_sync(remote.leave)
+            async with running(self.build(kit, remote)) as sink:
+                outcome = await attempt(sink, numbered(1)[0], 5)
+                assert (outcome.delivered, outcome.retry) == (False, True)
+                await anyio.to_thread.run_sync(remote.take)
+                await self._until_delivered(sink, 1)
+                assert "n1" in [event.attributes["id"] for event in remote.events()]
+
+    async def test_an_outage_leaves_no_attempt_without_an_answer(self, kit: Kit) -> None:
+        with self.remote(kit) as entered:
+            remote = _as_returning(entered)
+            async with running(self.build(kit, remote)) as sink:
+                attempts = Attempts()
+                for event in numbered(50):
+                    attempts.send(sink, event, 5)
+                await anyio.to_thread.run_sync(remote.leave)
+                for event in numbered(50, 50):
+                    attempts.send(sink, event, 5)
+                outcomes = await attempts.ended()
+                assert all(outcome.delivered or outcome.retry for outcome in outcomes)
+                await anyio.to_thread.run_sync(remote.take)
+                await self._until_delivered(sink, 100)
+            there = {str(event.attributes["id"]) for event in remote.events()}
+            assert {f"n{n}" for n, outcome in enumerate(outcomes) if outcome.delivered} <= there
+
+    async def test_a_stop_ends_while_the_far_side_is_away(self, kit: Kit) -> None:
+        with self.remote(kit) as entered:
+            remote = _as_returning(entered)
+            attempts = Attempts()
+            async with running(self.build(kit, remote)) as sink:
+                assert (await attempt(sink, numbered(1)[0])).delivered
+                await anyio.to_thread.run_sync(remote.leave)
+                for event in numbered(5, 1):
+                    attempts.send(sink, event, 10)
+            assert not any(outcome.delivered for outcome in await attempts.ended())
+
+    async def test_a_codec_that_raises_costs_one_attempt(self, kit: Kit) -> None:
+        """The sink may pass on what the codec raised: the core counts it as a failed attempt."""
+        with self.remote(kit) as remote:
+            sink = self.with_codec(kit, remote, FAULTY_CODEC)
+            if sink is None:
+                return
+            async with running(sink):
+                attempts = Attempts()
+                try:
+                    attempts.send(sink, numbered(1)[0].with_attributes(id=RAISES), 5)
+                except Exception:
+                    assert attempts.outcomes.pop() == []
+                assert not any(outcome.delivered for outcome in await attempts.ended())
+                assert (await attempt(sink, numbered(1, 1)[0])).delivered
+
+    async def _until_delivered(self, sink: Sink, number: int) -> None:
+        """Tries an event until it is delivered: a sink may wait a little before it connects again."""
+        with anyio.move_on_after(patience_s()):
+            while not (await attempt(sink, numbered(1, number)[0], 5)).delivered:  # noqa: ASYNC110
+                await anyio.sleep(0.05)
+            return
+        raise AssertionError(f"nothing was delivered within {patience_s():g} s after the far side came back")
+
+
+class RemoteSinkSuite(ReconnectingSinkSuite):
     """For remotes that can refuse, fail, hang and be down: a `ControllableRemote`; for HTTP `HttpRemote`."""
 
     def remote(self, kit: Kit) -> ControllableRemote:
@@ -176,17 +267,6 @@ class RemoteSinkSuite(SinkSuite):
                 assert (outcome.delivered, outcome.retry) == (False, True)
                 assert outcome.reason
 
-    async def test_it_starts_while_the_far_side_is_away_and_delivers_when_it_is_back(self, kit: Kit) -> None:
-        with self.remote(kit) as remote:
-            remote = _as_remote(remote)
-            await anyio.to_thread.run_sync(remote.leave)
-            async with running(self.build(kit, remote)) as sink:
-                outcome = await attempt(sink, numbered(1)[0], 5)
-                assert (outcome.delivered, outcome.retry) == (False, True)
-                await anyio.to_thread.run_sync(remote.take)
-                assert (await attempt(sink, numbered(1, 1)[0])).delivered
-                assert [e.attributes["id"] for e in remote.events()] == ["n1"]
-
     async def test_an_attempt_ends_within_its_time(self, kit: Kit) -> None:
         with self.remote(kit) as remote:
             async with running(self.build(kit, remote)) as sink:
@@ -197,6 +277,10 @@ class RemoteSinkSuite(SinkSuite):
                 assert [(o.delivered, o.retry) for o in await attempts.ended()] == [(False, True)] * 3
                 _as_remote(remote).take()
                 assert (await attempt(sink, numbered(1, 9)[0])).delivered
+
+
+def _as_returning(remote: Remote) -> ReturningRemote:
+    return remote  # type: ignore[return-value]  # `remote` says so; entering it only forgets
 
 
 def _as_remote(remote: Remote) -> ControllableRemote:
