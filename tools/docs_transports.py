@@ -27,12 +27,13 @@ def transports(offers: list[Offer]) -> list[str]:
     lines = [
         "# Transports",
         "",
-        "What each [source](glossary.md#source), [sink](glossary.md#sink) and [channel](glossary.md#channel) promises. The",
-        "texts are the components' own capability cards, which `tidegate plugins NAME` shows, too. [Components](components.md)",
-        "has their options, and [what delivery promises](../discussion/delivery.md) what the gateway adds to them.",
+        "What each [source](glossary.md#source), [sink](glossary.md#sink) and [channel](glossary.md#channel) promises.",
+        "The texts are the components' own capability cards, which `tidegate plugins NAME` shows, too.",
+        "[Components](components.md) has their options, and [what delivery promises](../discussion/delivery.md) what",
+        "the gateway adds to them.",
         "",
-        "The column *suites* names the classes of `gateway_testing.suites` whose whole contract the component passes, each",
-        "with the tests that say so. [Test a plugin](../howto/test-a-plugin.md) says what a suite proves.",
+        "The column *suites* names the classes of `gateway_testing.suites` whose whole contract the component passes,",
+        "each with the tests that say so. [Test a plugin](../howto/test-a-plugin.md) says what a suite proves.",
     ]
     for kind, (title, about) in KINDS.items():
         mine = [offer for offer in offers if offer.kind == kind and offer.component.guarantees]
