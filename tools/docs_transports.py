@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from gateway_plugins.suite_use import Uses, suites
 from gateway_terminal.cards import card
 
 from gateway_core.config.registry import Offer
 from gateway_core.contract.component import Guarantees, Kind
 
 ROOT = Path(__file__).parents[1]
-TESTS = ROOT / "tests"
 KINDS: dict[Kind, tuple[str, str]] = {
     "source": ("Sources", "Bring events in."),
     "sink": ("Sinks", "Send events out."),
@@ -63,45 +62,10 @@ def _card(guarantees: Guarantees) -> Iterator[str]:
 
 
 def _suites(offer: Offer) -> str:
-    tested = suites().get((offer.kind, offer.component.name), {})
-    return ", ".join(f"[{suite}](../../{file})" for (suite, file) in sorted(tested))
+    used = _used().get((offer.kind, offer.component.name), set())
+    return ", ".join(f"[{suite}](../../{file.relative_to(ROOT)})" for suite, file in sorted(used))
 
 
 @cache
-def suites() -> dict[tuple[str, str], dict[tuple[str, str], str]]:
-    """What the tests run: (kind, component) -> (suite, file) -> a test class.
-
-    A test class is one that derives from a suite, also by others of its file, and builds the component by name.
-    """
-    found: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
-    for file in sorted(TESTS.rglob("test_*.py")):
-        text = file.read_text(encoding="utf-8")
-        if "Suite)" not in text:
-            continue
-        classes = {node.name: node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)}
-        for name in classes:
-            lineage = list(_lineage(name, classes))
-            suite = next((base for base in lineage if base.endswith("Suite") and base not in classes), None)
-            if suite is None or not name.startswith("Test"):
-                continue
-            for built in (b for c in lineage if c in classes for b in _built(classes[c])):
-                found.setdefault(built, {})[suite, str(file.relative_to(ROOT))] = name
-    return found
-
-
-def _lineage(name: str, classes: dict[str, ast.ClassDef]) -> Iterator[str]:
-    """A class and its bases; those of other files by their name."""
-    yield name
-    if name in classes:
-        for base in classes[name].bases:
-            yield from _lineage(ast.unparse(base).rpartition(".")[2], classes)
-
-
-def _built(cls: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    """The components that a class builds: `kit.sink("http", …)`."""
-    for node in ast.walk(cls):
-        match node:
-            case ast.Call(
-                func=ast.Attribute(value=ast.Name(id="kit"), attr=kind), args=[ast.Constant(value=str(name)), *_]
-            ):
-                yield kind, name
+def _used() -> Uses:
+    return suites(sorted((ROOT / "tests").rglob("test_*.py")))

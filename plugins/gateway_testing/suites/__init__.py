@@ -5,6 +5,7 @@ pytest and anyio's pytest plugin. docs/howto/test-a-plugin.md shows them.
 from .channel import ChannelSuite
 from .codec import CodecSuite
 from .filter import FilterSuite
+from .key_mapper import KeyMapperSuite
 from .kit import Kit, Suite
 from .memory_intake import MemoryIntake
 from .pulling import PullingSourceSuite
@@ -20,6 +21,7 @@ __all__ = [
     "ControllableRemote",
     "FilterSuite",
     "HttpRemote",
+    "KeyMapperSuite",
     "Kit",
     "MemoryIntake",
     "PullingSourceSuite",

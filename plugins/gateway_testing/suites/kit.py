@@ -23,10 +23,11 @@ from gateway_core.contract.component import (
     Component,
     ComponentRef,
     FilterRef,
+    KeyMapperRef,
     SinkRef,
     SourceRef,
 )
-from gateway_core.contract.interfaces import Channel, Codec, Filter, Sink, Source
+from gateway_core.contract.interfaces import Channel, Codec, Filter, KeyMapper, Sink, Source
 
 from . import faulty_codec
 
@@ -74,6 +75,9 @@ class Kit:
 
     def filter(self, name: str, options: Any = None) -> Filter:
         return cast(Filter, self._build(FilterRef(name, options)))
+
+    def key_mapper(self, name: str, options: Any = None) -> KeyMapper:
+        return cast(KeyMapper, self._build(KeyMapperRef(name, options)))
 
     def channel(self, name: str, options: Any = None) -> Channel:
         return cast(Channel, self._build(ChannelRef(name, options)))

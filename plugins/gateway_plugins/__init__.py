@@ -1,0 +1,1 @@
+"""Writes packages of plugins, and checks them: `tidegate plugin`."""
