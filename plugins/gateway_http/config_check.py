@@ -30,11 +30,12 @@ def check(config: GatewayConfig) -> Iterator[ConfigFinding]:
 
 @dataclass(frozen=True, slots=True)
 class _Listener:
-    """A source with an address: its owner (the place of a broker or bridge), its place and options, and where it
-    listens."""
+    """A source or sink with an address: its owner (the place of a broker, bridge or trigger), its place, transport and
+    options, and where it listens."""
 
     owner: Place
     place: Place
+    transport: str
     options: object
     host: str
     port: int
@@ -42,7 +43,10 @@ class _Listener:
 
     def collides(self, other: _Listener) -> bool:
         same_host = _same_host(self.host, other.host) or self.host in _ANY or other.host in _ANY
-        return self.port == other.port and self.port != 0 and self.url_path == other.url_path and same_host
+        if other is self:
+            return False
+        same_path = self.url_path == other.url_path or self.transport != other.transport
+        return self.port == other.port and self.port != 0 and same_path and same_host
 
 
 def _same_host(one: str, other: str) -> bool:
@@ -55,23 +59,33 @@ def _listeners(config: GatewayConfig) -> Iterator[_Listener]:
             yield from _listener(ref, ("brokers", name), ("brokers", name, "ingress", i))
     for name, bridge in config.bridges.items():
         yield from _listener(bridge.source, ("bridges", name), ("bridges", name, "source"))
+        yield from _listener(bridge.sink, ("bridges", name), ("bridges", name, "sink"))
+    for name, trigger in config.triggers.items():
+        yield from _listener(trigger.subscriber, ("triggers", name), ("triggers", name, "subscriber"))
 
 
 def _listener(ref: ComponentRef, owner: Place, place: Place) -> Iterator[_Listener]:
     options = ref.options
-    if isinstance(options, Listening) and isinstance(options, HasPath) and isinstance(options.path, str):
+    if not isinstance(options, Listening) or not isinstance(options, HasPath):
+        return
+    if isinstance(options.listen, str) and isinstance(options.path, str):
         host, _, port = options.listen.rpartition(":")
         if port.isdecimal() and port.isascii():
-            yield _Listener(owner, place, options, host.strip("[]").lower(), int(port), options.path)
+            yield _Listener(owner, place, ref.name, options, host.strip("[]").lower(), int(port), options.path)
 
 
 def _same_address(listeners: Sequence[_Listener]) -> Iterator[ConfigFinding]:
     by_address: dict[tuple[int, str], list[_Listener]] = {}
+    transports: dict[int, dict[str, _Listener]] = {}
     for listener in listeners:
         earlier = by_address.setdefault((listener.port, listener.url_path), [])
-        if taken := next((one for one in earlier if one.collides(listener)), None):
-            message = f"`{dotted(taken.place)}` already listens on port {listener.port} at `{listener.url_path}`"
-            yield ConfigFinding(message, listener.place, "give one of them another `path` or `listen`")
+        others = transports.setdefault(listener.port, {})
+        others.setdefault(listener.transport, listener)
+        if taken := next((one for one in (*earlier, *others.values()) if one.collides(listener)), None):
+            message, remedy = f"`{dotted(taken.place)}` already listens on port {listener.port}", "another `listen`"
+            if taken.transport == listener.transport:
+                message, remedy = f"{message} at `{listener.url_path}`", "another `path` or `listen`"
+            yield ConfigFinding(message, listener.place, f"give one of them {remedy}")
         earlier.append(listener)
 
 

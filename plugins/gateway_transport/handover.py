@@ -45,6 +45,8 @@ class Handover(Generic[T]):
     `address`   the source's address, for dead letters.
     `in_order`  settles tokens in the order in which they were taken. Else as soon as each is safe.
     `partition` the number that the events get as their partition (`PARTITION_BITS`).
+    `give_back` for a transport that can refuse a message: called with the token and the error instead of writing to the
+                dead letter what the intake will never take. The token is settled then. Not with `in_order`.
 
     Nothing here bounds how many messages wait: the source does, by its prefetch count or its receive window. All calls
     are made on the event loop's thread.
@@ -61,6 +63,7 @@ class Handover(Generic[T]):
         *,
         in_order: bool = False,
         partition: int = 1,
+        give_back: Callable[[T, Refused | NotDelivered], None] | None = None,
     ) -> None:
         self._owner = owner
         self._address = address
@@ -68,6 +71,7 @@ class Handover(Generic[T]):
         self._settle = settle
         self._in_order = in_order
         self._partition = partition
+        self._give_back = give_back
         self._count = 0
         self._items: dict[int, _Item[T]] = {}  # taken and not settled, by position
         self._waiting: deque[_Item[T]] = deque()
@@ -249,6 +253,11 @@ class Handover(Generic[T]):
     # -- to the dead letter -----------------------------------------------------------------------------------------
 
     def _refused(self, item: _Item[T], error: Refused | NotDelivered) -> None:
+        if self._give_back is not None:
+            if not item.void:
+                self._forget(item)
+                self._give_back(item.token, error)
+            return
         item.outcome = Outcome(False, reason=error.detail if isinstance(error, Refused) else str(error))
         self._write(item)
 

@@ -206,7 +206,8 @@ PYTHON = sorted({str(b.page.relative_to(ROOT)) for b in blocks("python")})
 
 
 def test_every_page_with_python_is_run_somewhere() -> None:
-    """`test_plugin_page.py` runs the pages of plugins' authors, `tests/spark/test_spark_pages.py` those of Spark."""
+    """`test_plugin_page.py` runs the pages of plugins' authors, `tests/spark/test_spark_pages.py` those of Spark,
+    `tests/websocket` its own."""
     assert (
         sorted(
             [
@@ -214,6 +215,7 @@ def test_every_page_with_python_is_run_somewhere() -> None:
                 "docs/howto/read-the-table.md",
                 "docs/howto/test-a-plugin.md",
                 "docs/howto/tracing.md",
+                "docs/howto/websocket.md",
                 "docs/howto/write-a-plugin.md",
                 "docs/reference/hooks.md",
                 "docs/reference/spark-tables.md",

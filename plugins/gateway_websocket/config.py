@@ -1,0 +1,68 @@
+"""Options of the transport `websocket`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from gateway_http.secrecy import shown_url
+from gateway_transport.not_an_event import NotAnEventConfig
+from pydantic import Field
+
+from gateway_core.contract.config_node import Place
+
+from .options import WebSocketConfig
+
+
+class ConnectingConfig(WebSocketConfig):
+    """An end that `tidegate check --connect` can try."""
+
+    @property
+    def end(self) -> str:
+        """What `tidegate check --connect` tries."""
+        if self.url is None:
+            return f"WebSocket clients at {self.listen}"
+        return f"WebSocket at {shown_url(self.shown('url') or self.url, hidden=self.hides('url'))}"
+
+    def connect(self, limit_s: float) -> None:
+        """Connects, and agrees on a subprotocol. Raises `OSError` with the reason."""
+        if self.url is not None:
+            from .probe import try_connection
+
+            try_connection(self, limit_s)
+
+
+class WebSocketSourceConfig(ConnectingConfig, NotAnEventConfig):
+    """Receives events, each as one text message, over WebSocket connections. Where events are acknowledged, a message
+    that is not an event is refused; `not_an_event` is for the other connections."""
+
+    max_unacknowledged: Annotated[int, Field(ge=1, le=100_000)] = 1000
+    """How many events of a connection may be under way. Beyond that, nothing more is read from it."""
+
+    @property
+    def pulls(self) -> bool:
+        """Whether some senders wait for no answer, so that a bridge retries for as long as necessary."""
+        return self.acknowledged != "required"
+
+    def warnings(self) -> Iterator[tuple[Place, str, str]]:
+        """See `gateway_core.contract.component.Warns`."""
+        if self.acknowledge in (None, "off"):
+            yield (
+                ("acknowledge",) if self.acknowledge else (),
+                "senders that use `cloudevents.json` get no acknowledgement: their events arrive at most once",
+                "`acknowledge: required` refuses such senders; `acknowledge: optional` accepts that",
+            )
+
+
+class WebSocketSinkConfig(ConnectingConfig):
+    """Sends each event as one text message over a WebSocket connection. With `listen`, each event goes to one of the
+    connected subscribers."""
+
+    def warnings(self) -> Iterator[tuple[Place, str, str]]:
+        """See `gateway_core.contract.component.Warns`."""
+        if self.acknowledge in (None, "off"):
+            yield (
+                ("acknowledge",) if self.acknowledge else (),
+                "with `cloudevents.json`, an event counts as delivered once it is written to the socket: at most once",
+                "`acknowledge: required` insists on acknowledgements; `acknowledge: optional` accepts that",
+            )

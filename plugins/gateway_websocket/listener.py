@@ -1,0 +1,242 @@
+"""Listening addresses, each shared by the sources and sinks that have it, and the server's opening handshake."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from gateway_http.config import split_listen
+from gateway_http.secrecy import shown_url
+from gateway_http.server import bind
+from gateway_http.tls import server_context
+from gateway_serving.acceptor import Acceptor
+from gateway_serving.refusal import RequestRefused, problem
+from websockets.http11 import Request
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import StartError
+
+from .options import WebSocketConfig
+from .socket import SILENT, WebSocket
+from .subprotocol import offered
+
+_END = b"\r\n\r\n"
+_MOST_LINES, _LONGEST_LINE = 128, 8190  # the library's
+_LINGER_S = 2.0
+
+
+class Endpoint:
+    """A path of a listener. `joined` gets each connection to it, once it is open, and sets its handler."""
+
+    def __init__(self, owner: str, options: WebSocketConfig, joined: Callable[[WebSocket], None]) -> None:
+        assert options.listen is not None
+        self.owner = owner
+        self.options = options
+        self.joined = joined
+        self.closed = False
+        self.token = f"Bearer {options.token}".encode() if options.token else b""
+        self.origins: Any = None if "*" in options.origins else [None, *options.origins]
+        self.subprotocols = [Subprotocol(name) for name in offered(options.acknowledged)]
+
+
+class Listener:
+    """An address."""
+
+    def __init__(self, options: WebSocketConfig, owner: str, tls: ssl.SSLContext | None) -> None:
+        self.options = options
+        self.owner = owner
+        self.routes: dict[str, Endpoint] = {}
+        self.port = 0
+        self._tls = tls
+        self._acceptor: Acceptor | None = None
+
+    def open(self, sockets: list[socket.socket]) -> None:
+        self.port = sockets[0].getsockname()[1]
+        self._acceptor = Acceptor(sockets, lambda: ServerSocket(self), self.options.limits, self._tls)
+        self._acceptor.start()
+
+    def made(self, connection: ServerSocket) -> bool:
+        """Returns whether there is room for it."""
+        return self._acceptor is not None and self._acceptor.made(connection)
+
+    def lost(self, connection: ServerSocket) -> None:
+        if self._acceptor is not None:
+            self._acceptor.lost(connection)
+
+    async def close(self) -> None:
+        """Stops listening. Open connections stay; the others end."""
+        if self._acceptor is None:
+            return
+        self._acceptor.close()
+        for connection in list(self._acceptor.connections):
+            if isinstance(connection, ServerSocket) and connection.handler is None:
+                connection.abort()
+                await connection.finish()
+
+    def url(self, path: str, *, hidden: bool = False) -> str:
+        """The address as clients write it."""
+        assert self.options.listen is not None
+        host = split_listen(self.options.listen)[0]
+        host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        name = f"[{host}]" if ":" in host else host
+        return shown_url(f"{'wss' if self._tls else 'ws'}://{name}:{self.port}{path}", hidden=hidden)
+
+
+_listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Listener]] = WeakKeyDictionary()
+
+
+def attach(endpoint: Endpoint, context: BuildContext) -> Listener:
+    """Adds an endpoint to its address; the first one opens it. It may replace one of the same owner: a reload starts
+    the new component before the old one stops. Raises `StartError`."""
+    options = endpoint.options
+    assert options.listen is not None
+    fixed = split_listen(options.listen)[1] != 0
+    if context.workers > 1 and not fixed:
+        raise StartError(f"{context.owner}: {context.workers} workers share one port: `listen` needs a fixed one")
+    shared = _listeners.setdefault(asyncio.get_running_loop(), {})
+    listener = shared.get(options.listen) if fixed else None
+    if listener is None:
+        tls = server_context(options.tls, context.owner) if options.tls is not None else None
+        listener = Listener(options, context.owner, tls)
+        try:
+            listener.open(bind(options.listen, context.workers > 1))
+        except OSError as e:
+            raise StartError(f"{context.owner}: can't listen on {options.listen}: {e.strerror or e}") from e
+        if fixed:
+            shared[options.listen] = listener
+    else:
+        taken = listener.routes.get(options.path)
+        if taken is not None and taken.owner != endpoint.owner:
+            where = f"{context.owner}: {options.listen}"
+            raise StartError(f"{where} already serves the path {options.path!r} for {taken.owner}")
+        if (options.tls, options.limits) != (listener.options.tls, listener.options.limits):
+            where = f"{context.owner}: {options.listen}"
+            raise StartError(f"{where} is shared with {listener.owner}: tls and limits must be the same")
+    listener.routes[options.path] = endpoint
+    return listener
+
+
+async def detach(listener: Listener, endpoint: Endpoint) -> None:
+    """Removes an endpoint from its address, unless another one replaced it; the last one closes the address."""
+    endpoint.closed = True
+    if listener.routes.get(endpoint.options.path) is endpoint:
+        del listener.routes[endpoint.options.path]
+    if listener.routes:
+        return
+    shared = _listeners.get(asyncio.get_running_loop(), {})
+    if listener.options.listen is not None and shared.get(listener.options.listen) is listener:
+        del shared[listener.options.listen]
+    await listener.close()
+
+
+class ServerSocket(WebSocket):
+    """A connection that a client opened."""
+
+    def __init__(self, listener: Listener) -> None:
+        options = listener.options
+        protocol = ServerProtocol(max_size=options.max_message_bytes, logger=SILENT)
+        super().__init__(protocol, options, options.limits.header_timeout_s)
+        self._listener = listener
+        self._server = protocol
+        self._head: bytearray | None = bytearray()
+        self._room = True
+        self._refused = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._room = self._listener.made(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._listener.lost(self)
+        super().connection_lost(exc)
+
+    def idle_since(self) -> tuple[int, float] | None:
+        return None if self.is_open else (1, self._heard)
+
+    def _read(self, data: bytes) -> None:
+        head = self._head
+        if self._refused:
+            return
+        if head is None:
+            super()._read(data)
+            return
+        seen = max(0, len(head) - len(_END))
+        head += data
+        end = head.find(_END, seen)
+        most = self._listener.options.limits.max_header_bytes
+        if end > most or (end < 0 and len(head) > most):
+            self._head = None
+            self._refuse(431, f"The head is longer than {most} bytes.")
+        elif end >= 0:
+            # what follows is read once the response is written: the library would answer a ping before it
+            self._head, rest = None, bytes(head[end + len(_END) :])
+            self._request(bytes(head[: end + len(_END)]))
+            if rest and self.is_open:
+                super()._read(rest)
+
+    def _request(self, head: bytes) -> None:
+        lines = head.split(b"\r\n")
+        if len(lines) > _MOST_LINES or len(max(lines, key=len)) > _LONGEST_LINE:
+            self._refuse(431, f"A head has {_MOST_LINES} lines of {_LONGEST_LINE} bytes at most.")
+            return
+        self._server.receive_data(head)
+        requests = self._server.events_received()
+        if not requests or not isinstance(requests[0], Request):
+            self._refuse(400, "Not an HTTP request.")
+            return
+        self._route(requests[0])
+
+    def _route(self, event: Request) -> None:
+        endpoint = self._listener.routes.get(event.path.partition("?")[0])
+        if not self._room:
+            self._refuse(503, "Too many connections.", ("Retry-After", "1"))
+        elif endpoint is None or endpoint.closed:
+            self._refuse(404, "There is nothing at this path.")
+        elif endpoint.token and not _has_token(event, endpoint.token):
+            self._refuse(401, "This needs the right bearer token.", ("WWW-Authenticate", "Bearer"))
+        else:
+            self._accept(event, endpoint)
+
+    def _accept(self, request: Request, endpoint: Endpoint) -> None:
+        server, options = self._server, endpoint.options
+        server.origins, server.available_subprotocols = (
+            endpoint.origins,
+            [Subprotocol(name) for name in endpoint.subprotocols],
+        )
+        server.max_message_size, self._timing = options.max_message_bytes, options
+        response = server.accept(request)
+        if response.status_code != 101:
+            text = (response.body or b"").decode(errors="replace").partition("\n")[0]
+            headers = [(name, response.headers[name]) for name in ("Allow", "Upgrade") if name in response.headers]
+            self._refuse(response.status_code, text, *headers)
+            return
+        server.send_response(response)
+        self._write()
+        self._opened()
+        endpoint.joined(self)
+
+    def _refuse(self, status: int, detail: str, *headers: tuple[str, str]) -> None:
+        """Responds with a problem description (RFC 9457), and ends the connection."""
+        transport = self._transport
+        self.reason, self._refused = f"{status} {detail}", True
+        if transport is None or transport.is_closing():
+            return
+        written = tuple((name.encode(), value.encode()) for name, value in headers)
+        transport.write(problem(RequestRefused(status, detail, written)))
+        self._deadline = self._loop.time() + _LINGER_S
+        if transport.can_write_eof():
+            transport.write_eof()  # an immediate close would reset the connection if more data arrives
+        else:
+            transport.close()
+
+
+def _has_token(request: Request, wanted: bytes) -> bool:
+    found = request.headers.get_all("Authorization")
+    return len(found) == 1 and hmac.compare_digest(found[0].encode("latin-1", "replace"), wanted)

@@ -1,0 +1,101 @@
+"""The options that sources and sinks share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from gateway_http.config import Headers, Listen, ServerTlsConfig, UrlPath
+from gateway_serving.address import leads_to
+from gateway_serving.limits import Bytes, ListenerLimits, Seconds
+from gateway_transport.client_tls import ClientTlsConfig
+from pydantic import AfterValidator, Field, model_validator
+
+from gateway_core.contract.component import Config
+
+Acknowledge = Literal["required", "optional", "off"]
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("ws", "wss") or not parts.hostname or parts.fragment:
+        raise ValueError("write ws://HOST[:PORT]/PATH or wss://…, without a fragment")
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("the URL contains a character that must be percent-encoded")
+    if parts.port == 0:
+        raise ValueError("port 0 is not a port to connect to")
+    if parts.username is not None:
+        raise ValueError("a user and password don't belong here: use `token` or `headers`")
+    return text
+
+
+def _origin(text: str) -> str:
+    parts = urlsplit(text)
+    if text != "*" and (parts.scheme not in ("http", "https") or text != f"{parts.scheme}://{parts.netloc}".lower()):
+        raise ValueError("write an origin as browsers send it: https://HOST[:PORT], in lower case, or *")
+    return text
+
+
+Url = Annotated[str, AfterValidator(_url)]
+Origin = Annotated[str, AfterValidator(_origin)]
+Token = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[!-~]+$")]
+
+_LISTEN_ONLY = ("path", "origins", "tls", "limits")
+_URL_ONLY = ("headers", "client_tls")
+
+
+class WebSocketConfig(Config):
+    """One end of WebSocket connections: with `listen` it accepts them, with `url` it opens one."""
+
+    listen: Listen | None = None
+    """Address to listen on, `HOST:PORT`. Port 0 picks a free port. Sources and sinks of this transport with the same
+    `listen` share the socket and differ by path."""
+    path: UrlPath = "/"
+    """With `listen`: the exact path of connections. The query string is ignored."""
+    url: Url | None = None
+    """The server to connect to, `ws://` or `wss://`."""
+    acknowledge: Acknowledge | None = None
+    """Whether events are acknowledged, by the subprotocol `cloudevents.json+ack.tidegate.dev`. `required` refuses
+    connections without it. `optional`, the default, prefers it, and otherwise takes the plain `cloudevents.json`, whose
+    events can get lost with a connection. `off` uses only that one."""
+    token: Token | None = None
+    """A bearer token (`Authorization: Bearer …`): with `listen` clients must send it (401), with `url` it is sent."""
+    origins: list[Origin] = []
+    """With `listen`: the web pages that may connect, by the `Origin` header of browsers, such as
+    `https://app.example.com`; `*` for all. By default none may. Clients that send no `Origin` always may."""
+    headers: Headers = {}
+    """With `url`: additional header fields of the opening handshake."""
+    tls: ServerTlsConfig | None = None
+    """With `listen`: serves `wss://`."""
+    client_tls: ClientTlsConfig = ClientTlsConfig()
+    """With `url`: certificates for `wss://`."""
+    limits: ListenerLimits = ListenerLimits()
+    """With `listen`: limits for clients."""
+    max_message_bytes: Bytes = 1024 * 1024
+    """Maximum size of a message, in bytes. A longer one ends its connection (1009)."""
+    ping_interval_s: Seconds = 20.0
+    """How long a connection may be silent before a ping is sent, in seconds."""
+    ping_timeout_s: Seconds = 20.0
+    """How long the other end may take to answer a ping, in seconds. Then the connection is closed."""
+    connect_timeout_s: Seconds = 10.0
+    """With `url`: timeout for a new connection and its handshake, in seconds."""
+
+    @model_validator(mode="after")
+    def _one_end(self) -> WebSocketConfig:
+        if (self.listen is None) == (self.url is None):
+            raise ValueError("write either `listen`, to accept connections, or `url`, to open one")
+        other, names = ("listen", _LISTEN_ONLY) if self.listen is None else ("url", _URL_ONLY)
+        if wrong := [name for name in names if name in self.model_fields_set]:
+            raise ValueError(f"`{wrong[0]}` has a meaning only with `{other}`")
+        return self
+
+    @property
+    def acknowledged(self) -> Acknowledge:
+        """`acknowledge`, or its default."""
+        return self.acknowledge or "optional"
+
+    def receives(self, url: str) -> bool:
+        """Whether a connection to this URL comes in here."""
+        if self.listen is None or not url.startswith(("ws://", "wss://")):
+            return False
+        return leads_to(url.replace("ws", "http", 1), self.listen, self.path)

@@ -1,0 +1,148 @@
+"""The receiving end of a connection: events to the intake, acknowledgements back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from uuid import uuid4
+
+import anyio
+from gateway_transport.handover import DRAIN_S, Handover
+from gateway_transport.not_an_event import handle, wrapped
+
+from gateway_core.contract.clock import Clock
+from gateway_core.contract.errors import NotDelivered, Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Intake
+
+from .config import WebSocketSourceConfig
+from .socket import WebSocket
+from .subprotocol import ACK, CONTENT_TYPE, acks, nack
+
+MOST_BYTES = 16 * 1024 * 1024
+"""The most bytes of a connection's events under way. Beyond that, nothing more is read from it."""
+_RULE = "CloudEvents WebSockets binding 1.0.2, section 1.5"
+
+
+class Receiver:
+    """The handler of one connection (`socket.Handler`). `number` is that of the connection in its source.
+
+    With the acknowledging subprotocol, the sender sends again what was not acknowledged when the connection ends. So
+    nothing of it is kept. With the plain one, what was read is kept until it is safe.
+    """
+
+    def __init__(
+        self,
+        owner: str,
+        address: str,
+        options: WebSocketSourceConfig,
+        clock: Clock,
+        read: Callable[[Message], Event],
+        intake: Intake,
+        socket: WebSocket,
+        number: int,
+    ) -> None:
+        self.socket = socket
+        self.acknowledges = socket.subprotocol == ACK
+        self.open = True
+        self._options = options
+        self._read = read
+        self._clock = clock
+        self._address = address
+        self._count = 0
+        self._sizes: dict[int, int] = {}
+        self._bytes = 0
+        self._safe: list[int] = []  # to be acknowledged
+        self._id = ""
+        self._handover: Handover[int] = Handover(
+            *(owner, address, clock, self._settled),
+            partition=number,
+            give_back=self._given_back if self.acknowledges else None,
+        )
+        self._handover.intake = intake
+        self._intake = intake
+        self._most = options.max_unacknowledged
+
+    @property
+    def held(self) -> int:
+        """Events that were read and are not safe."""
+        return self._handover.held
+
+    # -- the connection's handler -------------------------------------------------------------------------------------
+
+    def message(self, data: bytes, text: bool) -> None:
+        self._count = number = self._count + 1
+        self._sizes[number] = size = len(data)
+        self._bytes += size
+        try:
+            if not text:
+                raise Refused("an event in JSON comes as a text message, this one is binary", status=415, rule=_RULE)
+            event = self._read(Message([CONTENT_TYPE], data))
+        except Refused as e:
+            self._refuse(number, data, e)
+        else:
+            self._handover.take(event, number)
+        if self._handover.held >= self._most or self._bytes >= MOST_BYTES:
+            self.socket.hold()
+
+    def flushed(self) -> None:
+        return
+
+    def closed(self, reason: str) -> None:
+        self.open = False
+        if self.acknowledges:
+            self._handover.drop()
+            self._sizes.clear()
+
+    # -- results ------------------------------------------------------------------------------------------------------
+
+    def _refuse(self, number: int, data: bytes, error: Refused) -> None:
+        if self.acknowledges:
+            self._intake.refuse(error)
+            self._given_back(number, error)
+            return
+        self._id = self._id or uuid4().hex
+        event = wrapped(
+            id=f"{self._id}-{number}",
+            source=self._address,
+            type=self._options.wrap_type,
+            data=data,
+            received_ns=self._clock.now_ns(),
+        )
+        handle(self._options, self._handover, event, number, error)
+
+    def _given_back(self, number: int, error: Refused | NotDelivered) -> None:
+        if self.socket.is_open:
+            self._acknowledge()  # answers come in order where they can
+            self.socket.send(nack(number, error))
+        self._release(number)
+
+    def _settled(self, number: int) -> None:
+        if self.acknowledges:
+            if not self._safe:
+                asyncio.get_running_loop().call_soon(self._acknowledge)
+            self._safe.append(number)
+        self._release(number)
+
+    def _acknowledge(self) -> None:
+        safe, self._safe = self._safe, []
+        if safe and self.socket.is_open:
+            for message in acks(safe):
+                self.socket.send(message)
+
+    def _release(self, number: int) -> None:
+        self._bytes -= self._sizes.pop(number, 0)
+        if self._handover.held <= self._most // 2 and self._bytes <= MOST_BYTES // 2:
+            self.socket.resume()
+
+    async def drain(self) -> None:
+        """Reads nothing more; returns when what can be safe is, and is acknowledged."""
+        if self.open:
+            self.socket.hold()
+            self._most = 0  # so that no answer makes it read again
+        if not self.acknowledges:
+            with anyio.move_on_after(DRAIN_S):
+                while self._handover.held:  # noqa: ASYNC110 - once in the life of a source
+                    await anyio.sleep(0.01)
+        await self._handover.drain()
+        self._acknowledge()

@@ -1,0 +1,117 @@
+"""The source `websocket`: events from the connections that it accepts, or from the one that it opens."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+from gateway_transport.connection import Connection
+from gateway_transport.messages import reader
+
+from gateway_core.contract.component import BuildContext, CodecRef
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Intake, Source
+
+from . import client
+from .config import WebSocketSourceConfig
+from .listener import Endpoint, Listener, attach, detach
+from .receiver import Receiver
+from .socket import GOING_AWAY, WebSocket
+from .subprotocol import BINDING
+
+log = logging.getLogger("tidegate.websocket")
+
+
+class WebSocketSource:
+    """`gateway_core.contract.interfaces.Source`."""
+
+    def __init__(self, options: WebSocketSourceConfig, context: BuildContext) -> None:
+        self._options = options
+        self._context = context
+        self._read = reader(CodecRef("cloudevents"), BINDING, context)
+        self._connection: Connection | None = None
+        self._endpoint: Endpoint | None = None
+        self._listener: Listener | None = None
+        self._receivers: set[Receiver] = set()
+        self._connections = 0
+        self._stopping = False
+        self._told = False
+        self._intake: Intake
+        self.pulls = options.pulls
+        self.shares = options.listen is not None  # else each worker would get all events
+        self.address = client.shown(options) if options.url is not None else ""
+
+    def read(self, message: Message) -> list[Event]:
+        """See `gateway_core.contract.capabilities.Reading`: the event of one text message."""
+        return [self._read(message)]
+
+    async def start(self, intake: Intake, tasks: TaskGroup) -> None:
+        """Listens, or connects; a server that is away is tried again and again. Raises `StartError`."""
+        self._intake = intake
+        options = self._options
+        if options.url is not None:
+            self._connection = client.connection(options, self._context, self._joined)
+            await self._connection.start(tasks)
+            return
+        self._endpoint = Endpoint(self._context.owner, options, self._joined)
+        self._listener = attach(self._endpoint, self._context)
+        self.address = self._listener.url(options.path, hidden=options.hides("path"))
+
+    async def take_over(self, old: Source, intake: Intake, tasks: TaskGroup) -> bool:
+        """Replaces another source at the same address, without a moment at which nobody listens there."""
+        if not isinstance(old, WebSocketSource) or self._options.listen is None:
+            return False
+        mine, its = self._options, old._options
+        same = (mine.listen, mine.path, mine.tls, mine.limits) == (its.listen, its.path, its.tls, its.limits)
+        if not same or old._context.owner != self._context.owner or old._listener is None:
+            return False
+        await self.start(intake, tasks)
+        await old.stop()
+        return True
+
+    async def stop(self) -> None:
+        self._stopping = True
+        if self._listener is not None and self._endpoint is not None:
+            await detach(self._listener, self._endpoint)
+        async with anyio.create_task_group() as tasks:
+            for receiver in list(self._receivers):
+                tasks.start_soon(self._end, receiver)
+        if self._connection is not None:
+            await self._connection.stop()
+
+    async def _end(self, receiver: Receiver) -> None:
+        await receiver.drain()
+        await client.shut(receiver.socket)
+
+    def _joined(self, socket: WebSocket) -> None:
+        self._receivers = {r for r in self._receivers if r.open or r.held}
+        if self._stopping:
+            socket.close(GOING_AWAY)
+            return
+        self._connections += 1
+        receiver = Receiver(
+            *(self._context.owner, self.address, self._options, self._context.clock, self._read, self._intake, socket),
+            self._connections,
+        )
+        if not receiver.acknowledges and not self._told:
+            self._told = True
+            log.warning(
+                "%s: the other end uses `cloudevents.json`, without acknowledgements: its events arrive at most once",
+                self._context.owner,
+            )
+        self._receivers.add(receiver)
+        socket.handler = receiver
+
+    def info(self) -> dict[str, Any]:
+        """See `gateway_core.contract.capabilities.Watched`."""
+        open = [r for r in self._receivers if r.open]
+        return {
+            "address": self.address,
+            "error": self._connection.error if self._connection is not None else None,
+            "lag": 0,
+            "connections": len(open),
+            "connections_without_acks": sum(not r.acknowledges for r in open),
+            "unacknowledged": sum(r.held for r in self._receivers),
+        }
