@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import anyio
@@ -33,7 +34,7 @@ MOST_ACKED = 1000
 LOOK_S = 5.0
 """How often the state of the group is looked up, and entries of dead consumers are looked for; in seconds."""
 FORGET_EVERY = 60
-"""Every so manieth time, silent consumers are looked for."""
+"""Silent consumers are looked for on every n-th of these turns."""
 
 Entry = Sequence[Any]
 """An id and a list of fields; the fields are None if the entry was deleted."""
@@ -67,6 +68,8 @@ class StreamReader:
         self._clock = clock
         self._held: dict[bytes, None] = {}
         self._settled: list[bytes] = []
+        self._rereading = 0
+        self._acked_meanwhile: set[bytes] = set()  # an answer that was under way may still name them
         self._to_ack = asyncio.Event()
         self._room = asyncio.Event()
         self._fetching: anyio.CancelScope | None = None
@@ -134,18 +137,31 @@ class StreamReader:
         group, last = self.group, b"0-0"
         while wait or len(self._held) < self._options.prefetch:
             count = await self._free() if wait else self._most
-            answer = await client.execute_command(
-                *("XREADGROUP", "GROUP", group.name, group.consumer, "COUNT", count, "STREAMS", group.stream, last)
-            )
-            entries = answer[0][1] if answer else []
-            if not entries:
-                return
-            last = entries[-1][0]
-            await self._take_again(client, entries)
+            with self._reread():
+                answer = await client.execute_command(
+                    *("XREADGROUP", "GROUP", group.name, group.consumer, "COUNT", count, "STREAMS", group.stream, last)
+                )
+                entries = answer[0][1] if answer else []
+                if not entries:
+                    return
+                last = entries[-1][0]
+                await self._take_again(client, entries)
+
+    @contextmanager
+    def _reread(self) -> Iterator[None]:
+        """Around commands that hand out again what is pending, while acknowledgements go another way."""
+        self._rereading += 1
+        try:
+            yield
+        finally:
+            self._rereading -= 1
+            if not self._rereading:
+                self._acked_meanwhile.clear()
 
     async def _take_again(self, client: Client, entries: Sequence[Entry]) -> int:
         """Takes entries that were handed out before. Returns how many."""
-        new = [entry for entry in entries if entry[0] not in self._held]
+        known = self._held.keys() | self._acked_meanwhile
+        new = [entry for entry in entries if entry[0] not in known]
         self.redelivered += len(new)
         most = self._options.max_deliveries
         if new and most is not None:
@@ -207,6 +223,8 @@ class StreamReader:
                 del settled[: len(ids)]
                 for id in ids:
                     held.pop(id, None)
+                if self._rereading:
+                    self._acked_meanwhile.update(ids)
                 self._room.set()
             self._to_ack.clear()
             await self._to_ack.wait()
@@ -245,11 +263,12 @@ class StreamReader:
         group, cursor = self.group, b"0-0"
         while not self._stopping and (free := self._options.prefetch - len(self._held)) > 0:
             count = min(free, self._most)
-            cursor, entries, *_ = await client.execute_command(
-                *("XAUTOCLAIM", group.stream, group.name, group.consumer, self._idle_ms, cursor, "COUNT", count)
-            )
-            whole = [entry for entry in entries if entry is not None]
-            self.claimed += await self._take_again(client, whole)
+            with self._reread():
+                cursor, entries, *_ = await client.execute_command(
+                    *("XAUTOCLAIM", group.stream, group.name, group.consumer, self._idle_ms, cursor, "COUNT", count)
+                )
+                whole = [entry for entry in entries if entry is not None]
+                self.claimed += await self._take_again(client, whole)
             if len(whole) < len(entries):  # Redis 6 hands out deleted entries without their ids
                 await self._own(client, wait=False)
             if cursor == b"0-0":
