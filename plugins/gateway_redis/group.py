@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from redis.exceptions import ResponseError
+from redis.exceptions import NoPermissionError, ResponseError
 
 from .client import Client, pairs
 
@@ -44,25 +45,29 @@ class Group:
         self._start = start
         self.progress: Progress | None = None
         """The last known state."""
+        self._exists = False
 
     async def create(self, client: Client) -> None:
         """Creates the group, and the stream, unless they exist."""
-        before = self.progress
-        start = self._start if before is None else before.floor
+        start: str | bytes = self._start
+        if self._exists:  # someone deleted it
+            start = b"0" if self.progress is None else self.progress.floor
         try:
             await client.execute_command("XGROUP CREATE", self.stream, self.name, start, "MKSTREAM")
         except ResponseError as e:
             if not str(e).startswith("BUSYGROUP"):
                 raise
         else:
-            if before is not None:
+            if isinstance(start, bytes):
                 log.error(
                     "%s: the group %s of the stream %s was deleted; created it again after %s: "
                     "entries since then may come twice",
-                    *(self._owner, self.name, self.stream, before.floor.decode()),
+                    *(self._owner, self.name, self.stream, start.decode()),
                 )
+        self._exists = True
         if self.progress is None:
-            await self.look(client)
+            with suppress(NoPermissionError):  # the regular look says so
+                await self.look(client)
 
     async def look(self, client: Client) -> None:
         """Updates `progress`."""

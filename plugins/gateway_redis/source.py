@@ -99,7 +99,7 @@ class RedisSource:
         streams = {one.group.stream: one.info() for one in self._readers}
         return {
             "address": self.address,
-            "error": self._connection.error,
+            "error": self._connection.error or (None if self._connection.connected else "stopped"),
             "lag": sum(facts["lag"] for facts in streams.values()),
             "group": self._group,
             "consumer": self._consumer,

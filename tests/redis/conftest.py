@@ -25,12 +25,11 @@ class RedisKit(Kit):
         super().__init__(folder)
         self.server = server
         self.stream = f"suite-{uuid5(NAMESPACE_URL, str(folder)).hex[:12]}"
-        self.redis = plain(server)
+        self.redis: Any = plain(server)
 
     def add(self, fields: list[bytes]) -> bytes:
         """Adds an entry to the stream, and returns its id."""
-        client: Any = self.redis
-        return bytes(client.execute_command("XADD", self.stream, "*", *fields))
+        return bytes(self.redis.execute_command("XADD", self.stream, "*", *fields))
 
 
 @pytest.fixture
