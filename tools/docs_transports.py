@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from gateway_core.config.registry import Offer
 from gateway_core.contract.component import Guarantees, Kind
 
 ROOT = Path(__file__).parents[1]
+FIGURES = ROOT / "tests" / "faults" / "figures.json"
 KINDS: dict[Kind, tuple[str, str]] = {
     "source": ("Sources", "Bring events in."),
     "sink": ("Sinks", "Send events out."),
@@ -39,7 +41,26 @@ def transports(offers: list[Offer]) -> list[str]:
         lines += ["", f"## {title}", "", about, "", *_table(mine)]
         for offer in mine:
             lines += ["", f"### {kind}: {offer.component.name}", "", offer.component.summary, "", *_card(_of(offer))]
-    return lines
+    return [*lines, *faults(json.loads(FIGURES.read_text()) if FIGURES.is_file() else {})]
+
+
+def faults(figures: dict[str, dict[str, dict[str, float]]]) -> Iterator[str]:
+    """What the fault matrix counted: transport -> scenario -> counts. A scenario that lost events comes first."""
+    if not figures:
+        return
+    yield from ("", "## Faults", "")
+    yield "Events go through a real server into the gateway, and out through the same kind of server, while the fault"
+    yield "happens so many times. An event counts as lost if the server had acknowledged it to its sender, and it"
+    yield "neither arrived nor is in the dead letter; what arrives is compared byte for byte. `tests/faults` plays this,"
+    yield "and `tests/faults/figures.json` has the counts."
+    for transport, scenarios in sorted(figures.items()):
+        yield from ("", f"### Faults of {transport}", "")
+        yield "| what happens | times | acknowledged | dead letters | arrived again | out of order | lost | seconds |"
+        yield "| --- " + "| ---: " * 7 + "|"
+        for scenario, row in sorted(scenarios.items(), key=lambda item: (-item[1]["lost"], item[0])):
+            counts = [row[n] for n in ("faults", "acknowledged", "dead_lettered", "duplicates", "out_of_order")]
+            cells = [scenario, *(f"{n:,.0f}" for n in counts), f"**{row['lost']:,.0f}**", f"{row['seconds']:.0f}"]
+            yield f"| {' | '.join(cells)} |"
 
 
 def _of(offer: Offer) -> Guarantees:
