@@ -214,6 +214,11 @@ class Link:
         self._wake.set()
 
     @property
+    def waiting(self) -> int:
+        """Requests without an answer."""
+        return len(self._waiting) + len(self._parked)
+
+    @property
     def queued(self) -> int:
         """Messages that wait to be written."""
         return len(self._outbox)

@@ -1,4 +1,4 @@
-"""What the plugin's source and sink promise (`tidegate plugins nats`)."""
+"""What the plugin's source, sink and channel promise (`tidegate plugins nats`)."""
 
 from __future__ import annotations
 
@@ -30,6 +30,20 @@ SINK = Guarantees(
     order="That in which events are sent, while none is retried.",
     workers="all",
     back_pressure="At most `max_in_flight` attempts, 2000 unless the config says otherwise.",
+    binding=_BINDING,
+    modes=("binary", "structured"),
+    credentials=_CREDENTIALS,
+)
+
+CHANNEL = Guarantees(
+    delivery="at least once",
+    acknowledged="Stored when the stream has stored the message (PubAck), with `replicas: 3` on two of three servers. "
+    "A server writes to its file at once; it calls fsync as its `sync_interval` says, every two minutes by default.",
+    redelivery="What a gateway had not settled when it crashed comes again after `ack_wait_s`; after a stop, at once.",
+    order="That of the stream, also after a crash, if one gateway with one worker reads; several share the events, in "
+    "no order.",
+    workers="share",
+    back_pressure="Above `max_queue_bytes`, and while the stream is full, senders get 503.",
     binding=_BINDING,
     modes=("binary", "structured"),
     credentials=_CREDENTIALS,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from gateway_core.contract.component import BuildContext, Component, Transport
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from .config import NatsSinkConfig, NatsSourceConfig
+    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_extension import ConfigFinding
+
+    from .config import JetStreamChannelConfig, NatsSinkConfig, NatsSourceConfig
 
 
 _LIBRARY: dict[str, Any] = {"extra": "nats", "requires": ("nats",)}
@@ -24,6 +28,12 @@ def _sink(options: NatsSinkConfig, context: BuildContext) -> Any:
     from .sink import NatsSink
 
     return NatsSink(options, context)
+
+
+def _channel(options: JetStreamChannelConfig, context: BuildContext) -> Any:
+    from .channel import JetStreamChannel
+
+    return JetStreamChannel(options, context)
 
 
 @hookimpl
@@ -54,3 +64,27 @@ def gateway_transports() -> list[Transport]:
             ),
         )
     ]
+
+
+@hookimpl
+def gateway_channels() -> list[Component]:
+    from . import guarantees
+    from .config import JetStreamChannelConfig
+
+    return [
+        Component(
+            "jetstream",
+            "Keeps events in a stream of NATS JetStream, shared by any number of gateways.",
+            JetStreamChannelConfig,
+            _channel,
+            guarantees=guarantees.CHANNEL,
+            **_LIBRARY,
+        )
+    ]
+
+
+@hookimpl
+def gateway_config_checks() -> list[Callable[[GatewayConfig], Iterable[ConfigFinding]]]:
+    from .config_check import readers
+
+    return [readers]

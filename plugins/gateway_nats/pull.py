@@ -8,7 +8,7 @@ again while it is open is not taken twice.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 import anyio
 from nats.aio.msg import Msg
@@ -41,8 +41,8 @@ Taken = Callable[[Msg, int, int], None]
 class Puller:
     """Fetches messages while fewer than `most` are open, and hands each to `take`, on the event loop.
 
-    `ensure`     makes or checks stream and consumer, on each new connection: (the sequence number at which a consumer
-                 starts that was there before and is gone, None for a new one) -> stream and consumer.
+    `stream`     makes or checks the stream, on each new connection, and `consumer` its consumer: (the sequence number
+                 at which it starts if it was there before and is gone, None for a new one) -> consumer.
     `forget`     is called when the stream is another one than before: its numbers mean nothing any more.
     `api_prefix` the first tokens of JetStream's API.
 
@@ -58,7 +58,8 @@ class Puller:
         *,
         most: int,
         api_prefix: str,
-        ensure: Callable[[int | None], Awaitable[tuple[api.StreamInfo, api.ConsumerInfo]]],
+        stream: Callable[[], Awaitable[api.StreamInfo]],
+        consumer: Callable[[int | None], Awaitable[api.ConsumerInfo]],
         forget: Callable[[], None],
     ) -> None:
         self._link = link
@@ -68,7 +69,8 @@ class Puller:
         self._batch = min(BATCH, most)
         self._low = self._batch // 2
         self._api = api_prefix
-        self._ensure = ensure
+        self._stream = stream
+        self._make = consumer
         self._forget = forget
         self._subscription: Subscription | None = None
         self._inbox = ""
@@ -96,13 +98,15 @@ class Puller:
     async def begin(self) -> None:
         """On a new connection: checks stream and consumer, and subscribes. Raises `Rejected`."""
         link = self._link
-        stream, consumer = await self._ensure(self._resume_at() if self._stream_made else None)
+        stream = await self._stream()
         made = str(stream.created)
         if self._stream_made and made != self._stream_made:
             log.warning("the stream %s is another one than before: what was read of it is dropped", stream.config.name)
             self._reset()
             self._forget()
-            stream, consumer = await self._ensure(None)
+            consumer = await self._make(1)
+        else:
+            consumer = await self._make(self._resume_at() if self._stream_made else None)
         self._stream_made = made
         self._ack_wait_s = consumer.config.ack_wait or 30.0
         self._next = f"{self._api}.CONSUMER.MSG.NEXT.{consumer.stream_name}.{consumer.name}"
@@ -300,6 +304,11 @@ class Puller:
     def open(self) -> int:
         """Messages that were taken and are not settled."""
         return len(self._open)
+
+    def open_besides(self, sequences: Collection[int]) -> bool:
+        """Whether messages were handed over and are not settled, besides these."""
+        held = self._held or ()
+        return any(sequence not in sequences and sequence not in held for sequence in self._open)
 
     def is_open(self, sequence: int) -> bool:
         """Whether this message was taken and is not settled."""

@@ -80,12 +80,17 @@ class NatsSink:
         except Refused as e:
             done(unwritable(e))
             return
-        size = len(payload) + sum(map(len, headers)) + sum(map(len, headers.values())) + 4 * len(headers) + 12
+        size = size_of(payload, headers)
         if size > self._link.max_payload:
             most = self._link.max_payload
             done(Outcome(False, reason=f"the message has {size} bytes; the server takes {most} (max_payload)"))
         else:
             self._request(subject, payload, headers, timeout_s, lambda answer, why: done(outcome_of(answer, why)))
+
+
+def size_of(payload: bytes, headers: dict[str, str]) -> int:
+    """The bytes of a message as the server counts them."""
+    return len(payload) + sum(map(len, headers)) + sum(map(len, headers.values())) + 4 * len(headers) + 12
 
 
 def outcome_of(answer: Msg | None, why: str) -> Outcome:

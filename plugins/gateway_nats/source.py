@@ -71,7 +71,8 @@ class NatsSource:
             self._take,
             most=options.max_in_flight,
             api_prefix=options.api_prefix,
-            ensure=self._ensure,
+            stream=self._ensure_stream,
+            consumer=self._ensure_consumer,
             forget=self._handover.drop,
         )
 
@@ -117,7 +118,7 @@ class NatsSource:
     def _seconds(self) -> int:
         return max(1, int(self._options.request_timeout_s))
 
-    async def _ensure(self, resume_at: int | None) -> tuple[api.StreamInfo, api.ConsumerInfo]:
+    async def _ensure_stream(self) -> api.StreamInfo:
         o, js = self._options, self._link.js
         name = o.stream
         if name is None:
@@ -126,18 +127,20 @@ class NatsSource:
             except NotFoundError:
                 raise Missing(f"no stream has the subject {o.subject}") from None
         self._stream = name
-        stream = await ensure_stream(js, name, o.create)
-        consumer, _ = await ensure_consumer(
-            js,
-            name,
+        return await ensure_stream(js, name, o.create)
+
+    async def _ensure_consumer(self, resume_at: int | None) -> api.ConsumerInfo:
+        o = self._options
+        return await ensure_consumer(
+            self._link.js,
+            self._stream,
             self._consumer,
             filters=[o.subject],
             start=o.start if resume_at is None else resume_at,
             ack_wait_s=o.ack_wait_s,
             max_ack_pending=max(1000, o.max_in_flight),
-            compare=lambda option: option in o.model_fields_set and option == "ack_wait_s",
+            compare=lambda option: option == "ack_wait_s" and option in o.model_fields_set,
         )
-        return stream, consumer
 
     # -- messages ---------------------------------------------------------------------------------------------------
 

@@ -102,10 +102,11 @@ async def ensure_consumer(
     ack_wait_s: float,
     max_ack_pending: int,
     compare: Callable[[str], bool],
-) -> tuple[api.ConsumerInfo, bool]:
-    """A durable pull consumer, and whether it is new. `start` may also be the sequence number of a message. `compare`
-    says whether a difference in this option is a fault (the config says it) or not (it is a default). Raises `Rejected`
-    if the consumer is different."""
+) -> api.ConsumerInfo:
+    """A durable pull consumer. `start` may also be the sequence number of a message. `compare` says whether a
+    difference in this option is a fault (the config says it) or not (it is a default). Raises `Rejected` if the
+    consumer is different."""
+    found: api.ConsumerInfo
     try:
         found = await js.consumer_info(stream, name)
     except NotFoundError:
@@ -119,7 +120,7 @@ async def ensure_consumer(
             **_start(start),
         )
         try:
-            return await js.add_consumer(stream, config), True
+            return await js.add_consumer(stream, config)
         except NotFoundError:
             raise Missing(f"there is no stream {stream}") from None
         except APIError as e:
@@ -140,7 +141,7 @@ async def ensure_consumer(
     given = {"ack_wait_s": ack_wait_s, "max_in_flight": max_ack_pending}
     asked |= {option: value for option, value in given.items() if compare(option)}
     _compare(what, asked, have)
-    return found, False
+    return found
 
 
 def _start(start: Start | int) -> dict[str, Any]:

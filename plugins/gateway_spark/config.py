@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -47,6 +47,8 @@ class SparkSinkConfig(Config):
     """Streams the broker's log into a table with a Spark Structured Streaming query: each event that matches the
     trigger's filter is in the table exactly once, even after crashes. Read a `parquet` table with Spark, whose
     `_spark_metadata` log lists the valid files: other tools also see files of incomplete batches."""
+
+    reads_channel: ClassVar[bool] = True  # for channels that no sink can read, which say so in `tidegate check`
 
     path: str
     """The table: a folder (relative to the gateway's working directory), a URI that Spark can write (`s3a://…`), or the

@@ -16,6 +16,7 @@ from gateway_dev import servers
 from gateway_nats.binding import NATS
 from gateway_testing.link import Link
 from gateway_testing.suites import (
+    ChannelSuite,
     ControllableRemote,
     Kit,
     MemoryIntake,
@@ -30,7 +31,7 @@ from nats.js import JetStreamContext, api
 from nats.js.errors import NotFoundError
 
 from gateway_core.contract.event import Event, Message
-from gateway_core.contract.interfaces import Sink, Source
+from gateway_core.contract.interfaces import Channel, Sink, Source
 from tests.nats.conftest import NatsKit, ask, pause, resume
 
 SETTLED_S = 0.5
@@ -222,7 +223,7 @@ class Inbox(SourceRemote):
         except NotFoundError:
             return 0
         assert info.delivered is not None
-        return info.delivered.stream_seq - (info.num_ack_pending or 0)
+        return int(info.delivered.stream_seq) - (info.num_ack_pending or 0)
 
 
 @pytest.mark.spec("NT-01")
@@ -237,3 +238,13 @@ class TestNatsSourceThroughOutages(Shared, PullingSourceSuite):
     def build(self, kit: Kit, remote: Inbox, **options: Any) -> Source:
         given = {"servers": f"nats://127.0.0.1:{remote.link.port}", "subject": f"{remote.kit.name}.in"}
         return kit.source("nats", {"consumer": "its", "start": "earliest", "ack_wait_s": 2, **given, **options})
+
+
+@pytest.mark.spec("NT-03")
+class TestJetStreamChannel(Shared, ChannelSuite):
+    typed = counts = False
+
+    def build(self, kit: Kit) -> Channel:
+        assert isinstance(kit, NatsKit)
+        name = f"{kit.name}-channel"
+        return kit.channel("jetstream", {"servers": kit.server.url, "stream": name, "subject": name, "ack_wait_s": 3})

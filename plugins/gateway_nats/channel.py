@@ -1,0 +1,254 @@
+"""The channel `jetstream`: a broker's events in a stream, with a durable consumer for each trigger
+(`gateway_core.contract.interfaces.Channel`).
+
+Any number of gateways with the same config share the work: the server gives each event to one of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+from nats.aio.msg import Msg
+from nats.js import api
+
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import Overloaded, Refused, StartError
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Accepted, Filter, ReaderFeed, Receiver
+from gateway_core.pipeline.guards import text_of_error
+
+from .client import Link
+from .config import JetStreamChannelConfig
+from .connect import check_keys
+from .feed import JetStreamFeed
+from .sink import outcome_of, size_of
+from .stored import event_writer
+from .streams import ensure_stream
+from .trim import settled_before
+
+log = logging.getLogger("tidegate.nats")
+
+APPEND_S = 30.0
+STOP_S = 10.0
+JOIN_S = 20.0
+INFO_S = 5.0
+TRIM_S = 60.0
+MAX_WAITING = 100_000
+"""The most events that may wait to be written, whatever their size."""
+
+
+class JetStreamChannel:
+    """One gateway's part of a broker's stream."""
+
+    def __init__(self, options: JetStreamChannelConfig, context: BuildContext) -> None:
+        check_keys(options, context)
+        self.appended = 0
+        self.failed = 0
+        self._options = options
+        self._context = context
+        self._stream = options.stream_of(context.broker)
+        self._subject = options.subject_of(context.broker)
+        self._write = event_writer(options.codec, options.key, context)
+        self._feeds: dict[str, JetStreamFeed] = {}
+        self._gone: dict[str, JetStreamFeed] = {}  # detached, possibly still leaving
+        self._state: api.StreamState | None = None
+        self._refused_join: dict[str, StartError] = {}
+        self._open = self._started = False
+        self._tasks: TaskGroup
+        self._link = Link(options, context.owner, context.clock, self._begin, run=self._watch)
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    async def start(self, tasks: TaskGroup) -> None:
+        """Creates the stream if it does not exist. Raises `StartError` if the server is away or rejects the
+        credentials, or if the stream is not as configured."""
+        self._tasks = tasks
+        self._started = True
+        await self._link.start(tasks)
+        if not self._link.connected:
+            raise StartError(f"{self._context.owner}: {self._link.error}")
+
+    async def open(self) -> None:
+        """Makes the consumers of new subscriptions and begins to read. Raises `StartError` if one is not as
+        configured."""
+        async with anyio.create_task_group() as joining:
+            for name in list(self._feeds):
+                joining.start_soon(self._join, name)
+        if self._refused_join:
+            raise next(iter(self._refused_join.values()))
+        self._open = True
+
+    async def joined(self, name: str) -> None:
+        """See `gateway_core.contract.capabilities.Joined`."""
+        with anyio.move_on_after(JOIN_S):
+            await self._feeds[name].joined.wait()
+
+    async def stop(self) -> None:
+        """Finishes appends, gives back what is not settled, and disconnects."""
+        if not self._started:
+            return
+        self._open = False
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as stopping:
+                for feed in self._feeds.values():
+                    stopping.start_soon(feed.leave)
+                for feed in self._gone.values():
+                    stopping.start_soon(feed.left.wait)
+            with anyio.move_on_after(STOP_S):
+                while self._link.connected and self._link.waiting:  # noqa: ASYNC110 - once, at a stop
+                    await anyio.sleep(0.005)
+            await self._link.stop()
+
+    async def _begin(self) -> None:
+        wanted = self._options.stream_config(self._context.broker)
+        self._state = (await ensure_stream(self._link.js, self._stream, wanted)).state
+
+    async def _watch(self) -> None:
+        """Looks at the stream from time to time, and removes what is settled and old."""
+        passed = 0.0
+        while True:
+            await anyio.sleep(INFO_S)
+            passed += INFO_S
+            try:
+                self._state = (await self._link.js.stream_info(self._stream)).state
+                if passed >= TRIM_S and self._options.keep_s is not None:
+                    passed = 0.0
+                    before = await settled_before(self._link.js, self._stream, self._options.keep_s)
+                    if before > self._state.first_seq:
+                        await self._link.js.purge_stream(self._stream, seq=before)
+            except Exception as e:  # a server that is away is noticed otherwise
+                log.debug("can't look at the stream %s: %s", self._stream, e)
+
+    # -- appends ----------------------------------------------------------------------------------------------------
+
+    def append(self, events: Sequence[Event], done: Accepted) -> None:
+        """Writes events as messages; calls `done(None)` once the stream has stored all of them."""
+        link = self._link
+        if link.queued_bytes >= self._options.max_queue_bytes or link.waiting >= MAX_WAITING:
+            self.failed += len(events)
+            done(Overloaded(f"NATS is behind: {link.error or 'too many events are waiting to be written'}"))
+            return
+        try:
+            messages = [self._write(event) for event in events]
+        except Exception as e:
+            self.failed += len(events)
+            text = f"the event can't be written as a message: {text_of_error(e)}"
+            done(e if isinstance(e, Refused) else Refused(text, status=500))
+            return
+        if not messages:
+            done(None)
+            return
+        most = link.max_payload
+        if too_large := next((s for payload, headers in messages if (s := size_of(payload, headers)) > most), 0):
+            self.failed += len(events)
+            done(Refused(f"a message has {too_large} bytes; NATS takes {most} (max_payload)", status=413))
+            return
+        appending = _Append(self, len(messages), done)
+        for payload, headers in messages:
+            link.request(self._subject, payload, headers, APPEND_S, appending)
+
+    def preview(self, event: Event) -> Message:
+        """See `gateway_core.contract.capabilities.Previewing`: the message that would store this event."""
+        payload, headers = self._write(event)
+        shown = [(name.encode(), value.encode()) for name, value in headers.items()]
+        return Message(shown, payload, event.key, url=f"{self._options.servers[0]}/{self._subject}")
+
+    # -- subscriptions ----------------------------------------------------------------------------------------------
+
+    def attach(self, name: str, filter: Filter, receiver: Receiver, *, from_start: bool = False) -> JetStreamFeed:
+        """Adds a subscription: the consumer `PREFIX_NAME`."""
+        consumer = self._options.consumer_of(name)
+        feed = JetStreamFeed(consumer, filter, receiver, self._options, self._context, from_start)
+        self._feeds[name] = feed
+        if self._open:
+            self._tasks.start_soon(self._join_later, name, feed, self._gone.get(name))
+        return feed
+
+    def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> ReaderFeed:
+        """Raises `StartError`: a sink that reads the channel itself needs offsets, which JetStream's acknowledgements
+        are not."""
+        raise StartError(
+            f"{self._context.owner}: the trigger {name} has a sink that reads its channel itself, which the channel"
+            f" `jetstream` does not offer: use the channel `log` or `kafka`"
+        )
+
+    def detach(self, name: str) -> None:
+        """Ends a subscription; the server keeps its consumer."""
+        feed = self._gone[name] = self._feeds.pop(name)
+        self._tasks.start_soon(self._leave, name, feed)
+
+    async def _join(self, name: str) -> None:
+        try:
+            await self._feeds[name].join(self._tasks)
+        except StartError as e:
+            self._refused_join[name] = e
+
+    async def _join_later(self, name: str, feed: JetStreamFeed, after: JetStreamFeed | None) -> None:
+        if after is not None:
+            await after.left.wait()
+        try:
+            await feed.join(self._tasks)
+        except StartError as e:
+            log.error("%s", e)
+
+    async def _leave(self, name: str, feed: JetStreamFeed) -> None:
+        await feed.leave()
+        if self._gone.get(name) is feed:
+            del self._gone[name]
+
+    # -- status -----------------------------------------------------------------------------------------------------
+
+    def info(self) -> dict[str, Any]:
+        """The channel's status. What the stream holds is a few seconds old."""
+        error = self._link.error
+        found: dict[str, Any] = {
+            "writable": self._open and error is None,
+            "error": error,
+            "failed": self.failed,
+            "stream": self._stream,
+            "consumers": {feed.consumer: {"lag": feed.lag(), "error": feed.fault} for feed in self._feeds.values()},
+        }
+        if (state := self._state) is not None:
+            found |= {
+                "events": state.messages,
+                "bytes": state.bytes,
+                "first": state.first_seq,
+                "next": state.last_seq + 1,
+            }
+        return found
+
+
+class _Append:
+    """Collects the answers to messages that were appended together."""
+
+    __slots__ = ("_channel", "_done", "_left", "_never", "_size", "_why")
+
+    def __init__(self, channel: JetStreamChannel, size: int, done: Accepted) -> None:
+        self._channel = channel
+        self._size = self._left = size
+        self._done = done
+        self._why = ""
+        self._never = False
+
+    def __call__(self, answer: Msg | None, why: str) -> None:
+        outcome = outcome_of(answer, why)
+        if not outcome.delivered:
+            self._why = outcome.reason
+            self._never = self._never or not outcome.retry
+        self._left -= 1
+        if self._left:
+            return
+        channel = self._channel
+        if not self._why:
+            channel.appended += self._size
+            self._done(None)
+            return
+        channel.failed += self._size
+        if self._never:
+            self._done(Refused(f"NATS does not take the event: {self._why}", status=413))
+        else:
+            self._done(Overloaded(f"NATS did not take the event: {self._why}"))

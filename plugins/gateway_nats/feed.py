@@ -1,0 +1,197 @@
+"""A trigger's subscription to the channel `jetstream`: a durable consumer (`gateway_core.contract.interfaces.Feed`)."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from urllib.parse import quote
+
+import anyio
+from anyio.abc import TaskGroup
+from gateway_transport.not_an_event import wrapped
+from nats.aio.msg import Msg
+from nats.js import api
+
+from gateway_core.contract.capabilities import DeliveryState
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Filter, Outcome, Receiver
+from gateway_core.contract.outcome import Stage
+from gateway_core.pipeline.guards import Errors
+
+from .client import Link
+from .config import JetStreamChannelConfig
+from .pull import Puller
+from .stored import event_reader
+from .streams import ensure_consumer, ensure_stream
+
+log = logging.getLogger("tidegate.nats")
+
+DRAIN_S = 5.0
+POLL_S = 0.01
+
+
+class JetStreamFeed:
+    """Offers the stream's events to a subscription. A position is a message's sequence number. `joined` is set once the
+    consumer exists, `left` once the feed has given everything back."""
+
+    def __init__(
+        self,
+        consumer: str,
+        filter: Filter,
+        receiver: Receiver,
+        options: JetStreamChannelConfig,
+        context: BuildContext,
+        from_start: bool,
+    ) -> None:
+        self.consumer = consumer
+        self.joined = anyio.Event()
+        self.left = anyio.Event()
+        self._options = options
+        self._stream = options.stream_of(context.broker)
+        self._subject = options.subject_of(context.broker)
+        self._wanted = options.stream_config(context.broker)
+        self._from_start = from_start
+        self._decode = event_reader(options.codec, context)
+        self._now = context.clock.now_ns
+        self._matches = filter.matches
+        self._errors = Errors("a filter")
+        self._receiver = receiver
+        self._waiting: deque[Event] = deque()  # wanted, and not offered yet
+        self._offering = self._leaving = False
+        self._first = 0
+        self._link = Link(
+            options,
+            f"{context.owner}: consumer {consumer}",
+            context.clock,
+            self._begin,
+            run=self._run,
+            ended=self._lost,
+        )
+        self._puller = Puller(
+            self._link,
+            context.clock,
+            self._take,
+            most=options.max_in_flight,
+            api_prefix=options.api_prefix,
+            stream=self._ensure_stream,
+            consumer=self._ensure_consumer,
+            forget=self._forget,
+        )
+        self.ack = self._puller.settle
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    async def join(self, tasks: TaskGroup) -> None:
+        """Makes the consumer, or checks it, and begins to read. Raises `StartError` if it is not as configured."""
+        if not self._leaving:
+            await self._link.start(tasks)
+
+    async def leave(self) -> None:
+        """Reads no more, waits briefly for what is in flight, and gives the rest back."""
+        self._leaving = True
+        with anyio.CancelScope(shield=True):
+            await self._puller.stop()
+            waiting = {event.position for event in self._waiting}
+            self._waiting.clear()
+            idle = waiting.union(self._receiver.withdraw(0))
+            with anyio.move_on_after(DRAIN_S):
+                while self._puller.open_besides(idle):  # noqa: ASYNC110 - once, at a stop
+                    await anyio.sleep(POLL_S)
+            await self._puller.close()
+            await self._link.stop()
+        self.left.set()
+
+    async def _begin(self) -> None:
+        await self._puller.begin()
+        self.joined.set()
+
+    async def _run(self) -> None:
+        await self._puller.run()
+
+    def _lost(self) -> None:
+        self._puller.lost()
+
+    async def _ensure_stream(self) -> api.StreamInfo:
+        return await ensure_stream(self._link.js, self._stream, self._wanted)
+
+    async def _ensure_consumer(self, resume_at: int | None) -> api.ConsumerInfo:
+        o = self._options
+        return await ensure_consumer(
+            self._link.js,
+            self._stream,
+            self.consumer,
+            filters=[self._subject],
+            start=("earliest" if self._from_start else "latest") if resume_at is None else resume_at,
+            ack_wait_s=o.ack_wait_s,
+            max_ack_pending=o.max_in_flight,
+            compare=lambda option: option in o.model_fields_set,
+        )
+
+    def _forget(self) -> None:
+        self._waiting.clear()
+        self._receiver.withdraw(0)
+
+    # -- events -----------------------------------------------------------------------------------------------------
+
+    def _take(self, msg: Msg, sequence: int, delivered: int) -> None:
+        try:
+            event = self._decode(msg.headers, msg.data)
+        except Refused as e:
+            self._reject(msg, sequence, e)
+            return
+        event.position = sequence
+        try:
+            wanted = self._matches(event)
+        except Exception as e:  # a filter that raises counts as a match
+            self._errors.note(f"the consumer {self.consumer} gets the event all the same", e)
+            wanted = True
+        if not wanted:
+            self._puller.settle(sequence)
+        elif self._waiting or self._offering or not self._receiver.offer(event):
+            self._waiting.append(event)
+
+    def _reject(self, msg: Msg, sequence: int, error: Refused) -> None:
+        """A message that is not an event, from another program: goes to the trigger's dead letter as it is."""
+        event = wrapped(
+            id=str(sequence),
+            source=f"nats:/{quote(self._stream, safe='')}/{quote(msg.subject, safe='.')}",
+            type="dev.tidegate.message",
+            data=msg.data,
+            headers=[(name, value.encode()) for name, value in (msg.headers or {}).items()],
+            prefix="nats",
+            received_ns=self._now(),
+        )
+        event.trace = error.trace
+        event.position = sequence
+        self._receiver.reject(event, Outcome(False, stage=Stage.DECODE, reason=error.detail))
+
+    def resume(self) -> None:
+        """There is room again."""
+        if self._offering or self._leaving:
+            return
+        self._offering = True
+        try:
+            waiting, offer = self._waiting, self._receiver.offer
+            while waiting and offer(waiting[0]):
+                waiting.popleft()
+        finally:
+            self._offering = False
+
+    # -- for status -------------------------------------------------------------------------------------------------
+
+    def lag(self) -> int:
+        """Events in the stream that are not settled, as far as the server has told us."""
+        return self._puller.pending + self._puller.open
+
+    @property
+    def fault(self) -> str | None:
+        """See `gateway_core.contract.capabilities.Faulty`."""
+        return self._link.error
+
+    def delivery_state(self, position: int) -> DeliveryState | None:
+        """See `gateway_core.contract.capabilities.TracksDeliveries`."""
+        if self._puller.is_open(position):
+            return "pending"
+        return "unread" if position > self._puller.highest else "passed"

@@ -1,0 +1,192 @@
+"""The channel `jetstream` against real servers: what the suite does not ask."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from gateway_nats.trim import settled_before
+from gateway_testing.link import Link
+from gateway_testing.suites.channel import Subscription, append, ids
+from gateway_testing.suites.kit import until
+from gateway_testing.suites.sink import numbered
+
+from gateway_core.contract.errors import Overloaded, Refused, StartError
+from gateway_core.contract.event import Event
+from tests.command_line import tidegate
+from tests.nats.conftest import NatsKit
+from tests.nats.test_nats_source import client
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def opened(kit: NatsKit, port: int = 0, options: Any = None, **subscriptions: Subscription) -> AsyncIterator[Any]:
+    given = {"servers": f"nats://127.0.0.1:{port or kit.server.port}", "stream": kit.name, "subject": kit.name}
+    channel = kit.channel("jetstream", {"ack_wait_s": 2, **given, **(options or {})})
+    async with anyio.create_task_group() as tasks:
+        await channel.start(tasks)
+        for name, subscription in subscriptions.items():
+            subscription.attach(channel, name)
+        await channel.open()
+        try:
+            yield channel
+        finally:
+            with anyio.CancelScope(shield=True):
+                await channel.stop()
+        tasks.cancel_scope.cancel()
+
+
+async def acknowledged(kit: NatsKit, pending: int) -> None:
+    async with client(kit.server) as js:
+        while (await js.consumer_info(kit.name, "tidegate_it")).num_ack_pending != pending:  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+
+
+@pytest.mark.spec("NT-13")
+async def test_after_a_crash_events_come_in_order(kit: NatsKit) -> None:
+    """Those that were in flight come again only after `ack_wait_s`: later ones wait for them."""
+    with Link("127.0.0.1", kit.server.port) as link:
+        before = Subscription()
+        async with opened(kit, link.port, it=before) as channel:
+            await append(channel, numbered(10))
+            await before.until(10)
+            for n in (0, 1, 3):
+                before.ack(before.events[n].position)
+            await acknowledged(kit, 7)
+            link.cut()  # it can give nothing back
+    async with opened(kit) as channel:
+        await append(channel, numbered(3, 10))
+    after = Subscription()
+    async with opened(kit, it=after):
+        await after.until(10)
+    assert after.ids == ["n2", *ids(4, 13)]
+
+
+@pytest.mark.spec("NT-13")
+async def test_a_lost_connection_repeats_nothing(kit: NatsKit) -> None:
+    it = Subscription()
+    with Link("127.0.0.1", kit.server.port) as link:
+        async with opened(kit, link.port, it=it) as channel, opened(kit) as other:
+            await append(other, numbered(10))
+            await it.until(10)
+            link.cut()
+            await until(lambda: it.feed.fault is not None, "the outage to be noticed")  # type: ignore[union-attr]
+            it.ack()
+            await append(other, numbered(5, 10))
+            link.restore()
+            await it.until(15)
+            it.ack()
+            await acknowledged(kit, 0)
+            assert it.ids == ids(0, 15)
+            assert channel.info()["error"] is None
+
+
+@pytest.mark.spec("NT-13")
+async def test_gateways_share_the_events(kit: NatsKit) -> None:
+    one, two = Subscription(room=20), Subscription(room=20)
+    options = {"max_in_flight": 40}
+    async with opened(kit, options=options, it=one) as first, opened(kit, options=options, it=two) as second:
+        for n in range(0, 200, 2):
+            await append(first, numbered(1, n))
+            await append(second, numbered(1, n + 1))
+            for subscription in (one, two):
+                subscription.ack()
+                subscription.resume()
+        while len(one.ids) + len(two.ids) < 200:
+            await anyio.sleep(0.01)
+            for subscription in (one, two):
+                subscription.ack()
+                subscription.resume()
+    assert sorted([*one.ids, *two.ids]) == sorted(ids(0, 200))
+
+
+async def test_what_is_not_an_event_is_rejected(kit: NatsKit) -> None:
+    it = Subscription()
+    async with opened(kit, it=it) as channel, client(kit.server) as js:
+        await js.publish(kit.name, b"{nonsense")
+        await append(channel, numbered(1))
+        await it.until(1)
+        (event,) = it.rejected
+        assert (event.data, event.attributes["source"]) == (b"{nonsense", f"nats:/{kit.name}/{kit.name}")
+        it.feed.ack(event.position)  # type: ignore[union-attr]
+        it.ack()
+        await acknowledged(kit, 0)
+
+
+async def test_key_and_data_come_out_as_they_went_in(kit: NatsKit) -> None:
+    base = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
+    events = [
+        Event(base, None, key=b"\x00\xff"),
+        Event(base, b""),
+        Event({**base, "datacontenttype": "text/plain"}, None),
+        Event({**base, "datacontenttype": "text/plain"}, b""),
+        Event(base, b'{"n": 1}', json_data=True),
+    ]
+    it = Subscription()
+    async with opened(kit, it=it) as channel:
+        await append(channel, events)
+        await it.until(5)
+    assert it.events == events
+    assert [event.json_data for event in it.events] == [False] * 4 + [True]
+
+
+async def test_a_full_stream_refuses_for_now_and_drops_nothing(kit: NatsKit) -> None:
+    big = [Event(event.attributes, b"x" * 900) for event in numbered(8)]
+    it = Subscription(room=0)
+    async with opened(kit, options={"max_bytes": 4096}, it=it) as channel, client(kit.server) as js:
+        with pytest.raises(Overloaded, match="maximum bytes"):
+            await append(channel, big)
+        state = (await js.stream_info(kit.name)).state
+        assert (state.first_seq, state.messages) == (1, 3)
+        with pytest.raises(Refused, match="max_payload"):
+            await append(channel, [Event(big[0].attributes, b"x" * (1 << 20))])
+
+
+async def test_only_what_all_have_settled_may_be_removed(kit: NatsKit) -> None:
+    one, two = Subscription(), Subscription()
+    async with opened(kit, it=one, other=two) as channel, client(kit.server) as js:
+        assert await settled_before(js, kit.name, 0) == 0
+        await append(channel, numbered(10))
+        await one.until(10)
+        await two.until(10)
+        one.ack()
+        for event in two.events[:6]:
+            two.ack(event.position)
+        await acknowledged(kit, 0)
+        with anyio.fail_after(30):
+            while await settled_before(js, kit.name, 0) != 7:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        assert await settled_before(js, kit.name, 3600) == 1
+        await js.purge_stream(kit.name, seq=7)
+        assert (await js.stream_info(kit.name)).state.first_seq == 7
+
+
+@pytest.mark.spec("NT-08")
+async def test_a_stream_that_is_different_is_a_fault(kit: NatsKit) -> None:
+    async with client(kit.server) as js:
+        await js.add_stream(name=kit.name, subjects=[kit.name, "more"], discard="new")
+        channel = kit.channel("jetstream", {"servers": kit.server.url, "stream": kit.name, "subject": kit.name})
+        async with anyio.create_task_group() as tasks:
+            with pytest.raises(StartError, match="is not as configured: `subjects` is more"):
+                await channel.start(tasks)
+            await channel.stop()
+
+
+@pytest.mark.spec("NT-14")
+@pytest.mark.usefixtures("processes")
+def test_a_sink_that_reads_its_channel_needs_another_one(tmp_path: Path) -> None:
+    file = tmp_path / "tidegate.yaml"
+    file.write_text(
+        "brokers: {default: {ingress: [http: {listen: '127.0.0.1:0'}], channel: jetstream}}\n"
+        "triggers: {table: {subscriber: {spark: {path: table}}}}\n"
+    )
+    done = tidegate("check", file)
+    assert done.returncode == 1
+    said = " ".join((done.stdout + done.stderr).split())
+    assert "the sink `spark` reads its channel itself, which the channel `jetstream`" in said
+    assert "use the channel `log` or `kafka`" in said
