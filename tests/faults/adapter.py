@@ -1,6 +1,6 @@
 """What the fault matrix has to know of a transport: one adapter each, in `tests/faults/adapters/NAME.py`.
 
-An adapter module has a constant `ADAPTER`. The matrix runs
+An adapter module has a constant `ADAPTER`, a class; each run of the matrix makes one of it. It runs
 
     sender -> server -> [proxy] -> gateway's source -> log -> gateway's sink -> [proxy] -> server -> collector
 
@@ -60,6 +60,8 @@ class Adapter(Protocol):
     """More lines for the server's config."""
     ordered: bool
     """Whether source and sink promise the order of each key."""
+    ordered_workers: bool
+    """The same for several workers."""
 
     def prepare(self, at: Place) -> None:
         """Creates what source and sink need (streams, queues), before the gateway starts."""
@@ -78,8 +80,8 @@ class Adapter(Protocol):
         """Sends a message that is no event."""
 
     def collect(self, at: Place, arrived: Callable[[Arrived], None], ended: threading.Event) -> None:
-        """Reads what the sink wrote, until `ended`. Called again after an error: it may then see again what it saw
-        before, but must miss nothing."""
+        """Reads what the sink wrote, until `ended`. Called again after an error: it goes on where it was, and must miss
+        nothing. What it sees twice counts as a duplicate."""
 
     def evict(self, at: Place) -> None:
         """Makes the server throw out the gateway's consumer, as an operator or a second consumer would."""
@@ -123,9 +125,9 @@ def read_structured(message: bytes) -> Arrived:
     return Arrived(event, data)
 
 
-def all_adapters() -> dict[str, Adapter]:
+def all_adapters() -> dict[str, type[Adapter]]:
     """The adapters by the name of their transport."""
-    found: list[Adapter] = [
+    found: list[type[Adapter]] = [
         importlib.import_module(f"tests.faults.adapters.{module.name}").ADAPTER
         for module in pkgutil.iter_modules(adapters.__path__)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+import httpx
 from gateway_dev import servers
 from gateway_testing import GatewayProcess
 
@@ -19,7 +21,7 @@ from tests.faults.proxy import Proxy
 LIMIT_S = 120.0
 _BATCH = 20
 _MOST_OPEN = 500
-"""The sender waits while so many events are on their way, unless a fault wants more: it is to hit a gateway at work, not a
+"""The sender waits while so many events are on their way, unless a fault wants more: it hits a gateway at work, not a
 backlog."""
 USERS = {"gateway": "for-the-gateway", "tests": "for-the-tests"}
 
@@ -52,6 +54,7 @@ class Lab:
         self.proxy = Proxy(self.server.port)
         self._folder = folder
         self._workers = workers
+        self._ordered = adapter.ordered if workers == 1 else adapter.ordered_workers
         self._queue_bytes = queue_bytes
         self._ended = threading.Event()
         self._all_sent = threading.Event()
@@ -81,7 +84,7 @@ class Lab:
                 source=self.adapter.source(self.through),
                 sink=self.adapter.sink(self.through),
                 queue_bytes=self._queue_bytes,
-                order="key" if self.adapter.ordered else "unordered",
+                order="key" if self._ordered else "unordered",
             )
             flags = ("--workers", str(self._workers)) if self._workers > 1 else ()
             self.gateway = GatewayProcess(config, self._folder, None, *flags)
@@ -153,8 +156,10 @@ class Lab:
         return False
 
     def gateway_workers(self) -> set[int]:
-        """The process ids of the gateway's workers."""
-        return {worker["pid"] for worker in self.gateway.status()["processes"]}
+        """The process ids of the gateway's workers; none while the one with the admin API is away."""
+        with contextlib.suppress(httpx.HTTPError, AssertionError):
+            return {worker["pid"] for worker in self.gateway.status()["processes"]}
+        return set()
 
     def retried(self) -> int:
         """How many attempts of deliveries failed and are tried again."""
@@ -169,13 +174,18 @@ class Lab:
         assert not self._threads[0].is_alive(), f"the sender hangs: {self._errors[-3:]}"
         self.wait(lambda: not self.ledger.open(self._letters()), "what was acknowledged to arrive")
         self.wait(lambda: letters(self._dead)[1] >= self.poisoned, "the poison in the dead letter")
-        self.wait(self.gateway.drained, "the gateway to have delivered everything")
+        self.wait(self._drained, "the gateway to have delivered everything")
         ledger = self.ledger
         assert not ledger.wrong, ledger.wrong[:3]
-        if self.adapter.ordered:
+        if self._ordered:
             assert not ledger.out_of_order, ledger.out_of_order[:3]
         numbered, others = letters(self._dead)
         return ledger.figures(len(numbered) + others, self.faults, time.monotonic() - self._begun)
+
+    def _drained(self) -> bool:
+        with contextlib.suppress(httpx.HTTPError, AssertionError):
+            return self.gateway.drained()
+        return False
 
     @property
     def _dead(self) -> Path:

@@ -20,7 +20,7 @@ ADAPTERS = all_adapters()
 
 @pytest.fixture(params=sorted(ADAPTERS))
 def adapter(request: pytest.FixtureRequest) -> Adapter:
-    return ADAPTERS[request.param]
+    return ADAPTERS[request.param]()
 
 
 @pytest.fixture

@@ -20,6 +20,10 @@ class Redis:
     server = "redis"
     server_settings = ""
     ordered = True
+    ordered_workers = False  # they share the group: each gets other entries
+
+    def __init__(self) -> None:
+        self._last: Any = "0"  # the last entry that was collected
 
     def prepare(self, at: Place) -> None:
         pass  # the gateway makes its consumer group, and with `start: "0"` reads from the beginning
@@ -44,14 +48,13 @@ class Redis:
             client.xadd("in", {"content-type": "application/cloudevents+json", "data": b'{"specversion": "1.0"'})
 
     def collect(self, at: Place, arrived: Callable[[Arrived], None], ended: threading.Event) -> None:
-        last: Any = "0"
         with _client(at) as client:
             while not ended.is_set():
-                found: Any = client.xread({"out": last}, count=100, block=100)
+                found: Any = client.xread({"out": self._last}, count=100, block=100)
                 for _, entries in found or ():
                     for entry, fields in entries:
                         arrived(read_structured(fields[b"data"]))
-                        last = entry
+                        self._last = entry
 
     def evict(self, at: Place) -> None:
         with _client(at) as client:
@@ -76,4 +79,4 @@ def _client(at: Place) -> redis.Redis:
     )
 
 
-ADAPTER = Redis()
+ADAPTER = Redis
