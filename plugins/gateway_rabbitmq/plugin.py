@@ -1,0 +1,53 @@
+"""The plugin's components."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gateway_core.contract.component import BuildContext, Component, Transport
+from gateway_core.contract.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from .config import RabbitSinkConfig, RabbitSourceConfig
+
+_LIBRARY: dict[str, Any] = {"extra": "rabbitmq", "requires": ("pamqp",), "schemes": ("amqp", "amqps")}
+
+
+def _source(options: RabbitSourceConfig, context: BuildContext) -> Any:
+    from .source import RabbitSource
+
+    return RabbitSource(options, context)
+
+
+def _sink(options: RabbitSinkConfig, context: BuildContext) -> Any:
+    from .sink import RabbitSink
+
+    return RabbitSink(options, context)
+
+
+@hookimpl
+def gateway_transports() -> list[Transport]:
+    from . import guarantees
+    from .config import RabbitSinkConfig, RabbitSourceConfig
+
+    return [
+        Transport(
+            "rabbitmq",
+            source=Component(
+                "rabbitmq",
+                "Consumes a queue of RabbitMQ (AMQP 0-9-1).",
+                RabbitSourceConfig,
+                _source,
+                guarantees=guarantees.SOURCE,
+                **_LIBRARY,
+            ),
+            sink=Component(
+                "rabbitmq",
+                "Publishes each event as a message to RabbitMQ (AMQP 0-9-1), confirmed by the server.",
+                RabbitSinkConfig,
+                _sink,
+                guarantees=guarantees.SINK,
+                **_LIBRARY,
+            ),
+        )
+    ]

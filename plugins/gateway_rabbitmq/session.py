@@ -1,0 +1,111 @@
+"""Connects to the server of a config."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import anyio
+from gateway_transport.client_tls import client_context
+from gateway_transport.connection import Rejected
+from pamqp import commands as amqp
+from pamqp.base import Frame
+
+from gateway_core.contract.errors import StartError
+
+from .client_config import RabbitConfig
+from .faults import NOT_FOUND, RabbitFault
+from .link import Link, Login
+
+OPEN_S = 10.0
+"""The time limit for opening a connection."""
+CALL_S = 20.0
+"""The time limit for a call."""
+
+
+class Servers:
+    """The servers of a config, each in turn."""
+
+    def __init__(self, config: RabbitConfig, owner: str, *, offline: bool = False) -> None:
+        """Reads the certificates. Raises `StartError`."""
+        self._config = config
+        self._owner = owner
+        self._next = 0
+        self._tls: ssl.SSLContext | None = None
+        if config.tls is not None and not offline:
+            self._tls = client_context(config.tls, owner)
+
+    async def open(self) -> Link:
+        """A connection to the next server. Raises `RabbitFault`."""
+        config = self._config
+        server = config.server[self._next % len(config.server)]
+        self._next += 1
+        host, _, port = server.rpartition(":") if not server.endswith("]") and ":" in server else (server, "", "")
+        plain = config.login == "plain"
+        login = Login(
+            host.strip("[]"),
+            int(port or (5672 if config.tls is None else 5671)),
+            config.vhost,
+            config.username if plain else None,
+            config.password if plain else None,
+            config.heartbeat_s,
+            f"tidegate {self._owner}",
+            self._tls,
+        )
+        try:
+            with anyio.fail_after(OPEN_S):
+                return await Link.open(login)
+        except TimeoutError as e:
+            raise RabbitFault(f"no answer within {OPEN_S:g} s") from e
+
+
+def check(config: RabbitConfig, needed: tuple[str, str], limit_s: float) -> None:
+    """Connects, logs in, and looks for the queue or exchange that is `needed`. Raises `OSError` with the reason."""
+
+    async def run() -> None:
+        with anyio.fail_after(limit_s):
+            link = await Servers(config, "check").open()
+            try:
+                kind, name = needed
+                if kind == "queue":
+                    await depth(link, name)
+                elif kind == "exchange":
+                    await find_exchange(link, name)
+            finally:
+                await link.close()
+
+    try:
+        anyio.run(run)
+    except (RabbitFault, StartError) as e:
+        raise OSError(str(e)) from e
+
+
+async def depth(link: Link, queue: str) -> int:
+    """How many messages wait in a queue. Raises `RabbitFault`, also if it does not exist."""
+    found: Any = await probe(link, amqp.Queue.Declare(0, queue, passive=True))
+    return int(found.message_count)
+
+
+async def find_exchange(link: Link, name: str) -> None:
+    """Raises `RabbitFault` if there is no such exchange."""
+    await probe(link, amqp.Exchange.Declare(0, name, passive=True))
+
+
+async def probe(link: Link, method: Frame) -> Any:
+    """Calls a method on a channel of its own, which the server closes if it does not like it."""
+    try:
+        with anyio.fail_after(CALL_S):
+            channel = await link.channel()
+            channel.probe = True
+            answer = await channel.call(method)
+            await channel.close()
+            return answer
+    except TimeoutError as e:
+        raise RabbitFault(f"no answer to {method.name} within {CALL_S:g} s") from e
+
+
+def as_rejected(fault: RabbitFault) -> Exception:
+    """The fault as what a session raises (`gateway_transport.connection`)."""
+    if fault.rejected and fault.code != NOT_FOUND:
+        return Rejected(str(fault))
+    return ConnectionError(str(fault))
