@@ -51,7 +51,7 @@ def faults(figures: dict[str, dict[str, dict[str, float]]]) -> Iterator[str]:
     yield from ("", "## Faults", "")
     yield "Events go through a real server into the gateway, and out through the same kind of server, while the fault"
     yield "happens so many times. An event counts as lost if the server had acknowledged it to its sender, and it"
-    yield "neither arrived nor is in the dead letter; what arrives is compared byte for byte. `tests/faults` plays this,"
+    yield "neither arrived nor is in the dead letter; what arrives is compared byte for byte. `tests/faults` plays it,"
     yield "and `tests/faults/figures.json` has the counts."
     for transport, scenarios in sorted(figures.items()):
         yield from ("", f"### Faults of {transport}", "")
