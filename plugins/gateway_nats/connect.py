@@ -27,9 +27,15 @@ _DENIED = ("authorization", "authentication", "revoked", "expired", "nkey", "jwt
 
 
 class _Client(Client):
-    """A client that can insist on TLS: nats-py takes a server's word that it has none."""
+    """A client that can insist on TLS: nats-py uses TLS only if the server does, not if it offers it, and takes a
+    server's word that it has none."""
 
     insists_on_tls = False
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        if self.insists_on_tls and info.get("tls_available"):
+            info["tls_required"] = True
+        await super()._process_info(info, initial_connection)
 
     def _connect_command(self) -> bytes:
         if self.insists_on_tls and not (self.options["tls_handshake_first"] or self._server_info.get("tls_required")):
