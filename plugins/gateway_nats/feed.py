@@ -74,6 +74,7 @@ class JetStreamFeed:
             context.clock,
             self._take,
             most=options.max_in_flight,
+            first=context.worker == 0,
             api_prefix=options.api_prefix,
             stream=self._ensure_stream,
             consumer=self._ensure_consumer,
@@ -183,7 +184,7 @@ class JetStreamFeed:
 
     def lag(self) -> int:
         """Events in the stream that are not settled, as far as the server has told us."""
-        return self._puller.pending + self._puller.open
+        return self._puller.lag
 
     @property
     def fault(self) -> str | None:

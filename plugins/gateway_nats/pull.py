@@ -43,6 +43,7 @@ class Puller:
 
     `stream`     makes or checks the stream, on each new connection, and `consumer` its consumer: (the sequence number
                  at which it starts if it was there before and is gone, None for a new one) -> consumer.
+    `first`      whether this is the first of several workers.
     `forget`     is called when the stream is another one than before: its numbers mean nothing any more.
     `api_prefix` the first tokens of JetStream's API.
 
@@ -57,6 +58,7 @@ class Puller:
         take: Taken,
         *,
         most: int,
+        first: bool,
         api_prefix: str,
         stream: Callable[[], Awaitable[api.StreamInfo]],
         consumer: Callable[[int | None], Awaitable[api.ConsumerInfo]],
@@ -66,6 +68,7 @@ class Puller:
         self._clock = clock
         self._take = take
         self._most = most
+        self._first = first
         self._batch = min(BATCH, most)
         self._low = self._batch // 2
         self._api = api_prefix
@@ -299,6 +302,12 @@ class Puller:
             self._acked_before, self._acked = self._acked, {}
         if self._outstanding <= self._low:
             self._pull()
+
+    @property
+    def lag(self) -> int:
+        """Messages that are not settled, as far as the server has told. Of several workers, only the first one counts
+        those that the consumer has not been sent: that is the same number for all."""
+        return (self.pending if self._first else 0) + len(self._open)
 
     @property
     def open(self) -> int:

@@ -70,6 +70,7 @@ class NatsSource:
             context.clock,
             self._take,
             most=options.max_in_flight,
+            first=context.worker == 0,
             api_prefix=options.api_prefix,
             stream=self._ensure_stream,
             consumer=self._ensure_consumer,
@@ -202,7 +203,7 @@ class NatsSource:
         puller = self._puller
         return {
             **found,
-            "lag": puller.pending + puller.open,
+            "lag": puller.lag,
             "stream": self._stream,
             "consumer": self._consumer,
             "redelivered": puller.redelivered,

@@ -24,12 +24,12 @@ class Nats:
     server = "nats"
     server_settings = ""
     ordered = True
-    ordered_workers = False
-    _read = 0  # up to here the collector has seen the stream `out`
+    ordered_workers = False  # they share the consumer: each gets other messages
+
+    def __init__(self) -> None:
+        self._read = 0  # up to here the stream `out` was collected
 
     def prepare(self, at: Place) -> None:
-        self._read = 0
-
         async def make(js: JetStreamContext) -> None:
             for name in ("in", "out"):
                 await js.add_stream(name=name, subjects=[f"{name}.>"], max_bytes=-1, discard="new")
@@ -109,4 +109,4 @@ def _ask(at: Place, question: Callable[[JetStreamContext], Coroutine[Any, Any, T
     return asyncio.run(asked())
 
 
-ADAPTER = Nats()
+ADAPTER = Nats
