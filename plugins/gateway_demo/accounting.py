@@ -45,14 +45,14 @@ def check_all(
     subscriber: Mapping[str, tuple[int, int, str]],
     dead: Sequence[str],
     cancelled: Sequence[str],
-    table: TableFacts,
+    facts: TableFacts,
 ) -> list[Check]:
     """All checks."""
     return [
         *_ingress(ledger, status),
         *_late(ledger, subscriber, dead),
         *_cancelled(ledger, cancelled),
-        *_table(ledger, table),
+        *table(ledger, facts),
     ]
 
 
@@ -105,7 +105,8 @@ def _cancelled(ledger: Ledger, cancelled: Sequence[str]) -> Iterator[Check]:
     )
 
 
-def _table(ledger: Ledger, table: TableFacts) -> Iterator[Check]:
+def table(ledger: Ledger, table: TableFacts) -> Iterator[Check]:
+    """The checks of the table: every accepted event once, byte for byte."""
     rows = len(table.rows)
     extra = len(ledger.resent)
     yield Check(

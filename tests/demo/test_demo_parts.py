@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from gateway_demo import flights, wire
+from gateway_demo import flights, sensors, wire
 from gateway_demo.flights import FlightEvent
 from gateway_demo.processes import Subscriber
 from gateway_demo.progress import Meter
@@ -142,3 +142,14 @@ def test_remaining_counts_what_triggers_and_readers_have_not_dealt_with() -> Non
     assert remaining(status(lag=3)) == 3
     assert remaining(status(in_flight=1, waiting=2)) == 3
     assert remaining(status(lag=None)) == 1
+
+
+def test_readings_are_events_of_sensors() -> None:
+    found = list(sensors.readings(500))
+    assert len({event.id for event in found}) == len(found) == 500
+    assert [event.attributes["time"] for event in found] == sorted(event.attributes["time"] for event in found)
+    for event in found:
+        row = msgspec.json.decode(event.data)
+        assert sensors.topic(event) == f"sensors/{row['airport']}/{row['quantity']}"
+        assert (event.type == sensors.FROST) == (row["quantity"] == "temp" and row["value"] <= 32)
+    assert {event.type for event in found} == {sensors.READING, sensors.FROST}

@@ -81,6 +81,36 @@ def test_ctrl_c_ends_the_demo_and_all_that_it_has_started(tmp_path: Path) -> Non
         time.sleep(0.1)
 
 
+@pytest.mark.full
+@pytest.mark.timeout(500)
+@pytest.mark.spec("DEV-04")
+@pytest.mark.usefixtures("own_spark")
+def test_the_demo_accounts_for_every_reading_over_mqtt(tmp_path: Path) -> None:
+    done = demo("--mqtt", "--events", "2000", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2,000 published = 2,000 acknowledged  ok" in done.stdout
+    assert "Weather by airport" in done.stdout
+    assert "Nothing is missing." in done.stdout
+    assert "MISSING" not in done.stdout
+    assert list((tmp_path / "out" / "table").glob("*.parquet"))
+    assert not [f for f in ("data", "mqtt") if (tmp_path / "out" / f).exists()]
+
+
+@pytest.mark.usefixtures("processes")
+def test_the_demo_needs_an_mqtt_server(tmp_path: Path) -> None:
+    code = "from gateway_dev import program; program.FOLDERS = (); from gateway_core.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "demo", "--mqtt", "--events", "100", "--out", "out"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)},
+    )
+    assert done.returncode == 1
+    assert "The demo failed: mosquitto is needed and there is none on this machine" in done.stdout
+    assert "apt-get install mosquitto" in done.stdout
+
+
 def test_the_demos_configs_differ_in_channel_master_and_format_alone() -> None:
     one, many = (YAML(typ="safe").load(CONFIGS / name) for name in ("demo.yaml", "demo-kafka.yaml"))
     assert set(differences(one, many)) == {

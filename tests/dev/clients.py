@@ -13,6 +13,7 @@ import nats
 import paho.mqtt.client as paho
 import redis
 from aio_pika.exceptions import AMQPConnectionError
+from gateway_dev.mosquitto import Mosquitto
 from gateway_dev.servers import Server
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from redis.backoff import NoBackoff
@@ -38,12 +39,12 @@ class Client(Protocol):
 class Mqtt:
     def put(self, server: Server, user: str, text: str) -> None:
         client = self._connected(server, user, server.users[user])
-        # it writes after it has acknowledged, in the next turn of its loop: with the second answer that is over
-        for topic in ("kept", "next"):
-            sent = client.publish(topic, text, qos=1, retain=True)
-            while not sent.is_published():
-                assert client.loop(LIMIT_S) is MQTTErrorCode.MQTT_ERR_SUCCESS
+        sent = client.publish("kept", text, qos=1, retain=True)
+        while not sent.is_published():
+            assert client.loop(LIMIT_S) is MQTTErrorCode.MQTT_ERR_SUCCESS
         client.disconnect()
+        assert isinstance(server, Mosquitto)
+        server.saved()
 
     def get(self, server: Server, user: str) -> str:
         client = self._connected(server, user, server.users[user])
