@@ -140,6 +140,14 @@ class TimingOut(Protocol):
 
 
 @runtime_checkable
+class Fetched(Protocol):
+    """A sink whose subscribers come by themselves: its attempts wait for them."""
+
+    def release(self) -> None:
+        """Ends the attempts that no subscriber has, by an `Outcome` that is `local`: no more start before a stop."""
+
+
+@runtime_checkable
 class Previewing(Protocol):
     """A sink or channel that can show what it would send, for `tidegate explain` and `tidegate test`. It works before
     `start`, and contacts nothing outside the process."""

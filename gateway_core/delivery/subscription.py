@@ -212,7 +212,8 @@ class Subscription:
     def _attempted(self, delivery: Delivery, outcome: Outcome) -> None:
         """An attempt ended."""
         if outcome.local:
-            self.failures.short(outcome.reason)
+            if not self._stopping:
+                self.failures.short(outcome.reason)
             self._schedule.held_up()
             self._queue.due.appendleft(delivery)
             self._pump()

@@ -13,7 +13,7 @@ from typing import Protocol
 import anyio
 from anyio.abc import TaskGroup
 
-from ..contract.capabilities import Joined, TakingOver
+from ..contract.capabilities import Fetched, Joined, TakingOver
 from ..contract.interfaces import Sink
 from ..delivery import Subscription
 from ..delivery.subscription import NO_FEED
@@ -249,5 +249,7 @@ async def _idle(subscriptions: list[Subscription]) -> None:
     """Stops new attempts; returns once none is under way."""
     for subscription in subscriptions:
         subscription.stop()
+        if isinstance(subscription.sink, Fetched):
+            subscription.sink.release()
     while any(s.busy for s in subscriptions):  # noqa: ASYNC110 once in a life; no event per attempt
         await anyio.sleep(0.01)

@@ -65,13 +65,17 @@ class WebSocketSink:
         self._listener = attach(self._endpoint, context)
         self.address = self._listener.url(options.path, hidden=options.hides("path"))
 
+    def release(self) -> None:
+        """See `gateway_core.contract.capabilities.Fetched`: what waits for a subscriber or a connection."""
+        waiting, self._waiting = self._waiting, deque()
+        for attempt in waiting:
+            attempt.end(Outcome(False, retry=True, local=True, reason="the gateway stopped before the event was sent"))
+
     async def stop(self) -> None:
         self._stopping = True
         if self._listener is not None and self._endpoint is not None:
             await detach(self._listener, self._endpoint)
-        waiting, self._waiting = self._waiting, deque()
-        for attempt in waiting:
-            attempt.end(Outcome(False, retry=True, reason="the gateway stopped before the event was sent"))
+        self.release()
         async with anyio.create_task_group() as tasks:
             for sender in list(self._senders):
                 tasks.start_soon(client.shut, sender.socket)

@@ -18,7 +18,12 @@ from tests.command_line import tidegate
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted(f for f in (ROOT / "configs").glob("*.yaml") if not is_scenario(f))
-ENV = {"RELAY_TOKEN": "for-tests", "DEVICE_TOKEN": "for-tests", "RABBITMQ_PASSWORD": "for-tests"}
+ENV = {
+    "RELAY_TOKEN": "for-tests",
+    "DEVICE_TOKEN": "for-tests",
+    "RABBITMQ_PASSWORD": "for-tests",
+    "SHOP_TOKEN": "for-tests",
+}
 
 
 @pytest.fixture(scope="module")

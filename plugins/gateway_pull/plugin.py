@@ -1,0 +1,26 @@
+"""The plugin's hooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gateway_core.contract.component import BuildContext, Component, Transport
+from gateway_core.contract.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from .config import PullSinkConfig
+
+
+def _sink(options: PullSinkConfig, context: BuildContext) -> Any:
+    from .sink import PullSink
+
+    return PullSink(options, context)
+
+
+@hookimpl
+def gateway_transports() -> list[Transport]:
+    from .config import PullSinkConfig
+    from .guarantees import SINK
+
+    summary = "Keeps events for subscribers that fetch them over HTTP, each with a lease, or as server-sent events."
+    return [Transport("pull", sink=Component("pull", summary, PullSinkConfig, _sink, guarantees=SINK))]
