@@ -34,7 +34,7 @@ def build_partitionkey(config: NoOptions, context: BuildContext) -> KeyMapper:
 
     def key(event: Event) -> bytes | None:
         value = event.attributes.get("partitionkey")
-        return event.key if value is None else text_of(value).encode()
+        return event.key if value is None else _utf8(text_of(value), "partitionkey")
 
     return key
 
@@ -76,10 +76,17 @@ def _first_of(names: tuple[str, ...]) -> KeyMapper:
     def key(event: Event) -> bytes | None:
         for name in names:
             if (value := event.attributes.get(name)) is not None:
-                return text_of(value).encode()
+                return _utf8(text_of(value), name)
         return None
 
     return key
+
+
+def _utf8(text: str, attribute: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair
+        raise Refused(f"the attribute {attribute} is no Unicode text", attribute=attribute) from None
 
 
 def _checked(key: KeyMapper, required: bool, what: str, attribute: str) -> KeyMapper:

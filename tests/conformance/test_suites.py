@@ -15,6 +15,7 @@ from gateway_testing.suites import (
     CodecSuite,
     FilterSuite,
     HttpRemote,
+    KeyMapperSuite,
     Kit,
     Remote,
     RemoteSinkSuite,
@@ -23,7 +24,7 @@ from gateway_testing.suites import (
 )
 
 from gateway_core.contract.event import Event
-from gateway_core.contract.interfaces import Channel, Codec, Filter, Sink, Source
+from gateway_core.contract.interfaces import Channel, Codec, Filter, KeyMapper, Sink, Source
 
 
 @pytest.mark.spec("DP-01", "DP-02", "BR-10", "BR-15", "BR-16")
@@ -170,3 +171,33 @@ del Filters
 def test_the_testing_package_needs_no_pytest() -> None:
     code = "import sys; import gateway_testing, gateway_testing.vectors; sys.exit('pytest' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+class KeyMappers(KeyMapperSuite):
+    """Everything but the key mapper."""
+
+    word = ""
+    options: Any = None
+
+    def build(self, kit: Kit) -> KeyMapper:
+        return kit.key_mapper(self.word, self.options)
+
+
+class TestPartitionKey(KeyMappers):
+    word = "partitionkey"
+    keys = [(event(partitionkey="a"), b"a"), (event(), None)]
+
+
+class TestAttributeKey(KeyMappers):
+    word, options = "attribute", {"name": "subject"}
+    keys = [(event(subject="a"), b"a"), (event(subject=""), b""), (event(), None)]
+
+
+class TestJsonPathKey(KeyMappers):
+    word, options = "jsonpath", {"path": "$.a"}
+    keys = [(Event(event(datacontenttype="application/json").attributes, b'{"a": "x"}'), b"x"), (event(), None)]
+
+
+class TestRecordKey(KeyMappers):
+    word = "record"
+    keys = [(Event(event().attributes, key=b"\x00k"), b"\x00k"), (event(), None)]
