@@ -41,7 +41,11 @@ def transports(offers: list[Offer]) -> list[str]:
         lines += ["", f"## {title}", "", about, "", *_table(mine)]
         for offer in mine:
             lines += ["", f"### {kind}: {offer.component.name}", "", offer.component.summary, "", *_card(_of(offer))]
-    return [*lines, *faults(json.loads(FIGURES.read_text()) if FIGURES.is_file() else {})]
+    figures = json.loads(FIGURES.read_text()) if FIGURES.is_file() else {}
+    lines += faults(figures)
+    # a source with an extra has a server of its own
+    left = sorted({o.component.name for o in offers if o.kind == "source" and o.component.extra} - figures.keys())
+    return [*lines, *(["", f"Not played yet: {', '.join(left)}."] if left else [])]
 
 
 def faults(figures: dict[str, dict[str, dict[str, float]]]) -> Iterator[str]:

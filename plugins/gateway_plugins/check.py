@@ -28,6 +28,8 @@ from .steps import Step, Stopped
 from .suite_use import suites
 
 WITH_SUITES = ("source", "sink", "channel", "codec", "filter", "key_mapper")
+TESTS_S = 3600.0
+"""How long its tests may take; in seconds."""
 Status = Callable[[str], None]
 
 
@@ -127,9 +129,9 @@ class Check:
         # what is installed is tested, not the sources beside the tests
         report = self._work / "tests.xml"
         options = ["-p", "no:cacheprovider", "-o", "pythonpath=", "-rfE", f"--junitxml={report}"]
-        place = ["-c", str(project.folder / "pyproject.toml"), "--rootdir", str(project.folder)]
+        place = ["-c", str(project.pytest_file), "--rootdir", str(project.folder)]
         command = [str(environment.python), "-I", "-B", "-m", "pytest", *options, *place, *map(str, project.tests)]
-        done = ran(command, LIMIT_S, cwd=project.folder)
+        done = ran(command, TESTS_S, cwd=project.folder)
         step.about = _counts(report)
         if done.code:
             failed = [line for line in done.out.splitlines() if line.startswith(("FAILED", "ERROR"))]

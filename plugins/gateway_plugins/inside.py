@@ -60,7 +60,7 @@ def _load(points: list[EntryPoint]) -> tuple[Step, Registry | None]:
         except Exception as e:
             step.failures.append(f"{point.value} can't be imported: {type(e).__name__}: {e}")
             return step, None
-        if not str(module.__file__).startswith(sys.prefix):
+        if not Path(str(module.__file__)).resolve().is_relative_to(Path(sys.prefix).resolve()):
             step.failures.append(f"{point.value} comes from {module.__file__}, not from the wheel")
     early = {name.partition(".")[0] for name in set(sys.modules) - before}
     try:

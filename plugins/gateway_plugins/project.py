@@ -27,6 +27,12 @@ class Project:
     needs: list[str]
 
     @property
+    def pytest_file(self) -> Path:
+        """The file of its settings of pytest. pytest would look in the folders above, too."""
+        files = [self.folder / name for name in ("pytest.ini", ".pytest.ini", "pyproject.toml")]
+        return next(file for file in files if file.is_file())
+
+    @property
     def tests(self) -> list[Path]:
         """The files of its tests."""
         return sorted({*self.folder.glob("tests/**/test_*.py"), *self.folder.glob("test_*.py")})

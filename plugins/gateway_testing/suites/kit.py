@@ -28,6 +28,7 @@ from gateway_core.contract.component import (
     SourceRef,
 )
 from gateway_core.contract.interfaces import Channel, Codec, Filter, KeyMapper, Sink, Source
+from gateway_core.pipeline.intake import BoundSource
 
 from . import faulty_codec
 
@@ -98,6 +99,15 @@ class Kit:
             trigger="test",
         )
         return registry.build(ref, context)
+
+
+def agrees_with_its_card(kit: Kit, source: Source) -> bool:
+    """Whether a source that the kit built runs in the workers that its capability card names (`Guarantees.workers`);
+    True if it has none."""
+    card = kit.built.guarantees if kit.built else None
+    if card is None or card.workers == "one or share":
+        return True
+    return BoundSource(SourceRef(""), source, cast(Any, None)).alone == (card.workers == "one")
 
 
 class Suite:

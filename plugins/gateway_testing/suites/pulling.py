@@ -15,7 +15,7 @@ from gateway_core.pipeline.intake import BoundSource, SwitchableIntake
 
 from ..vectors import same_data, texts
 from .faulty_codec import FAULTY_CODEC, RAISES
-from .kit import Kit
+from .kit import Kit, agrees_with_its_card
 from .memory_intake import MemoryIntake, id_of, ids_of
 from .source import EXAMPLES
 from .source_remote import BASE, MOMENT_S, SourceRemoteSuite, error_of, names
@@ -243,6 +243,7 @@ class PullingSourceSuite(SourceRemoteSuite):
     async def test_it_works_in_every_worker_or_in_one(self, kit: Kit) -> None:
         async with self.opened(kit) as remote:
             one, two = self._workers(kit, remote)
+            assert agrees_with_its_card(kit, two), "its attributes `pulls` and `shares` say something else"
             intake = MemoryIntake()
             bound = BoundSource(SourceRef("suite"), one, SwitchableIntake(intake))
             card = kit.built.guarantees if kit.built else None

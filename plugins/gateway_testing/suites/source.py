@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any, cast
 
 import anyio
 import httpx
 import pytest
 from anyio.abc import TaskGroup
 
-from gateway_core.contract.component import SourceRef
 from gateway_core.contract.errors import Overloaded, StorageError
 from gateway_core.contract.event import Message
 from gateway_core.contract.interfaces import Source
-from gateway_core.pipeline.intake import BoundSource
 
 from ..vectors import VECTORS, Vector, same_data, texts
-from .kit import PATIENCE_S, Kit, Suite, until
+from .kit import PATIENCE_S, Kit, Suite, agrees_with_its_card, until
 from .memory_intake import MemoryIntake
 
 EXAMPLES = [v for v in VECTORS if v.version == "1.0"]
@@ -53,12 +50,7 @@ class SourceSuite(Suite):
     # -- the contract -------------------------------------------------------------------------------------------------
 
     def test_it_runs_in_the_workers_that_its_card_names(self, kit: Kit) -> None:
-        source = self.build(kit)
-        card = kit.built.guarantees if kit.built else None
-        if card is not None and card.workers != "one or share":
-            assert BoundSource(SourceRef(""), source, cast(Any, None)).alone == (card.workers == "one"), (
-                "its attributes `pulls` and `shares` say something else"
-            )
+        assert agrees_with_its_card(kit, self.build(kit)), "its attributes `pulls` and `shares` say something else"
 
     async def test_it_takes_events_as_they_are(self, kit: Kit) -> None:
         async with self._running(kit) as (source, intake):
