@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.connection import Connection, ConnectionPool, SSLConnection
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel, SentinelManagedConnection
+from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool, SentinelManagedConnection
 from redis.backoff import NoBackoff
 
 from .connection_config import RedisConfig, host_and_port
@@ -72,6 +72,18 @@ def client(config: RedisConfig, owner: str) -> Client:
     for command in _RAW:
         found.set_response_callback(command, _as_it_is)
     return cast(Client, found)
+
+
+async def close(redis: Client) -> None:
+    """Closes all connections. The client's own `aclose` leaves those of sentinels open, and of a cluster those that
+    were made while it was not known whole."""
+    await redis.aclose()
+    if isinstance(redis, RedisCluster):
+        for nodes in ("nodes_cache", "startup_nodes"):
+            await redis.nodes_manager.aclose(nodes)
+    elif isinstance(redis, Redis) and isinstance(redis.connection_pool, SentinelConnectionPool):
+        for one in redis.connection_pool.sentinel_manager.sentinels:
+            await one.aclose()
 
 
 def _as_it_is(response: Any, **options: Any) -> Any:

@@ -10,7 +10,7 @@ from redis.exceptions import NoPermissionError, RedisClusterException, RedisErro
 from gateway_core.contract.errors import StartError
 
 from . import faults
-from .client import Client, client
+from .client import Client, client, close
 from .connection_config import RedisConfig
 
 
@@ -44,7 +44,7 @@ def _asked(config: RedisConfig, limit_s: float, ask: Callable[[Client], Awaitabl
                 await ask(redis)
         finally:
             with anyio.CancelScope(shield=True):
-                await redis.aclose()
+                await close(redis)
 
     try:
         anyio.run(run)

@@ -21,7 +21,7 @@ from gateway_core.contract.outcome import unwritable
 
 from . import faults
 from .binding import REDIS, fields_of
-from .client import Client, client
+from .client import Client, client, close
 from .config import STREAM, MaxAge, MaxLen, RedisSinkConfig
 from .trimming import Trimmer
 
@@ -83,7 +83,7 @@ class RedisSink:
                 await self._client.execute_command("PING")
         except Exception as e:
             if faults.is_denied(e):
-                await self._client.aclose()
+                await close(self._client)
                 raise StartError(f"{self._owner}: {self._options.end}: {faults.words(e)}") from e
         tasks.start_soon(self._run, self._client)
         if self._trimmer is not None:
@@ -102,7 +102,7 @@ class RedisSink:
             self._waiting.popleft().done(Outcome(False, retry=True, reason="the gateway stops"))
         if self._client is not None:
             with suppress(Exception):
-                await self._client.aclose()
+                await close(self._client)
 
     # -- events -----------------------------------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class RedisSink:
             return [Outcome(False, retry=True, reason="no answer in time")] * len(attempts)
         except Exception as e:
             if self._options.cluster:
-                await redis.aclose()  # looks up the nodes again
+                await close(redis)  # looks up the nodes again
             return [faults.outcome_of(e)] * len(attempts)
         there = answers.pop() if replicas else 0
         outcomes = [faults.outcome_of(a) if isinstance(a, BaseException) else DELIVERED for a in answers]

@@ -19,7 +19,7 @@ from gateway_core.contract.interfaces import Intake
 
 from . import faults
 from .binding import REDIS
-from .client import client
+from .client import client, close
 from .config import RedisSourceConfig
 from .group import Group
 from .reader import CONSUMER_PREFIX, StreamReader
@@ -91,7 +91,7 @@ class RedisSource:
             raise (Rejected(text) if permanent else OSError(text)) from error
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(STOP_S):
-                await redis.aclose()
+                await close(redis)
 
     # -- for status -------------------------------------------------------------------------------------------------
 
