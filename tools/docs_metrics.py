@@ -5,7 +5,9 @@ from __future__ import annotations
 from textwrap import fill
 
 from gateway_admin.metric_table import METRICS, PARTS, Metric, Part
+from gateway_admin.own_metrics import declared
 
+from gateway_core.config.registry import Registry
 from gateway_core.pipeline.histogram import BOUNDS_S
 from gateway_core.pipeline.metering import BUSY_PER_S, ONE_OF
 
@@ -27,6 +29,7 @@ def metrics() -> list[str]:
     lines = ["# Metrics", "", *fill(_HEAD, 118).splitlines(), "", *fill(_NAMES, 118).splitlines()]
     for part in PARTS:
         lines += _part(part)
+    lines += _own()
     bounds = ", ".join(f"{bound:g}" for bound in BOUNDS_S)
     text = (
         f"The buckets' upper bounds in seconds: {bounds}. While more than {BUSY_PER_S} events come in a second, one of "
@@ -48,6 +51,21 @@ def _part(part: Part) -> list[str]:
         "| --- | --- | --- | --- |",
     ]
     return head + [_row(metric) for metric in METRICS if metric.part is part]
+
+
+def _own() -> list[str]:
+    """What components declare themselves."""
+    offers = Registry.installed().offers()
+    text = (
+        "Labels: `broker`, `trigger` or `bridge`, and `place`: `ingress`, `channel`, `source`, `subscriber`, `sink` or "
+        "`dead_letter`. A plugin's components may have [their own](../howto/write-a-plugin.md#metrics-of-your-own)."
+    )
+    lines = ["", "## Single components", "", *fill(text, 118).splitlines(), ""]
+    lines += ["| metric | type | meaning |", "| --- | --- | --- |"]
+    for metric in declared(offer.component for offer in offers):
+        kind = metric.type + (f", by `{metric.by}`" if metric.by else "")
+        lines.append(f"| `{metric.name}` | {kind} | {metric.help} |")
+    return lines
 
 
 def _row(metric: Metric) -> str:

@@ -6,7 +6,7 @@ component, never for each event.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -15,6 +15,18 @@ from anyio.abc import TaskGroup
 from .event import Event, Message
 from .interfaces import Intake, Source
 from .outcome import Outcome
+
+# -- sources, sinks and channels ----------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A source, sink or channel with metrics of its own (`Component.metrics`)."""
+
+    def metrics(self) -> Mapping[str, float | Mapping[str, float]]:
+        """The current numbers by the name of the metric; of one with a label, by its values. These must be few, and
+        never something of an event."""
+
 
 # -- sources ------------------------------------------------------------------------------------------------------
 

@@ -69,6 +69,22 @@ class Guarantees:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnMetric:
+    """A metric whose numbers a component counts itself (`gateway_core.contract.capabilities.Measured`).
+
+    `name`  unique, with the component's word after `tidegate_`; that of a counter ends with `_total`. Base units.
+    `type`  a counter only grows. The numbers of several workers, and of several components at one place, are added up.
+    `help`  one sentence.
+    `by`    one more label, "" for none.
+    """
+
+    name: str
+    type: Literal["counter", "gauge"]
+    help: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Component:
     """The descriptor that a plugin offers.
 
@@ -82,6 +98,7 @@ class Component:
     `schemes`      URL schemes that stand for it: `subscriber: http://host/` means `{http: {url: ...}}`.
     `requires`     top-level modules that `build` will import; `tidegate plugins` shows what is missing.
     `guarantees`   what a source, a sink or a channel promises; `tidegate plugins NAME` shows it.
+    `metrics`      those of its own, if it is `Measured`.
     """
 
     name: str
@@ -92,6 +109,7 @@ class Component:
     schemes: Sequence[str] = ()
     requires: Sequence[str] = ()
     guarantees: Guarantees | None = None
+    metrics: Sequence[OwnMetric] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,6 +195,9 @@ class GatewayStatus(Record, frozen=True):
     triggers: Annotated[list[TriggerStatus], BY_NAME("All triggers.")] = []
     bridges: Annotated[list[BridgeStatus], BY_NAME("All bridges.")] = []
     observers: Annotated[list[ObserverStatus], IN_ORDER("All observers.")] = []
+    measured: Annotated[
+        dict[str, Any], DETAILS("Metrics of components' own, by section, name and place; empty without metrics.")
+    ] = {}
     processes: Annotated[list[ProcessStatus], ALL("The running workers; empty without metrics.")] = []
 
     def entries(self, section: str) -> Sequence[Entry]:

@@ -24,7 +24,6 @@ from ..pipeline.intake import BoundSource, SwitchableIntake
 from ..pipeline.metering import Meter
 from ..pipeline.tracing import Tracing
 from .settings import Settings
-from .status import Earlier
 
 
 @dataclass(slots=True)
@@ -36,7 +35,6 @@ class Built:
     orphans: dict[str, TriggerConfig] = field(default_factory=dict)  # triggers whose broker does not exist
     bridges: dict[str, Bridged] = field(default_factory=dict)
     observers: tuple[GuardedObserver, ...] = ()
-    earlier: Earlier = field(default_factory=Earlier)
 
 
 class Builder:

@@ -74,6 +74,8 @@ class Gateway:
         self.config_error: str | None = None
         self.config_read_ns = read.since_ns if read is not None else 0
         self.failed: dict[Place, str] = {}
+        self.measure: Callable[[], dict[str, Any]] = dict  # components' own metrics
+        self.add_earlier: Callable[[str, Any], Any] = lambda section, entry: entry  # what predecessors counted
         self.services: dict[str, RunningService] = {
             service.name: service.build(self)
             for service, _ in sorted(registry.services.values(), key=lambda offered: not offered[0].first)
@@ -212,7 +214,7 @@ class Gateway:
 
     def own_status(self) -> GatewayStatus:
         """The same for this worker only. Subscribers that read the channel themselves run in the first one."""
-        built, earlier = self.built, self.built.earlier
+        built, add = self.built, self.add_earlier
         triggers = [t for t in built.triggers.values() if self.worker == 0 or not isinstance(t, ReadingTrigger)]
         return GatewayStatus(
             version=__version__,
@@ -223,15 +225,16 @@ class Gateway:
             data_dir=str(self.settings.data_dir.absolute()),
             config=ConfigStatus(self._generation, self.config_error, self.config_read_ns),
             brokers=[
-                with_failure(earlier.add_to("brokers", broker_status(b)), start_failure(self.failed, "brokers", b.name))
+                with_failure(add("brokers", broker_status(b)), start_failure(self.failed, "brokers", b.name))
                 for b in built.brokers.values()
             ],
             triggers=[
-                *(earlier.add_to("triggers", t.status()) for t in triggers),
+                *(add("triggers", t.status()) for t in triggers),
                 *(orphan_status(name, t) for name, t in built.orphans.items() if name not in built.triggers),
             ],
-            bridges=[earlier.add_to("bridges", bridge_status(b, self._ready)) for b in built.bridges.values()],
+            bridges=[add("bridges", bridge_status(b, self._ready)) for b in built.bridges.values()],
             observers=[observer.status() for observer in built.observers],
+            measured=self.measure(),
             processes=[process_status(self.worker)] if self.settings.metrics else [],
         )
 

@@ -136,6 +136,12 @@ PROCESS = Part("Processes", ("worker",), ProcessStatus, _processes)
 PARTS = (BUILD, GATEWAY, BROKER, CHANNEL, GROUP, SOURCE, TRIGGER, READER, BRIDGE, OBSERVER, PROCESS)
 
 
+OWNERS = {"brokers": "broker", "triggers": "trigger", "bridges": "bridge"}
+"""The label of a component's own metric that names the entry it belongs to, by section."""
+PLACE = "place"
+"""The label that says where in that entry: ingress, channel, source, subscriber, sink, dead_letter."""
+
+
 # -- the table -----------------------------------------------------------------------------------------------------
 
 CONSUMED = "messaging.client.consumed.messages"

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
+from typing import Any
 
+from gateway_core.contract.component import OwnMetric
 from gateway_core.contract.record import Record
 from gateway_core.contract.status import Durations, GatewayStatus
 from gateway_core.pipeline.histogram import BOUNDS_S
 
-from .metric_table import METRICS, Metric
+from .metric_table import METRICS, OWNERS, PLACE, Metric
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 Labels = list[tuple[str, str]]
 
 
-def render(status: GatewayStatus) -> str:
-    """The status of all workers as text. Metrics without values are left out."""
+def render(status: GatewayStatus, own: Iterable[OwnMetric] = ()) -> str:
+    """The status of all workers as text, with the components' `own` metrics. Metrics without values are left out."""
     lines: list[str] = []
     for metric in METRICS:
         series: dict[str, float] = {}
@@ -25,10 +27,28 @@ def render(status: GatewayStatus) -> str:
             for name, number in _series(metric, list(zip(metric.part.labels, values, strict=True)), record):
                 # two sources that read from the same address are one series
                 series[name] = series.get(name, 0) + number
-        if series:
-            lines += [f"# HELP {metric.name} {_help(metric.help)}", f"# TYPE {metric.name} {metric.type}"]
-            lines += [f"{name} {number}" for name, number in series.items()]
+        lines += _lines(metric, series)
+    for declared in own:
+        lines += _lines(declared, dict(_own_series(declared, status.measured)))
     return "\n".join(lines) + "\n"
+
+
+def _lines(metric: Metric | OwnMetric, series: Mapping[str, float]) -> Iterator[str]:
+    if series:
+        yield f"# HELP {metric.name} {_help(metric.help)}"
+        yield f"# TYPE {metric.name} {metric.type}"
+        yield from (f"{name} {number}" for name, number in series.items())
+
+
+def _own_series(metric: OwnMetric, measured: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    for section, label in OWNERS.items():
+        for owner, places in measured.get(section, {}).items():
+            for place, values in places.items():
+                labels, value = [(label, owner), (PLACE, place)], values.get(metric.name)
+                if isinstance(value, Mapping):
+                    yield from ((_name(metric.name, [*labels, (metric.by, str(k))]), v) for k, v in value.items())
+                elif value is not None:
+                    yield _name(metric.name, labels), value
 
 
 def _series(metric: Metric, labels: Labels, record: Record) -> Iterator[tuple[str, float]]:

@@ -25,6 +25,7 @@ from gateway_serving.asgi import (
 from gateway_serving.limits import ListenerLimits
 from gateway_serving.unexpected import log_unexpected
 
+from gateway_core.contract.component import OwnMetric
 from gateway_core.contract.errors import StartError
 
 from .guard import EXPOSED_REMEDY, MAX_BODY, Guard, LocalGuard, check_body, exposed
@@ -50,7 +51,8 @@ class Admin:
     """Serves status, metrics, health, an OpenAPI document, and `more` routes; errors are problem documents (RFC 9457).
 
     `status` returns the status document, or an awaitable of it. `ready`, `live` and `started` answer the probes: 200 if
-    true, else 503. Without `with_metrics` there are no metrics. If `token` is set, everything but the probes requires
+    true, else 503. Without `with_metrics` there are no metrics; `own_metrics`
+    are those that components declare. If `token` is set, everything but the probes requires
     it. `names` are accepted host names besides the server's addresses.
     """
 
@@ -62,12 +64,13 @@ class Admin:
         started: Callable[[], bool] = _yes,
         *,
         with_metrics: bool = True,
+        own_metrics: Sequence[OwnMetric] = (),
         more: Sequence[Route] = (),
         token: str = "",
         names: Sequence[str] = (),
     ) -> None:
         probes = {"ready": ready, "live": live, "startup": started}
-        self._router = Router(described([*watching_routes(status, probes, with_metrics), *more]))
+        self._router = Router(described([*watching_routes(status, probes, with_metrics, own_metrics), *more]))
         self._token = token
         self._names = names
         self._servers: list[AsgiServer] = []

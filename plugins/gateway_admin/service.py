@@ -19,6 +19,7 @@ from .conditions import Conditions
 from .control import Control
 from .discovery import announce, listen, socket_path, withdraw
 from .generations import Generations
+from .own_metrics import declared, own_metrics
 from .routes import Route, all_routes
 from .server import Admin
 from .table import control_routes
@@ -31,6 +32,8 @@ class AdminService(RunningService):
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
+        if gateway.settings.metrics:
+            gateway.measure = lambda: own_metrics(gateway.built)
         self.generations = Generations(gateway.config)
         self.conditions = Conditions(gateway, self.generations, gateway.clock)
         self._applied = Applied(applied_dir(gateway.settings))
@@ -75,6 +78,7 @@ class AdminService(RunningService):
             lambda: gateway.ready,
             started=lambda: gateway.started,
             with_metrics=settings.metrics,
+            own_metrics=declared(offer.component for offer in gateway.registry.offers()),
             more=all_routes(gateway),
             token=token.get_secret_value() if token else "",
             names=[name for name in settings.admin_hosts.split(",") if name.strip()],

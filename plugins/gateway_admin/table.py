@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any
 
+from gateway_core.contract.component import OwnMetric
 from gateway_core.contract.status import GatewayStatus
 
 from . import documents, metrics, models, openapi
@@ -28,8 +29,10 @@ _BODIES = "One or several triggers: a section `triggers`, or Knative manifests o
 _REFUSED = (409, 422, 503, 507)
 
 
-def watching_routes(status: Status, probes: Mapping[str, Callable[[], bool]], with_metrics: bool) -> list[Route]:
-    """Routes for status, metrics and health."""
+def watching_routes(
+    status: Status, probes: Mapping[str, Callable[[], bool]], with_metrics: bool, own: Sequence[OwnMetric] = ()
+) -> list[Route]:
+    """Routes for status, metrics (also the components' `own` ones) and health."""
 
     async def current() -> GatewayStatus:
         found = status()
@@ -41,7 +44,7 @@ def watching_routes(status: Status, probes: Mapping[str, Callable[[], bool]], wi
     async def measure(request: Request) -> Answer:
         if not with_metrics:
             raise Problem(404, "metrics are disabled by the gateway's setting TIDEGATE_METRICS")
-        return Answer(body=metrics.render(await current()).encode(), media=metrics.CONTENT_TYPE.decode())
+        return Answer(body=metrics.render(await current(), own).encode(), media=metrics.CONTENT_TYPE.decode())
 
     def probe(word: str) -> Callable[[Request], Answer]:
         def answer(request: Request) -> Answer:

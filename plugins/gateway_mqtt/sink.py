@@ -21,6 +21,7 @@ from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import DELIVERED, Outcome
 from gateway_core.contract.outcome import unwritable
 
+from . import own_metrics
 from .binding import Properties, binding, packet_size, properties
 from .client import Limits, MqttClient
 from .config import TOPIC, MqttSinkConfig
@@ -67,6 +68,10 @@ class MqttSink:
         """Connects, and goes on trying while the server is away. Raises `StartError` if it rejects the credentials, or
         can't do what the config says."""
         await self._connection.start(tasks)
+
+    def metrics(self) -> dict[str, float]:
+        """See `gateway_core.contract.capabilities.Measured`."""
+        return {own_metrics.LOST.name: self._connection.losses}
 
     async def stop(self) -> None:
         self._stopped = True

@@ -21,6 +21,7 @@ from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Intake
 
+from . import own_metrics
 from .binding import STRUCTURED, Publish, binding
 from .client import MqttClient
 from .config import MqttSourceConfig
@@ -173,6 +174,10 @@ class MqttSource:
         return [self._read(Message(message.headers or [STRUCTURED], message.body))]
 
     # -- for status -------------------------------------------------------------------------------------------------
+
+    def metrics(self) -> dict[str, float]:
+        """See `gateway_core.contract.capabilities.Measured`."""
+        return {own_metrics.LOST.name: self._connection.losses}
 
     def info(self) -> dict[str, Any]:
         """`lag` counts the messages that the server has sent and that are not safe yet: it does not say how many still

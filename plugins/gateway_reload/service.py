@@ -24,6 +24,7 @@ from gateway_core.contract.services import RunningService
 from gateway_core.pipeline.guards import text_of_error
 from gateway_core.runtime.gateway import Gateway
 
+from .earlier import Earlier
 from .step import Step
 
 log = logging.getLogger("tidegate.reload")
@@ -40,6 +41,8 @@ class ReloadService(RunningService):
     def __init__(self, gateway: Gateway) -> None:
         read = gateway.read
         self._gateway = gateway
+        self._earlier = Earlier()
+        gateway.add_earlier = self._earlier.add_to
         self._paths = read.files if read is not None else []
         self._files = list(read.loaded.files) if read is not None else []
         self._since_ns = read.since_ns if read is not None else 0
@@ -110,7 +113,7 @@ class ReloadService(RunningService):
         async with gateway.changing:
             if commit is None:
                 gateway.tell(lambda service: service.wanted(config))
-            step = Step(gateway.parts, gateway.builder, gateway.config, config)
+            step = Step(gateway.parts, gateway.builder, gateway.config, config, self._earlier)
             with anyio.CancelScope(shield=True):
                 if commit is not None:
                     await to_thread.run_sync(commit)

@@ -26,6 +26,8 @@ from gateway_core.runtime.component_tasks import quietly
 from gateway_core.runtime.parts import Parts
 from gateway_core.runtime.status import bridge_status
 
+from .earlier import Earlier
+
 log = logging.getLogger("tidegate.reload")
 
 
@@ -113,7 +115,9 @@ class Fresh:
 class Step:
     """One step from a config to the next."""
 
-    def __init__(self, parts: Parts, builder: Builder, old: GatewayConfig, new: GatewayConfig) -> None:
+    def __init__(
+        self, parts: Parts, builder: Builder, old: GatewayConfig, new: GatewayConfig, earlier: Earlier
+    ) -> None:
         """Raises `ConfigError` or `StartError` without changing anything."""
         self.changes = plan(old, new)
         self.builder = builder.renewed(new)
@@ -121,6 +125,7 @@ class Step:
         self._parts = parts
         self._built = parts.built
         self._old = old
+        self._earlier = earlier
         self._new = new
         self._fresh = self._build()
 
@@ -169,7 +174,7 @@ class Step:
             if name in built.triggers:
                 trigger = built.triggers.pop(name)
                 await quietly(partial(self._parts.retire, trigger))
-                built.earlier.keep("triggers", trigger.status())
+                self._earlier.keep("triggers", trigger.status())
         for name in changes.brokers["removed"]:
             if name in built.brokers:
                 await quietly(partial(self._parts.retire_broker, built.brokers.pop(name)))
@@ -186,7 +191,7 @@ class Step:
         for name, bridged in self._fresh.bridges.items():
             await self._tried(("bridges", name), self._start_bridge, bridged)
         new = self._new
-        built.earlier.forget(lambda section, name: name in getattr(new, section))
+        self._earlier.forget(lambda section, name: name in getattr(new, section))
         built.orphans = {n: t for n, t in self._new.triggers.items() if n not in built.triggers}
 
     def reached(self) -> GatewayConfig:
@@ -289,6 +294,6 @@ class Step:
                 await self._parts.stop_source(bound_source)
         self._built.bridges[bridged.name] = bridged
         if before is not None:
-            ended = self._built.earlier.follow("bridges", partial(bridge_status, before, False))
+            ended = self._earlier.follow("bridges", partial(bridge_status, before, False))
             await self._parts.retire_bridge(before, with_source=False)
             ended()
