@@ -24,7 +24,7 @@ from . import wheel as wheels
 from .environment import Environment, version
 from .processes import LIMIT_S, ran
 from .project import Project
-from .steps import Step, Stopped
+from .steps import Step, Stopped, counted
 from .suite_use import suites
 
 WITH_SUITES = ("source", "sink", "channel", "codec", "filter", "key_mapper")
@@ -144,7 +144,7 @@ def _counts(report: Path) -> str:
     if not report.is_file():
         return ""
     found = next(ElementTree.parse(report).iter("testsuite")).attrib
-    counts = [f"{found['tests']} tests"]
+    counts = [counted(int(found["tests"]), "test")]
     counts += [f"{found[what]} {what}" for what in ("failures", "errors", "skipped") if found[what] != "0"]
     return ", ".join(counts)
 
@@ -172,5 +172,5 @@ def _end(checking: Check, *, failed: bool) -> None:
             print("\n".join(card_lines(Guarantees(**component["guarantees"]), width)))
     count = sum(bool(step.failures) for step in checking.done)
     warned = sum(len(step.warnings) for step in checking.done)
-    tail = f"; {warned} warning{'s' if warned > 1 else ''}" if warned else ""
-    print(f"\n{f'{count} steps FAILED' if failed else 'all is well'}{tail}")
+    tail = f"; {counted(warned, 'warning')}" if warned else ""
+    print(f"\n{counted(count, 'step')} FAILED{tail}" if failed else f"\nall is well{tail}")

@@ -24,7 +24,7 @@ from gateway_core.config.registry import Offer, Registry
 from gateway_core.contract.component import ComponentRef
 from gateway_core.contract.errors import ConfigError, TidegateError
 
-from .steps import Step
+from .steps import Step, counted
 
 PROMISING = ("source", "sink", "channel", "dead_letter")
 _BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -97,7 +97,7 @@ def _options(registry: Registry, mine: list[Offer]) -> Step:
                     step.failures.append(f"{what}: the option {name} has no description")
                 if fault := _default_fault(registry, model, name):
                     step.failures.append(f"{what}: the default of {name} is invalid: {fault}")
-    step.about = f"{count} options, each with a description and a valid default"
+    step.about = f"{counted(count, 'option')}, each with a description and a valid default"
     return step
 
 
@@ -153,7 +153,7 @@ def _schema(registry: Registry, mine: list[Offer]) -> Step:
 
 def _promises(mine: list[Offer]) -> Step:
     carrying = [offer for offer in mine if offer.kind in PROMISING]
-    step = Step("promises", f"{len(carrying)} capability cards" if carrying else "nothing to promise")
+    step = Step("promises", counted(len(carrying), "capability card") if carrying else "nothing to promise")
     for offer in carrying:
         if offer.component.guarantees is None:
             step.failures.append(
@@ -178,7 +178,7 @@ def _pages(registry: Registry, mine: list[Offer], pages: list[Path]) -> Step:
         name = re.escape(offer.component.name)
         if not any(re.search(rf"(?<![\w-]){name}(?![\w-])", text) for _, text in configs):
             step.failures.append(f"no page shows a config with the {offer.kind} {offer.component.name}")
-    step.about = f"{len(configs)} configs on {len(pages)} pages"
+    step.about = f"{counted(len(configs), 'config')} on {counted(len(pages), 'page')}"
     return step
 
 

@@ -32,5 +32,10 @@ class Step:
         return {"name": self.name, "result": self.result, "about": self.about, **lists}
 
 
+def counted(count: int, what: str) -> str:
+    """A number of things: "1 option", "2 options"."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 class Stopped(Exception):
     """A step failed so that the ones after it make no sense."""

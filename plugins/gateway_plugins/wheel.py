@@ -15,7 +15,7 @@ from gateway_core.config.installed import GROUP
 
 from .processes import LIMIT_S, ran
 from .project import Project
-from .steps import Step, Stopped
+from .steps import Step, Stopped, counted
 
 _STRAY = re.compile(r"(^|/)(__pycache__|\.git|\.venv|\.pytest_cache|\.mypy_cache)/|\.py[co]$|~$|\.orig$|\.DS_Store$")
 _NOT_COPIED = (".venv", "venv", "node_modules", "__pycache__", ".mypy_cache", ".pytest_cache")
@@ -55,7 +55,7 @@ def look_at(wheel: Path, project: Project) -> Step:
         points.optionxform = str  # type: ignore[assignment,method-assign]
         if "entry_points.txt" in facts:
             points.read_string(archive.read(facts["entry_points.txt"]).decode())
-    step = Step("wheel", f"{len(own)} files")
+    step = Step("wheel", counted(len(own), "file"))
     if not own:
         step.failures.append("it is empty: tell the build backend where the package is")
     found = dict(points[GROUP]) if points.has_section(GROUP) else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 from gateway_plugins.new import Kind, write
+
+from gateway_core.cli import main
 
 pytestmark = pytest.mark.usefixtures("processes")
 ROOT = Path(__file__).parents[2]
@@ -86,6 +89,32 @@ def test_a_test_that_fails_and_a_wrong_config_are_shown(tmp_path: Path) -> None:
     assert "FAILED tests/test_tidegate_my_filter.py::test_it" in out
     assert "no suite of gateway_testing tests the filter my-filter" in out
     assert out.splitlines()[-1] == "2 steps FAILED; 2 warnings"
+
+
+@pytest.mark.spec("PD-02")
+@pytest.mark.full
+def test_what_is_written_is_typed(tmp_path: Path) -> None:
+    roots = [write(kind, f"my-{kind}", tmp_path / kind) for kind in Kind]
+    places = [str(place) for root in roots for place in (*(root / "src").iterdir(), *(root / "tests").iterdir())]
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), *places]
+    env = {**os.environ, "MYPYPATH": os.pathsep.join(str(root / "src") for root in roots)}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_machine_without_virtual_environments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("no room for one")
+
+    monkeypatch.setattr("venv.EnvBuilder.create", refuse)
+    with pytest.raises(SystemExit) as ended:
+        main(["plugin", "check", str(written(Kind.filter, tmp_path)), "--offline"])
+    assert ended.value.code == 3
+    out, err = capsys.readouterr()
+    assert out.startswith("warning  project")
+    assert err.startswith("tidegate: a virtual environment can't be made: no room for one")
 
 
 def test_a_folder_without_a_package(tmp_path: Path) -> None:
