@@ -30,9 +30,10 @@ from .stream import Stream, connect
 _OK = MQTTErrorCode.MQTT_ERR_SUCCESS
 _MALFORMED = MQTTErrorCode.MQTT_ERR_PROTOCOL
 _UNACKNOWLEDGED_3 = 65_535
+_SENT = paho.MQTTMessageInfo(0)
 MISC_S = 1.0
 """How often paho looks whether the connection is alive, in seconds."""
-CLOSE_S = 1.0
+CLOSE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +167,13 @@ class MqttClient(paho.Client):
         await asyncio.shield(self._end)
 
     async def close(self) -> None:
-        """Says goodbye and closes. The will is not published."""
+        """Says goodbye and closes. The will is not published. It waits until the server closes, too: a server may drop
+        acknowledgements that it has not read yet when the next connection takes over the session."""
         if self._end is not None and not self._end.done() and self._stream is not None:
             self.disconnect()
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
                 await asyncio.wait([self._end])
+                await self._stream.ended()
         self._drop()
 
     def _drop(self) -> None:
@@ -180,7 +183,7 @@ class MqttClient(paho.Client):
         if self._stream is not None:
             self._sock_close()
             self._detach(self._stream)
-            self._stream.close()
+            self._stream.abort()
             self._stream = None
         for future in (self._connack, self._suback, self._end):
             if future is not None and not future.done():
@@ -241,7 +244,7 @@ class MqttClient(paho.Client):
         elif reason.value < FAILURE:
             error = None
         else:
-            error = OSError(f"the connection broke ({str(reason).lower()})")
+            error = OSError("the connection broke" + (f": {words(reason.value)}" if reason.value != FAILURE else ""))
         for future in (self._connack, self._suback, self._end):
             if future is not None and not future.done():
                 if error is None and future is self._end:
@@ -295,8 +298,8 @@ class MqttClient(paho.Client):
     def send(self, mid: int, topic: bytes, payload: bytes, qos: int, retain: bool, properties: Properties) -> bool:
         """Publishes a message; returns False if the connection has ended. The caller keeps to the server's limits, and
         chooses a packet identifier that is not in use."""
-        # paho packs any object that has `pack`
-        code = self._send_publish(mid, topic, payload, qos, retain, False, None, properties)  # type: ignore[arg-type]
+        # paho packs any object that has `pack`, and notes at its own object that a message of QoS 0 is sent
+        code = self._send_publish(mid, topic, payload, qos, retain, False, _SENT, properties)  # type: ignore[arg-type]
         return code == _OK
 
     @property

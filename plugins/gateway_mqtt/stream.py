@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from typing import Final
@@ -65,12 +66,26 @@ class Stream:
         self._sock.setblocking(flag)
 
     def close(self) -> None:
+        """Writes what was gathered, and sends nothing more. `abort` frees the socket."""
         try:
-            self.flush()  # the DISCONNECT packet
+            self.flush()
+            self._sock.shutdown(socket.SHUT_WR)
         except OSError:
-            pass
-        finally:
             self._sock.close()
+
+    async def ended(self) -> None:
+        """Returns once the other side has closed, too."""
+        try:
+            while self._sock.fileno() >= 0:
+                await anyio.wait_readable(self._sock)
+                if not self._sock.recv(CHUNK):
+                    return
+        except OSError:
+            return
+
+    def abort(self) -> None:
+        """Closes the socket."""
+        self._sock.close()
 
 
 async def connect(host: str, port: int, tls: ssl.SSLContext | None) -> Stream:
@@ -97,7 +112,7 @@ async def _connected(host: str, port: int) -> socket.socket:
             await loop.sock_connect(sock, address)
         except OSError as e:
             sock.close()
-            failure = e
+            failure = OSError(e.errno, os.strerror(e.errno)) if e.errno else e  # asyncio puts its own text around it
         except BaseException:
             sock.close()
             raise

@@ -58,9 +58,9 @@ def mid_of(body: bytes) -> int:
 
 
 class Published:
-    """A PUBLISH packet of MQTT 5, read with paho's properties."""
+    """A PUBLISH packet, read with paho's properties."""
 
-    def __init__(self, flags: int, body: bytes) -> None:
+    def __init__(self, flags: int, body: bytes, version: int = 5) -> None:
         self.qos, self.retain = flags >> 1 & 3, bool(flags & 1)
         at = 2 + mid_of(body)
         self.topic = body[2:at].decode()
@@ -68,8 +68,10 @@ class Published:
         if self.qos:
             self.mid = mid_of(body[at:])
             at += 2
+        length = 0
         properties: Any = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
-        _, length = properties.unpack(body[at:])
+        if version == 5:
+            _, length = properties.unpack(body[at:])
         self.user = list(getattr(properties, "UserProperty", []))
         self.content_type = getattr(properties, "ContentType", None)
         self.payload = body[at + length :]

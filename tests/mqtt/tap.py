@@ -5,93 +5,119 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 
-from tests.mqtt.frames import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Frames, Published, mid_of
+from tests.mqtt.frames import CONNECT, PUBACK, PUBLISH, PUBREC, Frames, Published, mid_of
+
+
+class _Connection:
+    """One connection: its version of MQTT, and the messages without acknowledgement."""
+
+    def __init__(self) -> None:
+        self.version = 5
+        self.payloads: dict[int, bytes] = {}
 
 
 class Tap:
     """Passes connections on, and notes: `sent`, the messages from the server; `acknowledged`, the packet identifiers in
-    the client's PUBACK and PUBREC packets; `unsettled`, the payloads of those that were not acknowledged (of the
-    connection that is open). `cut` breaks all connections."""
+    the clients' PUBACK and PUBREC packets; `settled`, the payloads of the messages that they acknowledge. `cut` breaks
+    all connections, `leave` refuses new ones, too, until `take`."""
 
     def __init__(self, port: int) -> None:
         self._server = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
+        self._listener: socket.socket | None = None
+        self._lock = threading.Lock()
+        self._half_open: dict[socket.socket, int] = {}
+        self.port = 0
         self.sent: list[Published] = []
         self.acknowledged: list[int] = []
         self.settled: list[bytes] = []
-        self.completed: list[int] = []
-        self._open: dict[int, bytes] = {}
-        self._socks: list[socket.socket] = []
-        self._lock = threading.Lock()
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.take()
 
     def __enter__(self) -> Tap:
         return self
 
     def __exit__(self, *error: object) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.cut()
+        self.leave()
 
     @property
     def connected(self) -> bool:
-        """Whether a connection is open."""
-        return bool(self._socks)
+        """Whether a connection is connection."""
+        return bool(self._half_open)
+
+    def take(self) -> None:
+        """Takes connections."""
+        self._listener = listener = socket.create_server(("127.0.0.1", self.port))
+        self.port = listener.getsockname()[1]
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+
+    def leave(self) -> None:
+        """Breaks all connections, and takes none."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+        self.cut()
 
     def cut(self) -> None:
         """Breaks all connections."""
         with self._lock:
-            socks, self._socks = self._socks, []
-        for sock in socks:
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+            for sock in self._half_open:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while True:
-                client, _ = self._listener.accept()
+                client, _ = listener.accept()
                 try:
                     server = socket.create_connection(("127.0.0.1", self._server), 10)
                 except OSError:
                     client.close()
                     continue
+                server.settimeout(None)
                 with self._lock:
-                    self._socks += [client, server]
-                    self._open.clear()
-                threading.Thread(target=self._pass, args=(client, server, self._from_client), daemon=True).start()
-                threading.Thread(target=self._pass, args=(server, client, self._from_server), daemon=True).start()
+                    self._half_open[client] = self._half_open[server] = 2
+                connection = _Connection()
+                for ends in ((client, server, self._from_client), (server, client, self._from_server)):
+                    threading.Thread(target=self._pass, args=(*ends, connection), daemon=True).start()
 
-    def _pass(self, source: socket.socket, to: socket.socket, look: object) -> None:
+    def _pass(
+        self,
+        source: socket.socket,
+        to: socket.socket,
+        look: Callable[[_Connection, int, int, bytes], None],
+        connection: _Connection,
+    ) -> None:
         frames = Frames()
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
                 for kind, flags, body in frames.feed(data):
                     with self._lock:
-                        look(kind, flags, body)  # type: ignore[operator]
+                        look(connection, kind, flags, body)
                 to.sendall(data)
-        for sock in (source, to):
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
-            with self._lock, contextlib.suppress(ValueError):
-                self._socks.remove(sock)
+        with contextlib.suppress(OSError):
+            to.shutdown(socket.SHUT_WR)
+        with self._lock:
+            self._half_open[source] = self._half_open[to] = self._half_open[source] - 1
+            if self._half_open[source]:
+                return
+            del self._half_open[source], self._half_open[to]
         source.close()
+        to.close()
 
-    def _from_server(self, kind: int, flags: int, body: bytes) -> None:
+    def _from_server(self, connection: _Connection, kind: int, flags: int, body: bytes) -> None:
         if kind == PUBLISH:
-            message = Published(flags, body)
+            message = Published(flags, body, connection.version)
             self.sent.append(message)
             if message.qos:
-                self._open[message.mid] = message.payload
-        elif kind == PUBREL:
-            self.completed.append(mid_of(body))
+                connection.payloads[message.mid] = message.payload
 
-    def _from_client(self, kind: int, flags: int, body: bytes) -> None:
-        if kind in (PUBACK, PUBREC):
+    def _from_client(self, connection: _Connection, kind: int, flags: int, body: bytes) -> None:
+        if kind == CONNECT:
+            connection.version = body[6]
+        elif kind in (PUBACK, PUBREC):
             self.acknowledged.append(mid_of(body))
-            if (payload := self._open.pop(mid_of(body), None)) is not None:
+            if (payload := connection.payloads.pop(mid_of(body), None)) is not None:
                 self.settled.append(payload)
-        elif kind == PUBCOMP and mid_of(body) in self.completed:
-            self.completed.remove(mid_of(body))

@@ -11,16 +11,27 @@ from uuid import uuid4
 
 import anyio.to_thread
 import pytest
+from gateway_dev.servers import Server
 from gateway_mqtt.binding import MQTT
-from gateway_testing.suites import CodecSuite, Kit, MemoryIntake, Remote, RemoteSinkSuite, SinkSuite, SourceSuite
+from gateway_testing.suites import (
+    CodecSuite,
+    Kit,
+    MemoryIntake,
+    PullingSourceSuite,
+    Remote,
+    RemoteSinkSuite,
+    SinkSuite,
+    SourceRemote,
+    SourceSuite,
+)
 from gateway_testing.suites.kit import PATIENCE_S
 from gateway_testing.vectors import Vector
 
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Codec, Sink, Source
-from tests.mqtt.mosquitto import Mosquitto
 from tests.mqtt.publisher import Publisher, Subscriber
 from tests.mqtt.scripted import ScriptedServer
+from tests.mqtt.sources import unique
 from tests.mqtt.tap import Tap
 
 
@@ -79,12 +90,12 @@ class TestMqttSinkAtMosquitto(SinkSuite):
     qos = 1
 
     @pytest.fixture
-    def kit(self, tmp_path: Path, mosquitto: Mosquitto) -> Kit:
-        self._port = mosquitto.port
+    def kit(self, tmp_path: Path, mqtt_server: Server) -> Kit:
+        self._port = mqtt_server.port
         return Kit(tmp_path)
 
     def remote(self, kit: Kit) -> Remote:
-        return _Topic(self._port, f"suite/{kit.folder.name}")
+        return _Topic(self._port, f"suite/{unique(kit.folder)}")
 
     def build(self, kit: Kit, remote: Remote) -> Sink:
         assert isinstance(remote, _Topic)
@@ -105,10 +116,11 @@ class TestMqttSource(SourceSuite):
     intake: MemoryIntake
 
     @pytest.fixture
-    def kit(self, tmp_path: Path, mosquitto: Mosquitto) -> Iterator[Kit]:
+    def kit(self, tmp_path: Path, mqtt_server: Server) -> Iterator[Kit]:
         kit = Kit(tmp_path)
-        self._topic = f"suite/{tmp_path.name}"
-        with Tap(mosquitto.port) as self._tap, Publisher(mosquitto.port) as self._publisher:
+        self._sent = 0
+        self._topic = f"suite/{unique(tmp_path)}"
+        with Tap(mqtt_server.port) as self._tap, Publisher(mqtt_server.port) as self._publisher:
             yield kit
 
     def options(self) -> dict[str, Any]:
@@ -135,10 +147,11 @@ class TestMqttSource(SourceSuite):
         return await self._published(Message([(b"content-type", b"application/cloudevents+json")], b"{nonsense"))
 
     async def _published(self, message: Message) -> bool:
-        settled = len(self._tap.settled)
+        self._sent += 1
+        wanted = self._sent
         await anyio.to_thread.run_sync(self._publisher.publish, self._topic, message, 2)
         started = time.monotonic()
-        while len(self._tap.settled) <= settled:
+        while len(self._tap.settled) < wanted:
             waited = time.monotonic() - started
             if waited > PATIENCE_S or (waited > 0.4 and self._fails()):
                 return False
@@ -154,3 +167,65 @@ class TestMqttSource(SourceSuite):
 @pytest.mark.spec("MQ-08")
 class TestMqttSourceOfQos2(TestMqttSource):
     qos = 2
+
+
+class _Broker(SourceRemote):
+    """The shared mosquitto, by a tap that counts acknowledgements and can be cut."""
+
+    def __init__(self, port: int, topic: str) -> None:
+        self.topic = topic
+        self.tap = Tap(port)
+        self._publisher = Publisher(port)
+
+    async def open(self) -> None:
+        await anyio.to_thread.run_sync(self._publisher.__enter__)
+
+    async def close(self) -> None:
+        for one in (self._publisher, self.tap):
+            await anyio.to_thread.run_sync(one.__exit__, None, None, None)
+
+    async def publish(self, vector: Vector) -> None:
+        await self._publish(vector.binary(MQTT))
+
+    async def nonsense(self) -> None:
+        await self._publish(Message([(b"content-type", b"application/cloudevents+json")], b"{nonsense"))
+
+    async def _publish(self, message: Message) -> None:
+        await anyio.to_thread.run_sync(self._publisher.publish, self.topic, message)
+
+    async def leave(self) -> None:
+        await anyio.to_thread.run_sync(self.tap.leave)
+
+    async def take(self) -> None:
+        self.tap.take()
+
+    async def acknowledged(self) -> int:
+        return len(self.tap.settled)
+
+
+@pytest.mark.spec("MQ-05", "MQ-11", "MQ-12")
+class TestMqttSourceFetches(PullingSourceSuite):
+    @pytest.fixture
+    def kit(self, tmp_path: Path, mqtt_server: Server) -> Kit:
+        self._port = mqtt_server.port
+        return Kit(tmp_path)
+
+    def remote(self, kit: Kit) -> SourceRemote:
+        return _Broker(self._port, f"pulling/{uuid4()}")
+
+    def build(self, kit: Kit, remote: Any, **options: Any) -> Source:
+        client_id = remote.topic.replace("/", "-")
+        fixed = {"server": f"127.0.0.1:{remote.tap.port}", "topic": remote.topic, "client_id": client_id}
+        return kit.source("mqtt", {**fixed, **options})
+
+
+@pytest.mark.spec("MQ-09")
+class TestMqttSourceFetchesItsShare(TestMqttSourceFetches):
+    more: dict[str, Any] = {}
+
+    def build(self, kit: Kit, remote: Any, **options: Any) -> Source:
+        return super().build(kit, remote, group="suite", **self.more, **options)
+
+    async def test_it_works_in_every_worker_or_in_one(self, kit: Kit) -> None:
+        self.more = {"session_expiry_s": 0}  # mosquitto keeps a share for each session, also of a worker that is away
+        await super().test_it_works_in_every_worker_or_in_one(kit)
