@@ -171,7 +171,7 @@ class MqttSource:
 
     def read(self, message: Message) -> list[Event]:
         """See `gateway_core.contract.capabilities.Reading`."""
-        return [self._read(Message(message.headers or [STRUCTURED], message.body))]
+        return [self._read(Message(message.headers or [STRUCTURED], message.body, message.key))]
 
     # -- for status -------------------------------------------------------------------------------------------------
 
