@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 from nats.aio.msg import Msg
 from nats.js import api
 
+from gateway_core.contract.capabilities import Found
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused, StartError
 from gateway_core.contract.event import Event, Message
@@ -25,8 +26,9 @@ from .client import Link
 from .config import JetStreamChannelConfig
 from .connect import check_keys
 from .feed import JetStreamFeed
+from .find import find
 from .sink import outcome_of, size_of
-from .stored import event_writer
+from .stored import event_reader, event_writer
 from .streams import ensure_stream
 from .trim import settled_before
 
@@ -53,6 +55,7 @@ class JetStreamChannel:
         self._stream = options.stream_of(context.broker)
         self._subject = options.subject_of(context.broker)
         self._write = event_writer(options.codec, options.key, context)
+        self._read = event_reader(options.codec, context)
         self._feeds: dict[str, JetStreamFeed] = {}
         self._gone: dict[str, JetStreamFeed] = {}  # detached, possibly still leaving
         self._state: api.StreamState | None = None
@@ -150,6 +153,10 @@ class JetStreamChannel:
         appending = _Append(self, len(messages), done)
         for payload, headers in messages:
             link.request(self._subject, payload, headers, APPEND_S, appending)
+
+    async def find(self, id: str, source: str | None, rest: Any = None, within_s: float = 0.5) -> Found:
+        """See `gateway_core.contract.capabilities.Searchable`."""
+        return await find(self._link.js, self._stream, self._read, id, source, rest, within_s)
 
     def preview(self, event: Event) -> Message:
         """See `gateway_core.contract.capabilities.Previewing`: the message that would store this event."""

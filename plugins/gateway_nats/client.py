@@ -163,6 +163,8 @@ class Link:
     def _complained(self, error: Exception) -> None:
         """The server or the library reports something, also while the connection goes on."""
         text = str(error)
+        if not isinstance(error, errors.Error | OSError | TimeoutError):
+            log.error("%s: a message was not handled: %s: %s", self._owner, type(error).__name__, one_line(error))
         if "permissions violation" not in text:
             return
         said = one_line(text.removeprefix("nats: "))

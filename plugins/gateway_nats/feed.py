@@ -193,6 +193,4 @@ class JetStreamFeed:
 
     def delivery_state(self, position: int) -> DeliveryState | None:
         """See `gateway_core.contract.capabilities.TracksDeliveries`."""
-        if self._puller.is_open(position):
-            return "pending"
-        return "unread" if position > self._puller.highest else "passed"
+        return self._puller.delivery_state(position)

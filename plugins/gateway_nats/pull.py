@@ -16,6 +16,7 @@ from nats.aio.subscription import Subscription
 from nats.js import api
 from nats.js.errors import NotFoundError
 
+from gateway_core.contract.capabilities import DeliveryState
 from gateway_core.contract.clock import Clock, Timer
 
 from .client import Link
@@ -86,6 +87,8 @@ class Puller:
         self._highest = self._pinged_to = 0
         self._heard = 0.0
         self._ack_wait_s = 30.0
+        self._settled_to = self._sent_to = 0  # of all clients, at the last look
+        self._with_others = False
         self._held: dict[int, tuple[Msg, int]] | None = None
         self._hold_until = 0.0
         self._stopping = self._current = False  # `_current`: what is open belongs to this connection's stream
@@ -117,9 +120,11 @@ class Puller:
         self._inbox = link.nc.new_inbox()
         self._outstanding = 0
         self._heard = self._clock.monotonic()
-        self._subscription = await link.nc.subscribe(self._inbox, cb=self._received)
+        self._subscription = await link.nc.subscribe(
+            self._inbox, cb=self._received, pending_msgs_limit=0, pending_bytes_limit=0
+        )  # no limits: we ask for no more than we take
         self._acknowledge_again()
-        self.pending = consumer.num_pending or 0
+        self._looked(consumer)
         if not self._stopping and not consumer.num_waiting and (consumer.num_ack_pending or 0) > len(self._open):
             self._held = {}
             self._hold_until = self._clock.monotonic() + self._ack_wait_s + 2
@@ -144,7 +149,7 @@ class Puller:
             except Exception as e:  # it is only for status; a server that is away is noticed otherwise
                 log.debug("no consumer info: %s", e)
                 continue
-            self.pending = info.num_pending or 0
+            self._looked(info)
             self._pull()
 
     async def stop(self) -> None:
@@ -319,14 +324,21 @@ class Puller:
         held = self._held or ()
         return any(sequence not in sequences and sequence not in held for sequence in self._open)
 
-    def is_open(self, sequence: int) -> bool:
-        """Whether this message was taken and is not settled."""
-        return sequence in self._open
+    def _looked(self, info: api.ConsumerInfo) -> None:
+        self.pending = info.num_pending or 0
+        self._settled_to = info.ack_floor.stream_seq if info.ack_floor else 0
+        self._sent_to = info.delivered.stream_seq if info.delivered else 0
+        self._with_others = (info.num_ack_pending or 0) > len(self._open)
 
-    @property
-    def highest(self) -> int:
-        """The highest sequence number that has come."""
-        return self._highest
+    def delivery_state(self, sequence: int) -> DeliveryState | None:
+        """How far the consumer is with a message; None if another client may know."""
+        if sequence in self._open:
+            return "pending"
+        if sequence <= self._settled_to:
+            return "passed"
+        if sequence > max(self._highest, self._sent_to):
+            return "unread"
+        return None if self._with_others or sequence > self._highest else "passed"
 
     def _pings(self) -> None:
         """Tells the server that the messages which have been open for a while are in progress."""

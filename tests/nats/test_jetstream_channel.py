@@ -15,6 +15,7 @@ from gateway_testing.suites.channel import Subscription, append, ids
 from gateway_testing.suites.kit import until
 from gateway_testing.suites.sink import numbered
 
+from gateway_core.contract.capabilities import Found
 from gateway_core.contract.errors import Overloaded, Refused, StartError
 from gateway_core.contract.event import Event
 from tests.command_line import tidegate
@@ -190,3 +191,26 @@ def test_a_sink_that_reads_its_channel_needs_another_one(tmp_path: Path) -> None
     said = " ".join((done.stdout + done.stderr).split())
     assert "the sink `spark` reads its channel itself, which the channel `jetstream`" in said
     assert "use the channel `log` or `kafka`" in said
+
+
+async def test_past_events_are_found_with_their_delivery_state(kit: NatsKit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway_nats.find.WINDOW", 4)
+    it = Subscription(room=8)
+    async with opened(kit, options={"max_in_flight": 8}, it=it) as channel, client(kit.server) as js:
+        assert await channel.find("n1", None) == Found([], 0)
+        await append(channel, numbered(10))
+        await js.publish(kit.name, b"{nonsense")
+        await append(channel, [numbered(1, 1)[0].with_attributes(source="/other")])
+        await it.until(8)
+        it.ack(it.events[0].position)
+        steps, rest = [], None
+        while not steps or rest is not None:
+            found = await channel.find("n1", "/tidegate/suite", rest, 0)
+            steps.append([event.position for event in found.events])
+            rest = found.rest
+        assert steps == [[], [], [2]]
+        assert [event.position for event in (await channel.find("n1", None, None, 9)).events] == [12]
+        feed: Any = it.feed
+        states = {position: feed.delivery_state(position) for position in (1, 2, 8, 12)}
+        assert states == {1: "passed", 2: "pending", 8: "pending", 12: "unread"}
+        assert (await js.stream_info(kit.name)).state.consumer_count == 1, "what searched is gone"
