@@ -18,6 +18,7 @@ from gateway_testing.suites.sink import numbered
 from gateway_core.contract.capabilities import Found
 from gateway_core.contract.errors import Overloaded, Refused, StartError
 from gateway_core.contract.event import Event
+from gateway_core.pipeline.filters import attributes_filter
 from tests.command_line import tidegate
 from tests.nats.conftest import NatsKit
 from tests.nats.test_nats_source import client
@@ -85,6 +86,36 @@ async def test_a_lost_connection_repeats_nothing(kit: NatsKit) -> None:
             await acknowledged(kit, 0)
             assert it.ids == ids(0, 15)
             assert channel.info()["error"] is None
+
+
+@pytest.mark.usefixtures("real_time")
+async def test_what_comes_again_while_it_is_in_flight_is_not_offered_twice(kit: NatsKit) -> None:
+    """An outage that is longer than `ack_wait_s`."""
+    it = Subscription()
+    with Link("127.0.0.1", kit.server.port) as link:
+        async with opened(kit, link.port, options={"ack_wait_s": 1}, it=it) as channel:
+            await append(channel, numbered(5))
+            await it.until(5)
+            link.cut()
+            await anyio.sleep(1.2)
+            link.restore()
+            feed: Any = it.feed
+            await until(lambda: feed._puller.redelivered == 5, "the server to send them again")
+            await append(channel, numbered(1, 5))
+            await it.until(6)
+            assert it.ids == ids(0, 6)
+            it.ack()
+            await acknowledged(kit, 0)
+
+
+async def test_what_no_trigger_wants_is_acknowledged(kit: NatsKit) -> None:
+    it = Subscription(filter=attributes_filter({"id": "n3"}))
+    async with opened(kit, it=it) as channel:
+        await append(channel, numbered(6))
+        await it.until(1)
+        await acknowledged(kit, 1)
+        feed: Any = it.feed
+        assert feed.lag() == 1
 
 
 @pytest.mark.spec("NT-13")
@@ -203,7 +234,8 @@ async def test_past_events_are_found_with_their_delivery_state(kit: NatsKit, mon
         await append(channel, [numbered(1, 1)[0].with_attributes(source="/other")])
         await it.until(8)
         it.ack(it.events[0].position)
-        steps, rest = [], None
+        steps: list[list[int]] = []
+        rest: Any = None
         while not steps or rest is not None:
             found = await channel.find("n1", "/tidegate/suite", rest, 0)
             steps.append([event.position for event in found.events])

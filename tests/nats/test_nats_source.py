@@ -104,6 +104,20 @@ async def test_what_waits_for_long_is_in_progress(kit: NatsKit) -> None:
         await until(lambda: source.info()["lag"] == 0, "both to be acknowledged")
 
 
+@pytest.mark.spec("NT-01")
+async def test_after_a_stop_others_get_the_rest_at_once(kit: NatsKit) -> None:
+    first, second = MemoryIntake(), MemoryIntake()
+    first.hold = True
+    async with client(kit.server) as js:
+        async with running(source_of(kit, ack_wait_s=600), first):
+            await publish(js, f"{kit.name}.in", "1", "2", "3")
+            await until(lambda: len(first.events) == 1, "the first event")
+            first.result = StartError("it can't be stored")
+            first.release()
+        async with running(source_of(kit, ack_wait_s=600), second):
+            await until(lambda: ids(second.safe) == ["1", "2", "3"], "what the first one gave back")
+
+
 @pytest.mark.spec("NT-12")
 async def test_a_deleted_consumer_goes_on_where_it_was(kit: NatsKit) -> None:
     intake = MemoryIntake()
