@@ -57,6 +57,7 @@ def faults(figures: dict[str, dict[str, dict[str, float]]]) -> Iterator[str]:
     yield "happens so many times. An event counts as lost if the server had acknowledged it to its sender, and it"
     yield "neither arrived nor is in the dead letter; what arrives is compared byte for byte. `tests/faults` plays it,"
     yield "and `tests/faults/figures.json` has the counts."
+    yield from ("", "Lost of all acknowledged, and how many arrived again:", "", *_matrix(figures))
     for transport, scenarios in sorted(figures.items()):
         yield from ("", f"### Faults of {transport}", "")
         yield "| what happens | times | acknowledged | dead letters | arrived again | out of order | lost | seconds |"
@@ -65,6 +66,23 @@ def faults(figures: dict[str, dict[str, dict[str, float]]]) -> Iterator[str]:
             counts = [row[n] for n in ("faults", "acknowledged", "dead_lettered", "duplicates", "out_of_order")]
             cells = [scenario, *(f"{n:,.0f}" for n in counts), f"**{row['lost']:,.0f}**", f"{row['seconds']:.0f}"]
             yield f"| {' | '.join(cells)} |"
+
+
+def _matrix(figures: dict[str, dict[str, dict[str, float]]]) -> Iterator[str]:
+    """All transports side by side; what one has not played is empty."""
+    transports = sorted(figures)
+    yield f"| what happens | {' | '.join(transports)} |"
+    yield "| --- " + "| --- " * len(transports) + "|"
+    for scenario in sorted({name for scenarios in figures.values() for name in scenarios}):
+        rows = [figures[transport].get(scenario) for transport in transports]
+        cells = [
+            f"{r['lost']:,.0f} of {r['acknowledged']:,.0f}, {r['duplicates']:,.0f} again" if r else "" for r in rows
+        ]
+        yield f"| {' | '.join([scenario, *cells])} |"
+
+
+def _cell(row: dict[str, float]) -> str:
+    return f"{row['lost']:,.0f} of {row['acknowledged']:,.0f}, {row['duplicates']:,.0f} again"
 
 
 def _of(offer: Offer) -> Guarantees:

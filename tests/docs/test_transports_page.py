@@ -32,6 +32,7 @@ def test_it_shows_what_the_fault_matrix_counted(page: Any) -> None:
     good, bad = {**row, "lost": 0, "faults": 10, "seconds": 61.4}, {**row, "lost": 3, "faults": 1, "seconds": 2.0}
     lines = list(page.faults({"pigeon": {"a good one": good, "the bad one": bad}}))
     assert "### Faults of pigeon" in lines
+    assert "| the bad one | 3 of 12,345, 7 again |" in lines
     assert lines[-2:] == [
         "| the bad one | 1 | 12,345 | 5 | 7 | 0 | **3** | 2 |",
         "| a good one | 10 | 12,345 | 5 | 7 | 0 | **0** | 61 |",
