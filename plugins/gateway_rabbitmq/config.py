@@ -159,6 +159,8 @@ class RabbitSinkConfig(ConnectionCheck):
             raise ValueError("`queue` can't be combined with `exchange`, `routing_key` and `key`")
         if self.routing_key is not None and self.key is not None:
             raise ValueError("set either `routing_key` or `key`")
+        if not self.exchange and self.queue is None and self.routing_key is None and self.key is None:
+            raise ValueError("set `exchange` or `queue`")
         if self.exchange_type is not None and not self.exchange:
             raise ValueError("`exchange_type` needs `exchange`: the default exchange always exists")
         return self

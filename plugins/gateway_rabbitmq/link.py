@@ -11,7 +11,6 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -25,27 +24,14 @@ from gateway_core.contract.one_line import one_line
 
 from . import faults, wire
 from .faults import RabbitFault
+from .login import Login, client_properties
 from .wire import Content
 
 FRAME_MAX = 131_072
 CLOSE_S = 2.0
+_WRITE_BYTES = 1 << 20
 
 _DELIVER, _RETURN, _ACK, _NACK = 0x003C003C, 0x003C0032, 0x003C0050, 0x003C0078
-
-
-@dataclass(frozen=True, slots=True)
-class Login:
-    """Where to connect and as whom. Without a user the client's certificate says who we are (EXTERNAL)."""
-
-    host: str
-    port: int
-    vhost: str
-    username: str | None
-    password: str | None
-    heartbeat_s: int
-    name: str
-    tls: ssl.SSLContext | None = None
-    server_hostname: str | None = None
 
 
 class Channel:
@@ -157,7 +143,8 @@ class Channel:
 class Link(asyncio.Protocol):
     """See the module's docstring. `over` is set when the connection has ended; `fault` says why, None before.
     `blocked` is the server's reason for not reading what is published (RabbitMQ's `connection.blocked`), None if it
-    reads; `on_blocked` is called when that changes."""
+    reads. `takes` is False while it is blocked, or more is written than the network takes; `on_taking` is called when
+    that has passed."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -174,7 +161,9 @@ class Link(asyncio.Protocol):
         self.over = asyncio.Event()
         self.fault: RabbitFault | None = None
         self.blocked: str | None = None
-        self.on_blocked: Callable[[], None] | None = None
+        self.takes = True
+        self.on_taking: Callable[[], None] | None = None
+        self._full = False
         self.version = ""
 
     @property
@@ -212,7 +201,7 @@ class Link(asyncio.Protocol):
             raise RabbitFault(f"the server has no login by {mechanism}, only by {one_line(offered)}", 403, True)
         response = "" if login.username is None else f"\0{login.username}\0{login.password or ''}"
         self._send(
-            amqp.Connection.StartOk(_client_properties(login.name), mechanism, response, "en_US"),
+            amqp.Connection.StartOk(client_properties(login.name), mechanism, response, "en_US"),
         )
         tune = await self._step(amqp.Connection.Tune)
         self._frame_max = min(tune.frame_max or FRAME_MAX, FRAME_MAX)
@@ -282,6 +271,7 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
+        transport.set_write_buffer_limits(high=_WRITE_BYTES)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._rest.startswith(b"AMQP"):
@@ -343,10 +333,22 @@ class Link(asyncio.Protocol):
                 self._close_ok.set_result(None)
         elif isinstance(frame, amqp.Connection.Blocked | amqp.Connection.Unblocked):
             self.blocked = one_line(frame.reason) if isinstance(frame, amqp.Connection.Blocked) else None
-            if self.on_blocked is not None:
-                self.on_blocked()
+            self._takes()
 
     # -- writing ------------------------------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        self._full = True
+        self._takes()
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self._takes()
+
+    def _takes(self) -> None:
+        self.takes = self.blocked is None and not self._full
+        if self.takes and self.on_taking is not None:
+            self.on_taking()
 
     def _send(self, method: Frame) -> None:
         self.write(pamqp.frame.marshal(method, 0))
@@ -379,12 +381,3 @@ def parsed(payload: bytes, channel: int) -> Frame:
     """A method's frame. Raises `PAMQPException`."""
     data = wire.FRAME.pack(wire.METHOD, channel, len(payload)) + payload + b"\xce"
     return pamqp.frame.unmarshal(data)[2]  # type: ignore[return-value]
-
-
-def _client_properties(name: str) -> Any:
-    capabilities = ("authentication_failure_close", "basic.nack", "connection.blocked", "consumer_cancel_notify")
-    return {
-        "product": "tidegate",
-        "connection_name": name,
-        "capabilities": dict.fromkeys((*capabilities, "publisher_confirms"), True),
-    }

@@ -22,17 +22,19 @@ TICK_S = 0.1
 """How precisely attempts time out."""
 
 
+Headers = list[tuple[bytes, bytes]]
+
+
 class Attempt:
     """One message on its way."""
 
-    __slots__ = ("body", "deadline", "done", "id", "key", "method", "properties", "returned", "timeout_s")
+    __slots__ = ("body", "deadline", "done", "headers", "key", "properties", "returned", "timeout_s")
 
-    def __init__(self, key: str, method: bytes, properties: bytes, body: bytes, id: str) -> None:
+    def __init__(self, key: str, headers: Headers, properties: bytes, body: bytes) -> None:
         self.key = key
-        self.method = method
+        self.headers = headers
         self.properties = properties
         self.body = body
-        self.id = id
         self.deadline = self.timeout_s = 0.0
         self.done: Callable[[Outcome], None] | None = None
         self.returned: Outcome | None = None
@@ -67,7 +69,7 @@ class Publisher:
         self._methods.clear()
         channel.confirmed = self._confirmed
         channel.returned = self._returned
-        link.on_blocked = self._send_held
+        link.on_taking = self._send_held
         self._send_held()
 
     def end(self, reason: str) -> None:
@@ -88,24 +90,24 @@ class Publisher:
             self._timer = None
 
     async def drain(self, limit_s: float) -> None:
-        """Returns once no attempt is under way, or after `limit_s` seconds."""
-        if self._sent or self._held:
+        """Returns once no attempt is under way, or after `limit_s` seconds. At once without a channel."""
+        if self._link is not None and (self._sent or self._held):
             self._idle = anyio.Event()
             with anyio.move_on_after(limit_s):
                 await self._idle.wait()
 
-    def attempt(
-        self, key: str, content_type: bytes, headers: list[tuple[bytes, bytes]], body: bytes, id: str
-    ) -> Attempt:
+    def attempt(self, key: str, content_type: bytes, headers: Headers, body: bytes, id: str) -> Attempt:
         """A message as its frames. Raises `Refused` if it is too large."""
         if len(body) > self._most_bytes:
             raise Refused(f"the message has {len(body)} bytes, the most is {self._most_bytes} (`max_message_bytes`)")
-        message_id = id.encode() if len(id) < 64 else b""
+        message_id = id.encode()
+        if len(message_id) > 255:
+            message_id = b""
         properties = wire.properties(content_type, headers, self._persistent, message_id)
         if len(properties) + 12 > self._frame_max:
             text = f"the attributes need {len(properties)} bytes, and AMQP's header frame has {self._frame_max}"
             raise Refused(f"{text}; use structured mode")
-        return Attempt(key, b"", properties, body, id if message_id else "")
+        return Attempt(key, headers, properties, body)
 
     def send(self, attempt: Attempt, timeout_s: float, done: Callable[[Outcome], None]) -> None:
         """Publishes a message. `done` follows."""
@@ -114,7 +116,7 @@ class Publisher:
         attempt.deadline = self._clock.monotonic() + timeout_s
         if self._timer is None:
             self._timer = self._clock.call_later(TICK_S, self._expire)
-        if self._link is None or self._link.blocked is not None:
+        if self._held or self._link is None or not self._link.takes:
             self._held.append(attempt)
         else:
             self._publish(attempt)
@@ -150,18 +152,18 @@ class Publisher:
 
     def _returned(self, code: int, text: str, content: Content) -> None:
         """A mandatory message reached no queue. Its confirm follows, so this only notes it. The server does not say
-        which one it was; those with the same id and routing key have the same fate."""
-        id = content.properties.get("message_id", "")
+        which one it was, but messages with the same routing key and headers have the same fate."""
         reason = (
             f"{code} {one_line(text)}: no queue gets messages with the routing key {one_line(content.routing_key)!r}"
         )
         for attempt in self._sent.values():
-            if attempt.returned is None and attempt.key == content.routing_key and attempt.id == id:
+            same = attempt.returned is None and attempt.key == content.routing_key
+            if same and dict(attempt.headers) == content.headers:
                 attempt.returned = Outcome(False, retry=self._retries, code=code, reason=reason)
                 return
 
     def _send_held(self) -> None:
-        while self._held and self._link is not None and self._link.blocked is None:
+        while self._held and self._link is not None and self._link.takes:
             self._publish(self._held.popleft())
 
     # -- time ---------------------------------------------------------------------------------------------------------

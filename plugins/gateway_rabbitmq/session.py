@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -15,7 +17,8 @@ from gateway_core.contract.errors import StartError
 
 from .client_config import RabbitConfig
 from .faults import NOT_FOUND, RabbitFault
-from .link import Link, Login
+from .link import Link
+from .login import Login
 
 OPEN_S = 10.0
 """The time limit for opening a connection."""
@@ -78,6 +81,8 @@ def check(config: RabbitConfig, needed: tuple[str, str], limit_s: float) -> None
         anyio.run(run)
     except (RabbitFault, StartError) as e:
         raise OSError(str(e)) from e
+    except TimeoutError as e:
+        raise OSError(f"no answer within {limit_s:g} s") from e
 
 
 async def depth(link: Link, queue: str) -> int:
@@ -93,15 +98,22 @@ async def find_exchange(link: Link, name: str) -> None:
 
 async def probe(link: Link, method: Frame) -> Any:
     """Calls a method on a channel of its own, which the server closes if it does not like it."""
+    async with limited(method.name):
+        channel = await link.channel()
+        channel.probe = True
+        answer = await channel.call(method)
+        await channel.close()
+        return answer
+
+
+@asynccontextmanager
+async def limited(what: str) -> AsyncIterator[None]:
+    """Limits the time for an answer of the server. Raises `RabbitFault`."""
     try:
         with anyio.fail_after(CALL_S):
-            channel = await link.channel()
-            channel.probe = True
-            answer = await channel.call(method)
-            await channel.close()
-            return answer
+            yield
     except TimeoutError as e:
-        raise RabbitFault(f"no answer to {method.name} within {CALL_S:g} s") from e
+        raise RabbitFault(f"no answer to {what} within {CALL_S:g} s") from e
 
 
 def as_rejected(fault: RabbitFault) -> Exception:

@@ -74,8 +74,9 @@ class RabbitSink:
         try:
             link = await self._servers.open()
             await topology.prepare_sink(link, self._options)
-            channel = await link.channel()
-            await channel.call(amqp.Confirm.Select())
+            async with session.limited("Confirm.Select"):
+                channel = await link.channel()
+                await channel.call(amqp.Confirm.Select())
             self._publisher.begin(link, channel)
             connected()
             await link.over.wait()

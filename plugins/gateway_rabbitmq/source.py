@@ -88,7 +88,8 @@ class RabbitSource:
             link = await self._servers.open()
             self._server = link.version
             await topology.prepare_source(link, self._options)
-            await self._consume(link)
+            async with session.limited("Basic.Consume"):
+                await self._consume(link)
             connected()
             await self._watch(link)
         except RabbitFault as e:

@@ -16,9 +16,11 @@ import json
 import pkgutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import quote
+
+from gateway_dev.servers import Server
 
 from tests.faults import adapters
 from tests.ledger import body_of
@@ -34,6 +36,8 @@ class Place:
     user: str
     password: str
     host: str = "127.0.0.1"
+    server: Server | None = field(default=None, repr=False, compare=False)
+    """The server itself, for what no client can do; directly only."""
 
     def url(self, scheme: str) -> str:
         """An address with user and password."""

@@ -68,7 +68,7 @@ class Lab:
     @property
     def direct(self) -> Place:
         """The server, as the tests reach it."""
-        return Place(self.server.port, "tests", USERS["tests"])
+        return Place(self.server.port, "tests", USERS["tests"], server=self.server)
 
     @property
     def through(self) -> Place:

@@ -266,7 +266,7 @@ def test_check_connect_says_why(own_rabbitmq: RabbitMq, lab: Lab, name: str) -> 
         (RabbitSourceConfig(server=[server], queue=name, declare=False), "NOT_FOUND - no queue"),
         (RabbitSinkConfig(server=[server], queue=name), "NOT_FOUND - no queue"),
         (RabbitSinkConfig(server=[server], exchange=name), "NOT_FOUND - no exchange"),
-        (RabbitSinkConfig(server=[server], username="x", password="y"), "refuses the credentials"),
+        (RabbitSinkConfig(server=[server], queue=name, username="x", password="y"), "refuses the credentials"),
         (RabbitSinkConfig(server=["127.0.0.1:1"], exchange=name), "Connect call failed"),
     ):
         with pytest.raises(OSError, match=said):
