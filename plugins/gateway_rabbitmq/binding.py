@@ -1,9 +1,9 @@
 """How a CloudEvent travels in an AMQP 0-9-1 message.
 
 CloudEvents has no binding for AMQP 0-9-1. The sink writes the names of its binding for AMQP 1.0 (AMQP binding 1.0.2),
-the only specification that there is; RabbitMQ turns headers into the application properties of AMQP 1.0 and back. So an
-attribute is the header `cloudEvents_id`, its value a string (section 3.1.3.2), and the content type is the property
-`content-type`. Knative's RabbitMQ source and broker read `ce-id`: `headers: knative` writes that.
+the only specification that there is, and what other software for AMQP expects. So an attribute is the header
+`cloudEvents_id`, its value a string (section 3.1.3.2), and the content type is the property `content-type`. Knative's
+RabbitMQ source and broker read `ce-id`: `headers: knative` writes that.
 
 The source reads all of them: `cloudEvents_` and `cloudEvents:`, `ce-`, and the names without prefix that Knative's
 broker writes. The headers of one message are read in one of these ways, the first whose `specversion` is there. Other

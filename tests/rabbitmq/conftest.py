@@ -7,6 +7,7 @@ from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
 import pytest
+import trustme
 from gateway_dev import servers
 from gateway_dev.rabbitmq import RabbitMq
 
@@ -22,8 +23,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def own_rabbitmq(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMq]:
-    """A server for these tests, which kill it and look into it; each uses names of its own."""
-    with servers.rabbitmq(tmp_path_factory.mktemp("rabbitmq")) as server:
+    """A server for these tests, which kill it and look into it; each uses names of its own. `ca.pem` in its folder has
+    signed its certificate."""
+    folder = tmp_path_factory.mktemp("rabbitmq")
+    ca = trustme.CA()
+    own = ca.issue_cert("localhost")
+    ca.cert_pem.write_to_path(folder / "ca.pem")
+    own.private_key_pem.write_to_path(folder / "key.pem")
+    own.cert_chain_pems[0].write_to_path(folder / "certificate.pem")
+    tls = servers.Tls(folder / "certificate.pem", folder / "key.pem")
+    with servers.rabbitmq(folder, tls=tls) as server:
         yield server
 
 

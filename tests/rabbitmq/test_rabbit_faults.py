@@ -13,7 +13,7 @@ import pytest
 from gateway_dev.rabbitmq import RabbitMq
 from gateway_testing.suites import Kit, MemoryIntake
 from gateway_testing.suites.kit import until
-from gateway_testing.suites.sink import Attempts, running
+from gateway_testing.suites.sink import Attempts, attempt, running
 
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.interfaces import Sink, Source
@@ -271,3 +271,19 @@ def test_check_connect_says_why(own_rabbitmq: RabbitMq, lab: Lab, name: str) -> 
     ):
         with pytest.raises(OSError, match=said):
             config.connect(10)
+
+
+@pytest.mark.spec("RQ-07")
+async def test_tls(own_rabbitmq: RabbitMq, lab: Lab, kit: Kit, name: str) -> None:
+    """Both directions by TLS; a certificate of a stranger is a fault in the status, and nothing is sent."""
+    options = {"server": f"localhost:{own_rabbitmq.tls_port}", "queue": name}
+    tls = {"ca_file": str(own_rabbitmq.folder / "ca.pem")}
+    source = kit.source("rabbitmq", {**options, "tls": tls})
+    async with reading(source) as intake, running(kit.sink("rabbitmq", {**options, "tls": tls})) as sink:
+        assert (await attempt(sink, numbered(1))).delivered
+        await until(lambda: ids(intake) == ["n1"], "the event")
+        assert source.address == f"amqps://localhost:{own_rabbitmq.tls_port}?queue={name}"
+    async with running(kit.sink("rabbitmq", {**options, "tls": {}})) as sink:
+        outcome = await attempt(sink, numbered(2), 0.5)
+        assert (outcome.delivered, outcome.retry) == (False, True)
+        assert "certificate verify failed" in outcome.reason

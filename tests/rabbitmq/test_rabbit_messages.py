@@ -11,6 +11,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from gateway_dev.rabbitmq import RabbitMq
+from gateway_rabbitmq.config import RabbitSinkConfig
 from gateway_testing.suites import Kit
 from gateway_testing.suites.kit import until
 from gateway_testing.suites.sink import Attempts, attempt, running
@@ -251,3 +252,25 @@ async def test_a_silent_server_is_given_up(own_rabbitmq: RabbitMq, lab: Lab, kit
             await thread(lab.publish, name, message_of(numbered(2)))
             await until(lambda: "n2" in ids(intake), "the next one")
             await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.spec("RQ-03")
+def test_the_trace_travels_in_headers_of_its_own(kit: Kit) -> None:
+    sink: Any = kit.sink("rabbitmq", {"queue": "q"})
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    message: Message = sink.preview(Event(BASE).with_trace(trace))
+    assert (b"traceparent", trace.encode()) in message.headers
+
+
+def test_a_url_does_as_well(kit: Kit) -> None:
+    sink = kit.sink("rabbitmq", {"url": "amqps://rabbit-1,rabbit-2:5673/shop%2Feu?exchange=orders&routing_key={type}"})
+    assert sink.address == "amqps://rabbit-1,rabbit-2:5673/shop/eu?exchange=orders"
+    for url, said in (
+        ("amqp://me:secret@h/?queue=q", "must have no user and password"),
+        ("amqp://h/a/b?queue=q", "must be amqp://HOST:PORT/VHOST"),
+        ("amqp://h/", "set `exchange` or `queue`"),
+        ("amqp://h/?queue=q&exchange=e", "can't be combined"),
+    ):
+        with pytest.raises(ValueError, match=said) as found:
+            RabbitSinkConfig.model_validate({"url": url})
+        assert "secret" not in str(found.value.errors(include_input=False))  # type: ignore[attr-defined]

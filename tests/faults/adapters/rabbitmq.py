@@ -27,6 +27,7 @@ class Rabbit:
     server = "rabbitmq"
     server_settings = ""
     ordered = True
+    ordered_workers = False  # a worker that was killed delivers what it had stored behind the others
 
     def prepare(self, at: Place) -> None:
         async def work(channel: AbstractChannel) -> None:
