@@ -138,8 +138,8 @@ class TestKafkaSource(Clients, SourceSuite):
         return kit.source("kafka", self.options(kit, **more))
 
     @asynccontextmanager
-    async def _running(self, kit: Kit) -> AsyncIterator[tuple[Source, MemoryIntake]]:
-        async with super()._running(kit) as (source, self.intake):
+    async def running(self, kit: Kit) -> AsyncIterator[tuple[Source, MemoryIntake]]:
+        async with super().running(kit) as (source, self.intake):
             assert isinstance(source, Watched)
             self.source = source
             await until(self._reads, "the group to be joined")

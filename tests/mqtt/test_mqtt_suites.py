@@ -136,8 +136,8 @@ class TestMqttSource(SourceSuite):
         return kit.source("mqtt", self.options())
 
     @asynccontextmanager
-    async def _running(self, kit: Kit) -> AsyncIterator[tuple[Source, MemoryIntake]]:
-        async with super()._running(kit) as (source, self.intake):
+    async def running(self, kit: Kit) -> AsyncIterator[tuple[Source, MemoryIntake]]:
+        async with super().running(kit) as (source, self.intake):
             yield source, self.intake
 
     async def send(self, source: Source, vector: Vector) -> bool:

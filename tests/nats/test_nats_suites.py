@@ -155,8 +155,8 @@ class TestNatsSource(Shared, SourceSuite):
         return kit.source("nats", {**options, **stream})
 
     @asynccontextmanager
-    async def _running(self, kit: Kit) -> AsyncIterator[tuple[Source, MemoryIntake]]:
-        async with super()._running(kit) as (source, self.intake):
+    async def running(self, kit: Kit) -> AsyncIterator[tuple[Source, MemoryIntake]]:
+        async with super().running(kit) as (source, self.intake):
             nc = await nats.connect(self.its.server.url)
             self.js = nc.jetstream()
             yield source, self.intake

@@ -124,8 +124,8 @@ class TestRabbitSource(Servers, SourceSuite):
         return kit.source("rabbitmq", kit.options(**more))
 
     @asynccontextmanager
-    async def _running(self, kit: Kit) -> AsyncIterator[tuple[Source, MemoryIntake]]:
-        async with super()._running(kit) as (source, self.intake):
+    async def running(self, kit: Kit) -> AsyncIterator[tuple[Source, MemoryIntake]]:
+        async with super().running(kit) as (source, self.intake):
             assert isinstance(source, RabbitSource)
             self.source = source
             await until(lambda: source.info()["error"] is None, "the connection")

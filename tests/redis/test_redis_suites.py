@@ -114,8 +114,8 @@ class TestRedisSource(SourceSuite):
         return kit.source("redis", {"url": f"{kit.server.url}/{kit.stream}", **options})
 
     @asynccontextmanager
-    async def _running(self, kit: Kit) -> AsyncIterator[tuple[Source, MemoryIntake]]:
-        async with super()._running(kit) as (source, self.intake):
+    async def running(self, kit: Kit) -> AsyncIterator[tuple[Source, MemoryIntake]]:
+        async with super().running(kit) as (source, self.intake):
             self.source = source
             yield source, self.intake
 

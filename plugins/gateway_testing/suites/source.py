@@ -53,7 +53,7 @@ class SourceSuite(Suite):
         assert agrees_with_its_card(kit, self.build(kit)), "its attributes `pulls` and `shares` say something else"
 
     async def test_it_takes_events_as_they_are(self, kit: Kit) -> None:
-        async with self._running(kit) as (source, intake):
+        async with self.running(kit) as (source, intake):
             for n, vector in enumerate(EXAMPLES):
                 assert await self.send(source, vector), vector.name
                 assert len(intake.events) == n + 1
@@ -64,7 +64,7 @@ class SourceSuite(Suite):
                 assert found.received_ns > 0
 
     async def test_it_acknowledges_only_what_is_safe(self, kit: Kit) -> None:
-        async with self._running(kit) as (source, intake), anyio.create_task_group() as tasks:
+        async with self.running(kit) as (source, intake), anyio.create_task_group() as tasks:
             intake.hold = True
             answers: list[bool] = []
             self._send_soon(tasks, source, answers)
@@ -78,7 +78,7 @@ class SourceSuite(Suite):
         "error", [StorageError("the disk is full"), Overloaded("too much")], ids=["storage", "busy"]
     )
     async def test_it_does_not_acknowledge_what_is_lost(self, kit: Kit, error: BaseException) -> None:
-        async with self._running(kit) as (source, intake):
+        async with self.running(kit) as (source, intake):
             intake.result = error
             assert not await self.send(source, EXAMPLES[0])
             intake.result = None
@@ -86,14 +86,14 @@ class SourceSuite(Suite):
             assert intake.refused == []
 
     async def test_it_refuses_nonsense_and_says_so_to_the_intake(self, kit: Kit) -> None:
-        async with self._running(kit) as (source, intake):
+        async with self.running(kit) as (source, intake):
             assert await self.nonsense(source) == self.pulls
             assert len(intake.refused) == 1
             assert intake.events == []
             assert await self.send(source, EXAMPLES[0])
 
     async def test_senders_at_once_are_each_answered(self, kit: Kit) -> None:
-        async with self._running(kit) as (source, intake):
+        async with self.running(kit) as (source, intake):
             answers: list[bool] = []
             async with anyio.create_task_group() as tasks:
                 for _ in range(20):
@@ -102,7 +102,7 @@ class SourceSuite(Suite):
             assert len(intake.events) == 20
 
     async def test_a_stop_answers_what_was_taken(self, kit: Kit) -> None:
-        async with self._running(kit) as (source, intake), anyio.create_task_group() as tasks:
+        async with self.running(kit) as (source, intake), anyio.create_task_group() as tasks:
             intake.hold = True
             answers: list[bool] = []
             self._send_soon(tasks, source, answers)
@@ -120,7 +120,7 @@ class SourceSuite(Suite):
             await until(lambda: answers == [True] and stopped.is_set(), "the answer and the stop")
 
     async def test_after_a_stop_nothing_is_taken(self, kit: Kit) -> None:
-        async with self._running(kit) as (source, intake):
+        async with self.running(kit) as (source, intake):
             await source.stop()
             with suppress(OSError, httpx.HTTPError):
                 assert not await self.send(source, EXAMPLES[0])
@@ -129,7 +129,9 @@ class SourceSuite(Suite):
     # -- parts -------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _running(self, kit: Kit) -> AsyncIterator[tuple[Source, MemoryIntake]]:
+    async def running(self, kit: Kit) -> AsyncIterator[tuple[Source, MemoryIntake]]:
+        """A source that has started, and its intake; stopped at the end. Override it for one that takes a while to be
+        ready."""
         source, intake = self.build(kit), MemoryIntake()
         async with anyio.create_task_group() as tasks:
             await source.start(intake, tasks)
