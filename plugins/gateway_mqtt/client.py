@@ -30,6 +30,8 @@ from .stream import Stream, connect
 _OK = MQTTErrorCode.MQTT_ERR_SUCCESS
 _MALFORMED = MQTTErrorCode.MQTT_ERR_PROTOCOL
 _UNACKNOWLEDGED_3 = 65_535
+MOST_PACKET_BYTES = 268_435_460
+"""The largest packet there can be (MQTT 5 section 2.1.4)."""
 _SENT = paho.MQTTMessageInfo(0)
 MISC_S = 1.0
 """How often paho looks whether the connection is alive, in seconds."""
@@ -42,7 +44,7 @@ class Limits:
 
     session_present: bool = False
     receive_maximum: int = _UNACKNOWLEDGED_3
-    max_packet_bytes: int | None = None
+    max_packet_bytes: int = MOST_PACKET_BYTES
     max_qos: int = 2
     retains: bool = True
     shares: bool = True
@@ -219,11 +221,10 @@ class MqttClient(paho.Client):
         if reason.value >= FAILURE:
             self._connack.set_exception(self._refused(reason.value, words(reason.value, _said(properties))))
             return
-        most = getattr(properties, "MaximumPacketSize", None)
         self.limits = Limits(
             flags.session_present,
             getattr(properties, "ReceiveMaximum", _UNACKNOWLEDGED_3),
-            most,
+            getattr(properties, "MaximumPacketSize", MOST_PACKET_BYTES),
             getattr(properties, "MaximumQoS", 2),
             bool(getattr(properties, "RetainAvailable", 1)),
             bool(getattr(properties, "SharedSubscriptionAvailable", 1)),

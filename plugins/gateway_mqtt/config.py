@@ -162,7 +162,11 @@ class MqttSourceConfig(ConnectionCheck, NotAnEventConfig):
     def warnings(self) -> Iterator[tuple[tuple[str, ...], str, str]]:
         """See `gateway_core.contract.component.Warns`."""
         if self.qos == 0:
-            yield ("qos",), "events arrive at most once: one that is not stored yet is lost with the connection", "1"
+            yield (
+                ("qos",),
+                "events arrive at most once: one that is not stored yet is lost with the connection",
+                "use `qos: 1`",
+            )
         elif self.session_expiry_s == 0 and self.version == "5":
             said = "the server forgets the session, and what waits in it, as soon as the gateway is away"
             yield ("session_expiry_s",), said, "set how long the gateway may be away"
@@ -203,4 +207,8 @@ class MqttSinkConfig(ConnectionCheck):
     def warnings(self) -> Iterator[tuple[tuple[str, ...], str, str]]:
         """See `gateway_core.contract.component.Warns`."""
         if self.qos == 0:
-            yield ("qos",), "events are delivered at most once: nothing tells whether the server has them", "1"
+            yield (
+                ("qos",),
+                "events are delivered at most once: nothing tells whether the server has them",
+                "use `qos: 1`",
+            )

@@ -152,7 +152,7 @@ class MqttSink:
 
     def _publish(self, client: MqttClient, attempt: _Attempt) -> None:
         most = self._limits.max_packet_bytes
-        if most is not None and (size := packet_size(attempt.topic, attempt.payload, len(attempt.packed))) > most:
+        if (size := packet_size(attempt.topic, attempt.payload, len(attempt.packed))) > most:
             reason = f"{words(0x95)}: it has {size} bytes, and the server takes {most} at most"
             attempt.end(Outcome(False, code=0x95, reason=reason))
             return
