@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from gateway_core.contract.component import OwnMetric
+from gateway_transport.connection import lost_metric
 
-LOST = OwnMetric(
-    "tidegate_mqtt_connections_lost_total", "counter", "Connections to an MQTT server that were lost, by either side."
-)
+LOST = lost_metric("mqtt", "an MQTT server")

@@ -38,7 +38,7 @@ def _channel(options: JetStreamChannelConfig, context: BuildContext) -> Any:
 
 @hookimpl
 def gateway_transports() -> list[Transport]:
-    from . import guarantees
+    from . import guarantees, own_metrics
     from .config import NatsSinkConfig, NatsSourceConfig
 
     return [
@@ -51,6 +51,7 @@ def gateway_transports() -> list[Transport]:
                 _source,
                 schemes=("nats", "tls"),
                 guarantees=guarantees.SOURCE,
+                metrics=[own_metrics.LOST],
                 **_LIBRARY,
             ),
             sink=Component(

@@ -27,6 +27,7 @@ from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Intake
 from gateway_core.contract.outcome import Outcome
 
+from . import own_metrics
 from .binding import NATS, message_of
 from .client import Link
 from .config import NatsSourceConfig
@@ -193,6 +194,10 @@ class NatsSource:
         self._take(msg, self._number, 1)
 
     # -- for status -------------------------------------------------------------------------------------------------
+
+    def metrics(self) -> dict[str, float]:
+        """See `gateway_core.contract.capabilities.Measured`."""
+        return {own_metrics.LOST.name: self._link.losses}
 
     def info(self) -> dict[str, Any]:
         """See `gateway_core.contract.capabilities.Watched`. `redelivered` counts messages that came again, `dropped`

@@ -27,7 +27,7 @@ def _sink(options: RabbitSinkConfig, context: BuildContext) -> Any:
 
 @hookimpl
 def gateway_transports() -> list[Transport]:
-    from . import guarantees
+    from . import guarantees, own_metrics
     from .config import RabbitSinkConfig, RabbitSourceConfig
 
     return [
@@ -39,6 +39,7 @@ def gateway_transports() -> list[Transport]:
                 RabbitSourceConfig,
                 _source,
                 guarantees=guarantees.SOURCE,
+                metrics=[own_metrics.LOST],
                 **_LIBRARY,
             ),
             sink=Component(
@@ -47,6 +48,7 @@ def gateway_transports() -> list[Transport]:
                 RabbitSinkConfig,
                 _sink,
                 guarantees=guarantees.SINK,
+                metrics=[own_metrics.LOST],
                 **_LIBRARY,
             ),
         )

@@ -18,7 +18,7 @@ from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.contract.outcome import unwritable
 
-from . import binding, session, topology
+from . import binding, own_metrics, session, topology
 from .config import ROUTING_KEY, RabbitSinkConfig
 from .faults import RabbitFault
 from .link import Link
@@ -63,6 +63,10 @@ class RabbitSink:
     async def start(self, tasks: TaskGroup) -> None:
         """Raises `StartError` if the server refuses the credentials or the configuration of the exchange."""
         await self._connection.start(tasks)
+
+    def metrics(self) -> dict[str, float]:
+        """See `gateway_core.contract.capabilities.Measured`."""
+        return {own_metrics.LOST.name: self._connection.losses}
 
     async def stop(self) -> None:
         await self._publisher.drain(CLOSE_S)

@@ -21,7 +21,7 @@ from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Intake
 
-from . import binding, session, topology
+from . import binding, own_metrics, session, topology
 from .acks import Acks
 from .config import RabbitSourceConfig
 from .faults import RabbitFault
@@ -191,6 +191,10 @@ class RabbitSource:
             self._most_deliveries = max(self._most_deliveries, count + 1)
 
     # -- for status -------------------------------------------------------------------------------------------------
+
+    def metrics(self) -> dict[str, float]:
+        """See `gateway_core.contract.capabilities.Measured`."""
+        return {own_metrics.LOST.name: self._connection.losses}
 
     def info(self) -> dict[str, Any]:
         held = self._handover.held

@@ -38,7 +38,7 @@ def _durability(config: GatewayConfig, settings: Settings) -> list[Probe]:
 
 @hookimpl
 def gateway_transports() -> list[Transport]:
-    from . import guarantees
+    from . import guarantees, own_metrics
     from .config import RedisSinkConfig, RedisSourceConfig
 
     return [
@@ -50,6 +50,7 @@ def gateway_transports() -> list[Transport]:
                 RedisSourceConfig,
                 _source,
                 guarantees=guarantees.SOURCE,
+                metrics=[own_metrics.LOST],
                 **_LIBRARY,
             ),
             sink=Component(

@@ -17,7 +17,7 @@ from gateway_core.contract.component import BuildContext
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Intake
 
-from . import faults
+from . import faults, own_metrics
 from .binding import REDIS
 from .client import client, close
 from .config import RedisSourceConfig
@@ -94,6 +94,10 @@ class RedisSource:
                 await close(redis)
 
     # -- for status -------------------------------------------------------------------------------------------------
+
+    def metrics(self) -> dict[str, float]:
+        """See `gateway_core.contract.capabilities.Measured`."""
+        return {own_metrics.LOST.name: self._connection.losses}
 
     def info(self) -> dict[str, Any]:
         streams = {one.group.stream: one.info() for one in self._readers}

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 from anyio.abc import TaskGroup
 
+from gateway_core.contract.component import OwnMetric
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.one_line import one_line
 
@@ -29,6 +30,12 @@ It closes what it opened, also when it is cancelled."""
 class Rejected(Exception):
     """The remote side does not want this client: wrong credentials, no permission, a queue that is not as configured.
     At the first try a gateway does not start then; later it is retried like any other failure."""
+
+
+def lost_metric(word: str, server: str) -> OwnMetric:
+    """The metric of `Connection.losses` for the components of this name."""
+    help = f"Connections to {server} that were lost, by either side."
+    return OwnMetric(f"tidegate_{word}_connections_lost_total", "counter", help)
 
 
 class Connection:
