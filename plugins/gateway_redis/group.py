@@ -14,11 +14,13 @@ from .client import Client, pairs
 log = logging.getLogger("tidegate.redis")
 
 _LAST_NUMBER = (1 << 64) - 1
-_FORGET = """
+FORGET = """
 if #redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2]) > 0 then return 0 end
 redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
 return 1
-"""  # one step: entries that the consumer gets in between would be lost with it
+"""
+"""A script that removes a consumer (of a group of a stream) if it holds nothing. It is one step, since entries that the
+consumer gets in between would be lost with it."""
 
 
 @dataclass(slots=True)
@@ -97,7 +99,7 @@ class Group:
             if (
                 facts[b"pending"] == 0
                 and facts[b"idle"] >= silent_s * 1000
-                and await client.execute_command("EVAL", _FORGET, 1, self.stream, self.name, name)
+                and await client.execute_command("EVAL", FORGET, 1, self.stream, self.name, name)
             ):
                 log.info("%s: removed the silent consumer %s from the group %s", self._owner, name, self.name)
 

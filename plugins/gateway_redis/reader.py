@@ -30,6 +30,8 @@ BLOCK_MS = 2000
 """How long a read waits for entries; in milliseconds."""
 MOST_READ = 500
 """The most entries in one read."""
+MOST_BYTES = 64 * 1024 * 1024
+"""The most bytes of entries in progress, about: no more are read beyond it, and not many if entries are long."""
 MOST_ACKED = 1000
 LOOK_S = 5.0
 """How often the state of the group is looked up, and entries of dead consumers are looked for; in seconds."""
@@ -66,7 +68,9 @@ class StreamReader:
         self._owner = owner
         self._read = read
         self._clock = clock
-        self._held: dict[bytes, None] = {}
+        self._held: dict[bytes, int] = {}  # with their bytes
+        self._bytes = 0
+        self._longest = MOST_BYTES // 16  # bytes of an entry: a guess at first, which falls with each read
         self._settled: list[bytes] = []
         self._rereading = 0
         self._acked_meanwhile: set[bytes] = set()  # an answer that was under way may still name them
@@ -127,10 +131,10 @@ class StreamReader:
 
     async def _free(self) -> int:
         """How many entries may be read; waits until it is worth it."""
-        while (free := self._options.prefetch - len(self._held)) < self._enough:
+        while (free := self._options.prefetch - len(self._held)) < self._enough or self._bytes >= MOST_BYTES:
             self._room.clear()
             await self._room.wait()
-        return min(free, self._most)
+        return max(1, min(free, self._most, (MOST_BYTES - self._bytes) // self._longest))
 
     async def _own(self, client: Client, *, wait: bool = True) -> None:
         """Reads what is pending for this consumer. Without `wait`, only as far as there is room."""
@@ -181,17 +185,19 @@ class StreamReader:
             event = self._event(fields)
         except Refused:
             return False
-        self._held[id] = None
+        self._hold(id, fields)
         reason = f"handed out {times} times without an acknowledgement (max_deliveries)"
         self.handover.dead_letter(event, id, Outcome(False, reason=reason))
         return True
 
     def _take(self, entries: Sequence[Entry]) -> None:
         held, take = self._held, self.handover.take
+        if entries:
+            self._longest = max(1, self._longest // 2)
         for id, fields in entries:
             if id in held:
                 continue
-            held[id] = None
+            self._hold(id, fields)
             if fields is None:
                 self.deleted += 1
                 self.handover.skip(id)
@@ -203,6 +209,13 @@ class StreamReader:
                 handle(self._options, self.handover, made, id, e)
                 continue
             take(event, id)
+
+    def _hold(self, id: bytes, fields: Sequence[bytes] | None) -> None:
+        size = sum(map(len, fields)) if fields is not None else 0
+        self._held[id] = size
+        self._bytes += size
+        if size > self._longest:
+            self._longest = size
 
     def _event(self, fields: Sequence[bytes]) -> Event:
         return self._read(message_of(fields))
@@ -222,7 +235,7 @@ class StreamReader:
                 await client.execute_command("XACK", group.stream, group.name, *ids)
                 del settled[: len(ids)]
                 for id in ids:
-                    held.pop(id, None)
+                    self._bytes -= held.pop(id, 0)
                 if self._rereading:
                     self._acked_meanwhile.update(ids)
                 self._room.set()
@@ -261,8 +274,10 @@ class StreamReader:
 
     async def _claim(self, client: Client) -> None:
         group, cursor = self.group, b"0-0"
-        while not self._stopping and (free := self._options.prefetch - len(self._held)) > 0:
-            count = min(free, self._most)
+        while (
+            not self._stopping and (free := self._options.prefetch - len(self._held)) > 0 and self._bytes < MOST_BYTES
+        ):
+            count = max(1, min(free, self._most, (MOST_BYTES - self._bytes) // self._longest))
             with self._reread():
                 cursor, entries, *_ = await client.execute_command(
                     *("XAUTOCLAIM", group.stream, group.name, group.consumer, self._idle_ms, cursor, "COUNT", count)

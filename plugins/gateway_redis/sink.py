@@ -12,6 +12,7 @@ import anyio
 from anyio.abc import TaskGroup
 from gateway_transport.messages import writer
 from gateway_transport.template import name_of
+from redis.exceptions import ReadOnlyError
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused, StartError
@@ -174,6 +175,8 @@ class RedisSink:
             if self._options.cluster:
                 await close(redis)  # looks up the nodes again
             return [faults.outcome_of(e)] * len(attempts)
+        if any(isinstance(answer, ReadOnlyError) for answer in answers):
+            await close(redis)  # the name may lead to another server by now
         there = answers.pop() if replicas else 0
         outcomes = [faults.outcome_of(a) if isinstance(a, BaseException) else DELIVERED for a in answers]
         if replicas and (isinstance(there, BaseException) or there < replicas):

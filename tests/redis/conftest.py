@@ -34,8 +34,9 @@ class RedisKit(Kit):
 
 @pytest.fixture
 def own_redis(processes: None, tmp_path: Path) -> Iterator[servers.Server]:
-    """A server that the test may kill."""
-    with servers.redis(tmp_path / "redis") as server:
+    """A server that the test may kill. It writes before it answers; with `everysec` it does not while its disk is
+    slow."""
+    with servers.redis(tmp_path / "redis", settings="appendfsync always") as server:
         yield server
 
 

@@ -13,6 +13,7 @@ import anyio
 import pytest
 import redis as redis_py
 from gateway_dev import servers
+from gateway_redis.group import FORGET
 from gateway_testing.suites import MemoryIntake
 from gateway_testing.suites.kit import until
 
@@ -159,7 +160,10 @@ async def test_a_deleted_group_is_created_again_without_a_gap(kit: RedisKit, cap
             both.xgroup_destroy(kit.stream, GROUP)
             both.execute_command("XADD", kit.stream, "*", *entry("meanwhile"))
             both.execute()
-        await until(lambda: GROUP.encode() in groups(kit), "the new group")
+        await until(
+            lambda: GROUP.encode() in groups(kit) and source.info()["streams"][kit.stream]["in_progress"] >= 2,
+            "the new group to be read",
+        )
         intake.release()
         await until(lambda: "meanwhile" in ids(intake), "the entry that came without a group")
         await until(lambda: pending(kit) == 0 and source.info()["lag"] == 0, "the acknowledgements")
@@ -242,6 +246,20 @@ async def test_no_more_than_prefetch_is_read(kit: RedisKit) -> None:
 
 
 @pytest.mark.spec("RD-01")
+async def test_few_long_entries_are_in_progress(own_redis: servers.Server, tmp_path: Path) -> None:
+    kit = RedisKit(tmp_path, own_redis)
+    async with running(kit, held=True) as (source, intake):
+        for n in range(40):
+            kit.add(entry(str(n), data="x" * 4_000_000))
+        await until(lambda: source.info()["streams"][kit.stream]["in_progress"] >= 10, "some entries")
+        await anyio.sleep(0.3)
+        assert source.info()["streams"][kit.stream]["in_progress"] < 30
+        intake.hold = False
+        intake.release()
+        await until(lambda: len(intake.events) == 40 and pending(kit) == 0, "all entries")
+
+
+@pytest.mark.spec("RD-01")
 async def test_a_bridge_without_room_gets_the_events_again(kit: RedisKit) -> None:
     async with running(kit, stores=False) as (_, intake):
         intake.result = Overloaded("full")
@@ -262,6 +280,9 @@ async def test_only_silent_consumers_that_hold_nothing_are_removed(kit: RedisKit
     await anyio.sleep(1.1)
     async with running(kit, forget_consumers_s=1) as (_, _intake):
         await until(lambda: "tidegate-gone" not in consumers(kit), "the silent consumer to be removed")
+        assert kit.redis.execute_command("EVAL", FORGET, 1, kit.stream, GROUP, "tidegate-holds") == 0, (
+            "also if it got entries just now"
+        )
         assert consumers(kit) >= {"tidegate-holds", "someone"}
         assert pending(kit) == 1
 

@@ -18,7 +18,7 @@ class Redis:
 
     name = "redis"
     server = "redis"
-    server_settings = ""
+    server_settings = "appendfsync always"  # with `everysec` it answers before it writes while its disk is slow
     ordered = True
     ordered_workers = False  # they share the group: each gets other entries
 
