@@ -30,6 +30,7 @@ _READY = """\
 {title}{version} is ready at {url}
   data     {folder}
   program  {program} ({origin})
+
 {example}
 Ctrl-C stops it. The data is kept; `--fresh` deletes it first.
 """
@@ -112,8 +113,8 @@ def _run(name: str, port: int, data_dir: Path | None, fresh: bool) -> None:
 
 def _announce(server: Server, name: str) -> None:
     from .examples import EXAMPLES
+    from .server import HOST
 
-    example = EXAMPLES.get(name, "")
     text = _READY.format(
         title=server.title,
         version=f" {server.version}" if server.version else "",
@@ -121,6 +122,6 @@ def _announce(server: Server, name: str) -> None:
         folder=server.folder,
         program=server.found.path,
         origin=server.found.origin,
-        example=f"\n{example.replace('URL', server.url)}" if example else "",
+        example=EXAMPLES[name].replace("HOST", f"{HOST}:{server.port}"),
     )
     print(text, flush=True)

@@ -56,8 +56,7 @@ class Mosquitto(Server):
         # any CONNACK will do, also one that says that credentials are needed
         return exchange(self.port, _CONNECT)[:1] == b"\x20"
 
-    def saved(self, timeout_s: float = START_S) -> None:
-        """Returns once everything that the server has acknowledged so far is on the disk. Raises `StartError`."""
+    def saved(self, timeout_s: float = START_S) -> bool:
         deadline = time.monotonic() + timeout_s
         seen = {self._saved_at()}
         while len(seen) < 3:  # the first new one may have begun earlier
@@ -65,6 +64,7 @@ class Mosquitto(Server):
                 raise StartError(f"{self.title} does not save its data\n{self.tail()}")
             time.sleep(0.02)
             seen.add(self._saved_at())
+        return True
 
     def _saved_at(self) -> int:
         file = self.data / "mosquitto.db"

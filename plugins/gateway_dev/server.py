@@ -191,6 +191,11 @@ class Server:
         """Deletes its data; not while it runs."""
         shutil.rmtree(self.data, ignore_errors=True)
 
+    def saved(self, timeout_s: float = START_S) -> bool:
+        """Returns True once all that the server has acknowledged so far is on the disk; False if it needs no waiting,
+        because it acknowledges only what survives a kill. Raises `StartError`."""
+        return False
+
     def set_users(self, users: Mapping[str, str]) -> None:
         """From now on only these may connect. A running server takes them at once; connections of a user who has gone
         may stay open, as the server has it."""

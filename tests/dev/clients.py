@@ -13,7 +13,6 @@ import nats
 import paho.mqtt.client as paho
 import redis
 from aio_pika.exceptions import AMQPConnectionError
-from gateway_dev.mosquitto import Mosquitto
 from gateway_dev.servers import Server
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from redis.backoff import NoBackoff
@@ -43,8 +42,7 @@ class Mqtt:
         while not sent.is_published():
             assert client.loop(LIMIT_S) is MQTTErrorCode.MQTT_ERR_SUCCESS
         client.disconnect()
-        assert isinstance(server, Mosquitto)
-        server.saved()
+        assert server.saved()
 
     def get(self, server: Server, user: str) -> str:
         client = self._connected(server, user, server.users[user])

@@ -8,12 +8,17 @@ import signal
 import socket
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from gateway_dev import servers
+from gateway_dev.examples import EXAMPLES
+
+from gateway_core.config.load import load
+from gateway_core.config.registry import Registry
 
 pytestmark = pytest.mark.usefixtures("processes")
 COMMAND = [sys.executable, "-m", "gateway_core.cli", "dev"]
@@ -49,6 +54,20 @@ def stopped(process: subprocess.Popen[str], how: signal.Signals) -> str:
     return out
 
 
+def example(out: str) -> str:
+    """The config in what the command says."""
+    return textwrap.dedent("".join(line for line in out.splitlines(keepends=True) if line.startswith("  ")))
+
+
+@pytest.mark.spec("DEV-01")
+@pytest.mark.parametrize("name", sorted(servers.ALL))
+def test_the_config_that_it_shows_is_right(name: str, tmp_path: Path) -> None:
+    (tmp_path / "tidegate.yaml").write_text(example(EXAMPLES[name].replace("HOST", "127.0.0.1:4000")))
+    config = load([tmp_path / "tidegate.yaml"], Registry.installed(), {})
+    assert config.brokers.keys() == {"default"}
+    assert config.triggers.keys() == {"paid"}
+
+
 @pytest.mark.spec("DEV-01")
 @pytest.mark.parametrize("name", NAMES)
 def test_it_runs_until_it_is_stopped_and_keeps_its_data(name: str, tmp_path: Path) -> None:
@@ -59,6 +78,7 @@ def test_it_runs_until_it_is_stopped_and_keeps_its_data(name: str, tmp_path: Pat
         socket.create_connection(("127.0.0.1", port), 60).close()
         out = stopped(process, signal.SIGINT)
         assert str(tmp_path) in out
+        assert f"127.0.0.1:{port}" in out.partition("A gateway")[2]
         assert "Stopping" in out
     assert (data / "mark").exists()
     with running(name, "--data-dir", str(tmp_path), "--fresh") as (process, port):

@@ -68,7 +68,8 @@ class Adapter(Protocol):
     """The same for several workers."""
 
     def prepare(self, at: Place) -> None:
-        """Creates what source and sink need (streams, queues), before the gateway starts."""
+        """Creates what source and sink need (streams, queues), before the gateway starts. What is sent from then on has
+        to reach the source, even if that connects later."""
 
     def source(self, at: Place) -> str:
         """The ingress, as one line of YAML. Messages that are no events have to go to the dead letter."""
@@ -92,10 +93,6 @@ class Adapter(Protocol):
 
     def fill(self, at: Place, full: bool) -> bool:
         """Makes the server take no more messages, or take them again. False if that is no state of this server."""
-
-    def settle(self, at: Place) -> bool:
-        """For a server that writes to its disk only after it has acknowledged: returns True once all that it has
-        acknowledged is written. False if it acknowledges what is safe."""
 
 
 def attributes_of(number: int) -> dict[str, str]:

@@ -149,7 +149,7 @@ class Lab:
         self.proxy.stall()
         self._may_send.clear()
         self.wait(self._idle.is_set, "the sender to pause")
-        if self.adapter.settle(self.direct):
+        if self.server.saved():
             return True
         self.proxy.heal()
         self._may_send.set()

@@ -29,6 +29,7 @@ class Proxy:
         self._listens = threading.Event()
         self._flows = asyncio.Event()
         self._connections: set[_Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._rate: float | None = None
         self._cut_after: int | None = None
 
@@ -83,7 +84,7 @@ class Proxy:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._flows.set()
-        server = self._loop.run_until_complete(asyncio.start_server(self._accept, "127.0.0.1", self.port))
+        server = self._loop.run_until_complete(asyncio.start_server(self._accepted, "127.0.0.1", self.port))
         self.port = server.sockets[0].getsockname()[1]
         self._listens.set()
         self._loop.run_forever()
@@ -93,6 +94,11 @@ class Proxy:
             task.cancel()
         self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         self._loop.close()
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # a task of our own: asyncio logs one of its own that is cancelled at the end
+        self._tasks.add(task := self._loop.create_task(self._accept(reader, writer)))
+        task.add_done_callback(self._tasks.discard)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1

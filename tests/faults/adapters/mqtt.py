@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -21,8 +20,8 @@ _GATEWAY = "gateway-of-the-faults"
 
 
 class Mqtt:
-    """mosquitto writes its sessions after a change, and acknowledges before: `settle` waits for that. The collector's
-    session is there before the first event, so that nothing passes it by."""
+    """The sessions of the collector and the gateway are there before the first event, so that nothing passes them by.
+    Mosquitto writes them every second, and is killed after that."""
 
     name = "mqtt"
     server = "mqtt"
@@ -73,14 +72,6 @@ class Mqtt:
 
     def fill(self, at: Place, full: bool) -> bool:
         return False
-
-    def settle(self, at: Place) -> bool:
-        """mosquitto saves all when a change follows a second after the one before."""
-        for _ in range(2):
-            time.sleep(1.2)
-            with _client(at, "settler") as client:
-                _publish(client, "settled", b"", retain=True).wait_for_publish(LIMIT_S)
-        return True
 
 
 def _server(at: Place) -> str:

@@ -88,9 +88,6 @@ class Nats:
         _ask(at, limit)
         return True
 
-    def settle(self, at: Place) -> bool:
-        return False
-
 
 def _server(at: Place) -> str:
     return f'servers: "nats://{at.host}:{at.port}", user: {at.user}, password: {at.password}'

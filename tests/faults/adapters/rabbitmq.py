@@ -96,9 +96,6 @@ class Rabbit:
         _run(at, work)
         return True
 
-    def settle(self, at: Place) -> bool:
-        return False
-
 
 def _message(number: int) -> aio_pika.Message:
     """Half of them in binary mode."""

@@ -65,9 +65,6 @@ class Redis:
             client.config_set("maxmemory", "1mb" if full else "0")
         return True
 
-    def settle(self, at: Place) -> bool:
-        return False
-
 
 def _server(at: Place) -> str:
     return f'servers: "{at.host}:{at.port}", username: {at.user}, password: {at.password}'
