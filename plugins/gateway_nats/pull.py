@@ -170,7 +170,10 @@ class Puller:
                 timer.cancel()
         self._ping = self._retry = None
         held, self._held = self._held or {}, None
-        for sequence in sorted({*self._open, *held}):
+        left = sorted({*self._open, *held})
+        if left and self._link.connected:
+            await self._forget_requests()
+        for sequence in left:
             if (reply := self._open.pop(sequence, None)) is not None:
                 self._link.post(reply, NAK)
         if self._link.connected:
@@ -181,6 +184,15 @@ class Puller:
                     await self._link.nc.flush(2)
                 except Exception as e:
                     log.debug("can't flush: %s", e)
+
+    async def _forget_requests(self) -> None:
+        """Makes the server drop our requests, which have nobody to answer any more. nats-server 2.9 would try to answer
+        them with what is given back, and then keep it until `ack_wait` has passed."""
+        with anyio.move_on_after(2):
+            try:
+                await self._link.js.consumer_info(*self._consumer)
+            except Exception as e:
+                log.debug("no consumer info: %s", e)
 
     def lost(self) -> None:
         """The connection is gone."""
@@ -214,11 +226,11 @@ class Puller:
         """Hands over what was held back, once all that was delivered before has come again."""
         self._pull()
         await anyio.sleep(HOLD_POLL_S)
-        if self._held is None:
+        if self._held is None or self._stopping:
             return
         info = await self._link.js.consumer_info(*self._consumer)
         late = self._clock.monotonic() > self._hold_until
-        if (info.num_ack_pending or 0) > len(self._open) and not late and not self._stopping:
+        if self._stopping or ((info.num_ack_pending or 0) > len(self._open) and not late):
             return
         held, self._held = self._held or {}, None
         for sequence in sorted(held):
@@ -244,8 +256,10 @@ class Puller:
             if sequence in self._acked or sequence in self._acked_before:
                 self._link.post(msg.reply, ACK)
                 return
-        if self._stopping:
-            self._link.post(msg.reply, NAK)
+        if self._stopping:  # `close` gives it back
+            self._held = self._held or {}
+            self._held.setdefault(sequence, (msg, delivered))
+            self._open[sequence] = msg.reply
             return
         known = sequence in self._open
         self._open[sequence] = msg.reply
