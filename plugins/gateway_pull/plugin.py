@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gateway_core.contract.component import BuildContext, Component, Transport
+from gateway_core.contract.component import BuildContext, Command, Component, Transport
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
@@ -24,3 +24,14 @@ def gateway_transports() -> list[Transport]:
 
     summary = "Keeps events for subscribers that fetch them over HTTP, each with a lease, or as server-sent events."
     return [Transport("pull", sink=Component("pull", summary, PullSinkConfig, _sink, guarantees=SINK))]
+
+
+def _listen() -> Any:
+    from .cli import listen
+
+    return listen
+
+
+@hookimpl
+def gateway_commands() -> list[Command]:
+    return [Command("listen", "Fetch events and pass them on to a server on this machine.", _listen, panel="Try out")]

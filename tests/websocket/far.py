@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import random
 import socket
 import threading
 from collections.abc import Coroutine
@@ -22,6 +23,14 @@ from gateway_core.contract.event import Event
 PLAIN = "cloudevents.json"
 ACK = "cloudevents.json+ack.tidegate.dev"
 T = TypeVar("T")
+
+
+def free_port() -> int:
+    """A port that nobody listens on, and that no outgoing connection gets by chance."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 class Far:
@@ -118,8 +127,7 @@ class FarClient(Far):
 
     def __init__(self, *subprotocols: str) -> None:
         super().__init__(*subprotocols)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self._task: asyncio.Task[None] | None = None
 
     async def _start(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from gateway_core.contract.event import Event
 from tests.websocket.far import ACK
+from tests.websocket.far import free_port as free_port
 
 EVENT = '{"specversion":"1.0","id":"%s","source":"/s","type":"t","data":{"n":1}}'
 
@@ -87,11 +87,6 @@ KEY = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
 
 def speaks(*names: str) -> str:
     return "Sec-WebSocket-Protocol: " + ", ".join(names)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 async def closed(connection: ClientConnection) -> int:
