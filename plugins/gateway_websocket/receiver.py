@@ -20,7 +20,7 @@ from .socket import WebSocket
 from .subprotocol import ACK, CONTENT_TYPE, acks, nack
 
 MOST_BYTES = 16 * 1024 * 1024
-"""The most bytes of a connection's events under way. Beyond that, nothing more is read from it."""
+"""About the most bytes of a connection's events under way. Beyond that, nothing more is read from it."""
 _RULE = "CloudEvents WebSockets binding 1.0.2, section 1.5"
 
 
@@ -62,6 +62,7 @@ class Receiver:
         self._handover.intake = intake
         self._intake = intake
         self._most = options.max_unacknowledged
+        self._large = MOST_BYTES // self._most  # so many smaller ones are no more than that
 
     @property
     def held(self) -> int:
@@ -72,8 +73,9 @@ class Receiver:
 
     def message(self, data: bytes, text: bool) -> None:
         self._count = number = self._count + 1
-        self._sizes[number] = size = len(data)
-        self._bytes += size
+        if len(data) > self._large:
+            self._sizes[number] = len(data)
+            self._bytes += len(data)
         try:
             if not text:
                 raise Refused("an event in JSON comes as a text message, this one is binary", status=415, rule=_RULE)
@@ -131,7 +133,10 @@ class Receiver:
                 self.socket.send(message)
 
     def _release(self, number: int) -> None:
-        self._bytes -= self._sizes.pop(number, 0)
+        if self._sizes:
+            self._bytes -= self._sizes.pop(number, 0)
+        if not self.socket.holding:
+            return
         if self._handover.held <= self._most // 2 and self._bytes <= MOST_BYTES // 2:
             self.socket.resume()
 

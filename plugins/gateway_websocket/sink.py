@@ -76,11 +76,11 @@ class WebSocketSink:
         if self._listener is not None and self._endpoint is not None:
             await detach(self._listener, self._endpoint)
         self.release()
+        if self._connection is not None:
+            await self._connection.stop()
         async with anyio.create_task_group() as tasks:
             for sender in list(self._senders):
                 tasks.start_soon(client.shut, sender.socket)
-        if self._connection is not None:
-            await self._connection.stop()
         if self._timer is not None:
             self._timer.cancel()
 

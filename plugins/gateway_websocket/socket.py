@@ -68,7 +68,8 @@ class WebSocket(asyncio.Protocol):
         self._heard = self._loop.time()
         self._pinged: float | None = None
         self._deadline: float | None = self._heard + handshake_s
-        self._holding = False
+        self.holding = False
+        """Whether nothing is read."""
         self._flushing = False
         self._deaf = False
         self._parts: list[bytes] = []  # of a fragmented message
@@ -164,16 +165,16 @@ class WebSocket(asyncio.Protocol):
 
     def hold(self) -> None:
         """Reads nothing more until `resume`, unless it is closing: then it waits for the other end to close."""
-        if self._holding or self._deadline is not None or self._transport is None:
+        if self.holding or self._deadline is not None or self._transport is None:
             return
         if not self._transport.is_closing():
-            self._holding = True
+            self.holding = True
             self._transport.pause_reading()
 
     def resume(self) -> None:
         """Reads again after `hold`."""
-        if self._holding and self._transport is not None:
-            self._holding = False
+        if self.holding and self._transport is not None:
+            self.holding = False
             self._heard, self._pinged = self._loop.time(), None
             if not self._transport.is_closing():
                 self._transport.resume_reading()
@@ -254,7 +255,7 @@ class WebSocket(asyncio.Protocol):
             if now > self._deadline:
                 self.reason = self.reason or "the handshake took too long"
                 self.abort()
-        elif self._holding or not self.is_open:
+        elif self.holding or not self.is_open:
             return
         elif self._pinged is not None:
             if now - self._pinged > self._timing.ping_timeout_s:

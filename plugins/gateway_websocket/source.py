@@ -83,7 +83,8 @@ class WebSocketSource:
 
     async def _end(self, receiver: Receiver) -> None:
         await receiver.drain()
-        await client.shut(receiver.socket)
+        if self._connection is None:
+            await client.shut(receiver.socket)
 
     def _joined(self, socket: WebSocket) -> None:
         self._receivers = {r for r in self._receivers if r.open or r.held}

@@ -8,7 +8,9 @@ from typing import Any
 
 import anyio
 import pytest
+import trustme
 from gateway_testing.suites import Kit
+from gateway_testing.suites.sink import attempt, numbered
 
 from gateway_core.contract.errors import StartError
 from tests.websocket.far import ACK, PLAIN
@@ -150,3 +152,26 @@ async def test_a_successor_takes_the_address_over(kit: Kit) -> None:
         with pytest.raises(OSError, match=r"refused|failed"):
             async with client(new.address):
                 pass
+
+
+@pytest.mark.spec("WS-04", "WS-10")
+async def test_wss_both_ways_and_strangers_without_a_certificate_stay_out(kit: Kit) -> None:
+    ca = trustme.CA()
+    server, mine = ca.issue_cert("127.0.0.1"), ca.issue_cert("gateway@example.com")
+    files = {name: kit.folder / f"{name}.pem" for name in ("ca", "cert", "key", "mine")}
+    ca.cert_pem.write_to_path(str(files["ca"]))
+    server.cert_chain_pems[0].write_to_path(str(files["cert"]))
+    server.private_key_pem.write_to_path(str(files["key"]))
+    mine.private_key_and_cert_chain_pem.write_to_path(str(files["mine"]))
+    port = free_port()
+    tls = {"cert_file": str(files["cert"]), "key_file": str(files["key"]), "client_ca_file": str(files["ca"])}
+    async with source(kit, listen=f"127.0.0.1:{port}", tls=tls) as (made, intake):
+        assert made.address == f"wss://127.0.0.1:{port}/"
+        client_tls = {"ca_file": str(files["ca"]), "cert_file": str(files["mine"])}
+        async with sink(kit, url=made.address, client_tls=client_tls) as sender:
+            assert (await attempt(sender, numbered(1)[0])).delivered
+            assert [e.attributes["id"] for e in intake.events] == ["n0"]
+        for wrong in ({"ca_file": str(files["ca"])}, {}):  # without a certificate; without trust in the server's
+            async with sink(kit, url=made.address, client_tls=wrong) as stranger:
+                assert not (await attempt(stranger, numbered(1)[0], 5)).delivered
+        assert len(intake.events) == 1
