@@ -88,12 +88,12 @@ class Lab:
 
         self.run(work())
 
-    def bind(self, queue: str, exchange: str, key: str) -> None:
-        """Binds a queue to an exchange."""
+    def bind(self, queue: str, exchange: str, key: str, **arguments: Any) -> None:
+        """Binds a queue to an exchange; arguments are what a headers exchange compares."""
 
         async def work() -> None:
             channel = await self._channel()
-            await (await channel.get_queue(queue, ensure=False)).bind(exchange, key)
+            await (await channel.get_queue(queue, ensure=False)).bind(exchange, key, arguments=arguments)
             await channel.close()
 
         self.run(work())

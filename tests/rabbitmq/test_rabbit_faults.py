@@ -168,6 +168,22 @@ async def test_a_message_that_reaches_no_queue_has_failed(
         assert "NO_ROUTE: no queue gets messages with the routing key 't.lost'" in outcomes[0].reason
 
 
+@pytest.mark.spec("RQ-08")
+async def test_a_returned_message_is_not_taken_for_one_like_it(
+    own_rabbitmq: RabbitMq, lab: Lab, kit: Kit, name: str
+) -> None:
+    """Events with one id and one routing key: their headers decide which of them a queue gets."""
+    lab.exchange(name, "headers")
+    lab.queue(name)
+    lab.bind(name, name, "", cloudEvents_subject="wanted")
+    options = {"exchange": name, "routing_key": "k"}
+    async with running(kit.sink("rabbitmq", {"server": f"127.0.0.1:{own_rabbitmq.port}", **options})) as sink:
+        attempts = Attempts()
+        for subject in ("wanted", "lost", "wanted", "lost"):
+            attempts.send(sink, numbered(1, subject=subject))
+        assert [o.delivered for o in await attempts.ended()] == [True, False, True, False]
+
+
 async def test_a_message_that_may_get_lost_is_delivered(own_rabbitmq: RabbitMq, lab: Lab, kit: Kit, name: str) -> None:
     sink = kit.sink("rabbitmq", {"server": f"127.0.0.1:{own_rabbitmq.port}", "queue": name, "mandatory": False})
     async with running(sink):
