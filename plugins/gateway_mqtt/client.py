@@ -58,6 +58,7 @@ class MqttClient(paho.Client):
     `acknowledged`  is called with the packet identifier, the reason code and the Reason String of what was published.
     `drained`       is called when all is written.
     `limits`        the server's, once it is connected.
+    `arrived`       counts the messages that came, `unsettled` those that wait for their acknowledgement.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class MqttClient(paho.Client):
         self._suback: asyncio.Future[list[int]] | None = None
         self._connack: asyncio.Future[None] | None = None
         self._end: asyncio.Future[None] | None = None
+        self.arrived = self.unsettled = 0
         self.limits = Limits()
         self.username = options.username or (None if options.password is None else "")
         self.password = options.password
@@ -168,11 +170,26 @@ class MqttClient(paho.Client):
         assert self._end is not None
         await asyncio.shield(self._end)
 
-    async def close(self) -> None:
-        """Says goodbye and closes. The will is not published. It waits until the server closes, too: a server may drop
-        acknowledgements that it has not read yet when the next connection takes over the session."""
+    async def emptied(self, quiet_s: float) -> None:
+        """Returns when all is acknowledged and nothing more has come for so many seconds. Raises `OSError` if the
+        connection breaks."""
+        before = -1
+        while self.unsettled or self.arrived != before:
+            before = self.arrived
+            await anyio.sleep(quiet_s)
+            if self.socket() is None:
+                raise OSError("the connection broke")
+
+    async def close(self, end_session: bool = False) -> None:
+        """Says goodbye and closes; the server keeps the session unless `end_session`. The will is not published. It
+        waits until the server closes, too: a server may drop acknowledgements that it has not read yet when the next
+        connection takes over the session."""
         if self._end is not None and not self._end.done() and self._stream is not None:
-            self.disconnect()
+            properties: PahoProperties | None = None
+            if end_session:
+                properties = PahoProperties(PacketTypes.DISCONNECT)  # type: ignore[no-untyped-call]
+                properties.SessionExpiryInterval = 0
+            self.disconnect(properties=properties)
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
                 await asyncio.wait([self._end])
                 await self._stream.ended()
@@ -262,6 +279,8 @@ class MqttClient(paho.Client):
         except Malformed:
             return _MALFORMED
         if self._received is not None:
+            self.arrived += 1
+            self.unsettled += message.qos > 0
             self._received(message)
         return _OK
 
@@ -291,6 +310,7 @@ class MqttClient(paho.Client):
 
     def settled(self, message: Publish) -> None:
         """Acknowledges a message: with PUBREC for QoS 2, after which the server forgets it, too."""
+        self.unsettled -= 1
         if message.qos == 1:
             self._send_puback(message.mid)
         elif message.qos == 2:

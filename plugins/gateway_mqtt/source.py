@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
+import anyio
 from anyio.abc import TaskGroup
 from gateway_transport.client_tls import client_context
 from gateway_transport.connection import Connection, Rejected
@@ -20,15 +21,18 @@ from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Intake
+from gateway_core.contract.one_line import one_line
 
 from . import own_metrics
 from .binding import STRUCTURED, Publish, binding
 from .client import MqttClient
 from .config import MqttSourceConfig
-from .subscriptions import Subscriptions
+from .subscriptions import Members, Subscriptions
 
 log = logging.getLogger("tidegate.mqtt")
 
+QUIET_S = 2.0
+"""A former worker's session is empty if nothing has come from it for so long, in seconds."""
 _RETAIN_HANDLING = {"all": 0, "new": 1, "ignore": 2}
 
 
@@ -44,7 +48,13 @@ class MqttSource:
         self._now = context.clock.now_ns
         self._is_5 = options.version == "5"
         self.shares = options.group is not None
-        self._client_id = _client_id(options, context)
+        # stable over restarts, so that the session is found again; with shared subscriptions one for each worker
+        self._base_id = options.client_id or f"tidegate-{context.owner}"
+        self._client_id = self._base_id if options.group is None else f"{self._base_id}-{context.worker}"
+        self._workers = context.workers
+        self._members: Members | None = None
+        if options.group is not None and context.worker == 0:
+            self._members = Members(context.data_dir, options, self._base_id)
         self._tls: ssl.SSLContext | None = None
         if options.tls is not None and not context.offline:
             self._tls = client_context(options.tls, context.owner)
@@ -62,7 +72,6 @@ class MqttSource:
             context.owner, self.address, context.clock, self._settle, in_order=True
         )
         self._connection = Connection(context.owner, f"MQTT at {options.url}", self._session)
-        self._take: Callable[[Publish], None] = self._received
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -85,7 +94,7 @@ class MqttSource:
             options,
             self._client_id,
             clean=False,
-            received=self._take,
+            received=lambda message: self._received(client, message),
             session_expiry_s=options.session_expiry_s,
             receive_maximum=options.receive_maximum,
         )
@@ -101,11 +110,47 @@ class MqttSource:
             await client.subscribed(filters, options.qos, _RETAIN_HANDLING[self._retained])
             self._subscriptions.remember(filters)
             connected()
-            await client.ended()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._end_former_sessions, filters)
+                await client.ended()
+                tasks.cancel_scope.cancel()
         finally:
             self._client = None
             self._handover.drop()
             await client.close()
+
+    async def _end_former_sessions(self, filters: list[str]) -> None:
+        """The session of a worker that the gateway no longer has would go on getting its share of the events: takes
+        what waits in it, and ends it."""
+        members = self._members
+        if members is None:
+            return
+        try:
+            for number in range(self._workers, members.before()):
+                await self._end_session(f"{self._base_id}-{number}", filters)
+        except (OSError, Rejected) as e:
+            log.warning("%s: a former worker's MQTT session is not ended yet: %s", self._owner, one_line(e))
+        else:
+            members.remember(self._workers)
+
+    async def _end_session(self, client_id: str, filters: list[str]) -> None:
+        options = self._options
+        former = MqttClient(
+            options.model_copy(update={"will": None}),
+            client_id,
+            clean=False,
+            received=lambda message: self._received(former, message),
+            session_expiry_s=options.session_expiry_s,
+            receive_maximum=options.receive_maximum,
+        )
+        done = False
+        try:
+            await former.open(self._tls)
+            await former.forget(filters)
+            await former.emptied(QUIET_S)
+            done = True
+        finally:
+            await former.close(end_session=done)
 
     def _filter(self, topic: str) -> str:
         group = self._options.group
@@ -121,10 +166,7 @@ class MqttSource:
 
     # -- messages ---------------------------------------------------------------------------------------------------
 
-    def _received(self, message: Publish) -> None:
-        client = self._client
-        if client is None:
-            return
+    def _received(self, client: MqttClient, message: Publish) -> None:
         handover, token = self._handover, (client, message)
         self._counts["received"] += 1
         if message.retain and self._retained == "ignore":
@@ -197,9 +239,3 @@ class MqttSource:
             if self._expiry_s is not None:
                 known["session_expiry_s"] = self._expiry_s
         return known
-
-
-def _client_id(options: MqttSourceConfig, context: BuildContext) -> str:
-    """Stable over restarts, so that the session is found again; with shared subscriptions one for each worker."""
-    given = options.client_id or f"tidegate-{context.owner}"
-    return given if options.group is None else f"{given}-{context.worker}"

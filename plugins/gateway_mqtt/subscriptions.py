@@ -1,4 +1,4 @@
-"""Which topic filters a session has at the server: those of an earlier config must end."""
+"""What sessions at the server have from earlier configs: topic filters, and sessions of workers that are no more."""
 
 from __future__ import annotations
 
@@ -38,3 +38,27 @@ class Subscriptions:
             self._file.write_text(json.dumps(list(filters)), encoding="utf-8")
         except OSError as e:
             log.warning("the topics of the MQTT session can't be kept in %s: %s", self._file, one_line(e))
+
+
+class Members:
+    """How many workers shared the subscriptions of one source, kept like these."""
+
+    def __init__(self, data_dir: Path, options: MqttSourceConfig, client_id: str) -> None:
+        name = sha256(f"{options.url} {client_id}".encode()).hexdigest()[:16]
+        self._file = data_dir / "mqtt" / f"{name}-workers.json"
+
+    def before(self) -> int:
+        """The number at the last start; 0 if it is not known."""
+        try:
+            found = json.loads(self._file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return 0
+        return found if type(found) is int else 0
+
+    def remember(self, count: int) -> None:
+        """There are so many now. A file that can't be written is logged."""
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._file.write_text(json.dumps(count), encoding="utf-8")
+        except OSError as e:
+            log.warning("the number of workers that share MQTT can't be kept in %s: %s", self._file, one_line(e))

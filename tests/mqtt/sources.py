@@ -55,7 +55,9 @@ def message(id: str, data: bytes | None = b"{}", **attributes: str) -> Message:
     return Message([(name.encode(), value.encode()) for name, value in headers.items()], data)
 
 
-def build(folder: Path, options: dict[str, Any], *, worker: int = 0, traces: bool = False) -> MqttSource:
+def build(
+    folder: Path, options: dict[str, Any], *, worker: int = 0, workers: int = 1, traces: bool = False
+) -> MqttSource:
     """A source as a gateway builds it."""
     context = BuildContext(
         "test.source",
@@ -64,7 +66,7 @@ def build(folder: Path, options: dict[str, Any], *, worker: int = 0, traces: boo
         Registry.installed(),
         broker="default",
         worker=worker,
-        workers=2 if worker else 1,
+        workers=workers,
         traces=traces,
     )
     source = context.registry.build(SourceRef("mqtt", {"client_id": unique(folder), **options}), context)

@@ -12,6 +12,8 @@ import anyio.to_thread
 import pytest
 from gateway_dev import servers
 from gateway_dev.servers import Server
+from gateway_mqtt.config import MqttSourceConfig
+from gateway_mqtt.subscriptions import Members
 from gateway_testing.suites.kit import until
 
 from gateway_core.contract.event import Message
@@ -158,8 +160,8 @@ async def test_a_server_that_is_killed_and_restarted(tmp_path: Path, processes: 
 
 @pytest.mark.spec("MQ-09")
 async def test_a_shared_subscription_spreads_the_events(lab: Lab) -> None:
-    one = build(lab.folder, lab.options(group="g"))
-    other = build(lab.folder, lab.options(group="g"), worker=1)
+    one = build(lab.folder, lab.options(group="g"), workers=2)
+    other = build(lab.folder, lab.options(group="g"), worker=1, workers=2)
     assert one.shares
     assert other.shares
     assert not build(lab.folder, lab.options()).shares
@@ -169,6 +171,23 @@ async def test_a_shared_subscription_spreads_the_events(lab: Lab) -> None:
         assert first.events
         assert second.events
         assert sorted(first.ids + second.ids, key=int) == [str(n) for n in range(20)]
+
+
+@pytest.mark.spec("MQ-09")
+async def test_the_session_of_a_worker_that_is_no_more_is_emptied_and_ended(lab: Lab) -> None:
+    options = lab.options(group="g")
+    for worker in (0, 1):
+        async with running(build(lab.folder, options, worker=worker, workers=2)):
+            pass
+    await lab.publish(*map(str, range(20)))
+    async with running(build(lab.folder, options)) as intake:
+        await until(lambda: len(intake.events) == 20, "what waited in both sessions")
+        await until(
+            lambda: Members(lab.folder, MqttSourceConfig(**options), unique(lab.folder)).before() == 1, "the end"
+        )
+        await lab.publish(*map(str, range(20, 30)))
+        await until(lambda: len(intake.events) == 30, "all events in the worker that is left")
+    assert sorted(intake.ids, key=int) == [str(n) for n in range(30)]
 
 
 @pytest.mark.parametrize(

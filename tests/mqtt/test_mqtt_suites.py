@@ -51,6 +51,10 @@ class TestMqttCodecWritesStructured(TestMqttCodec):
 class TestMqttSink(RemoteSinkSuite):
     """Against a server that also refuses, fails, hangs and is away."""
 
+    @pytest.fixture
+    def kit(self, real_time: None, tmp_path: Path) -> Kit:
+        return Kit(tmp_path)
+
     def remote(self, kit: Kit) -> ScriptedServer:
         return ScriptedServer()
 
