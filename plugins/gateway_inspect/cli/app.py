@@ -168,7 +168,7 @@ def plugins(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List all components that are installed, and what they need.
+    """List all components that are installed, and what they need and promise.
 
     With a name, show what each source, sink and channel of that name promises: when an event is acknowledged, when it
     comes again, order, workers, back-pressure.
