@@ -50,8 +50,9 @@ conformance: $(READY)  ## make test-all, and write docs/conformance.md: each req
 	@$(BIN)/python tools/fetch.py
 	$(SPREAD) $(ALL) --conformance=docs/conformance.md $(ARGS)
 
-bench: $(READY)  ## measure, beside the targets, in one table
+bench: $(READY)  ## measure, beside the targets, in one table; then each transport beside a loop written by hand
 	$(BIN)/python tests/bench/run.py $(ARGS)
+	@for transport in mqtt nats rabbitmq redis websocket; do $(BIN)/python tests/bench/$${transport}_loops.py || exit 1; done
 
 docs: $(READY)  ## write everything that is generated: reference pages, pictures, the snapshot of the contract
 	$(BIN)/python tools/docs.py

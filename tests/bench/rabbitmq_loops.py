@@ -1,6 +1,6 @@
 """RabbitMQ in and out: CPU of a gateway per event, beside a loop on aio-pika that a person would write by hand.
 
-    python tests/bench/rabbitmq.py [--rounds 3] [--events 20000] [--json FILE]
+    python tests/bench/rabbitmq_loops.py [--rounds 3] [--events 20000] [--json FILE]
 
 All cases are interleaved in rounds, and medians are shown. Both sides do the same work in the same run: `out` publishes
 events, persistent and with confirms, and waits for these; `in` consumes a full queue and acknowledges. The gateway's

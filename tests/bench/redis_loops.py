@@ -5,7 +5,7 @@ figure is the CPU time of this process (the server has its own) per event. The i
 does besides (storage, routing, delivery) is not in it. The loops do the least that is right: they read and write the
 fields of the same binding, 500 entries at once, and acknowledge each read with one command.
 
-    python tests/bench/redis_streams.py --rounds 5 --events 20000
+    python tests/bench/redis_loops.py --rounds 5 --events 20000
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ All cases run in this process, on uvloop like a gateway, and are interleaved in 
 figure is the CPU time of this process (the server has its own) per event. The intake and the subscription answer at
 once: what a gateway does besides (storage, routing, delivery) is not in it.
 
-    python tests/bench/jetstream.py --rounds 5 --events 20000
+    python tests/bench/nats_loops.py --rounds 5 --events 20000
 """
 
 from __future__ import annotations
