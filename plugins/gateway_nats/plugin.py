@@ -86,6 +86,6 @@ def gateway_channels() -> list[Component]:
 
 @hookimpl
 def gateway_config_checks() -> list[Callable[[GatewayConfig], Iterable[ConfigFinding]]]:
-    from .config_check import readers
+    from .config_check import ordered, readers
 
-    return [readers]
+    return [readers, ordered]

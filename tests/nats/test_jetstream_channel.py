@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -222,6 +223,21 @@ def test_a_sink_that_reads_its_channel_needs_another_one(tmp_path: Path) -> None
     said = " ".join((done.stdout + done.stderr).split())
     assert "the sink `spark` reads its channel itself, which the channel `jetstream`" in said
     assert "use the channel `log` or `kafka`" in said
+
+
+@pytest.mark.spec("NT-14")
+@pytest.mark.usefixtures("processes")
+def test_an_order_that_several_gateways_do_not_keep_is_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "tidegate.yaml"
+    file.write_text(
+        "brokers: {default: {ingress: [http: {listen: '127.0.0.1:0'}], channel: jetstream, delivery: {order: key}}}\n"
+        "triggers: {any: {subscriber: http://127.0.0.1:1/, delivery: {order: unordered}}, ordered: {subscriber: http://127.0.0.1:1/}}\n"
+    )
+    done = tidegate("check", file, "--json")
+    assert done.returncode == 0
+    (warning,) = json.loads(done.stdout)["warnings"]
+    assert warning["path"] == "triggers.ordered"
+    assert "`order: key` holds only while one gateway with one worker" in warning["message"]
 
 
 async def test_past_events_are_found_with_their_delivery_state(kit: NatsKit, monkeypatch: pytest.MonkeyPatch) -> None:
