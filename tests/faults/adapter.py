@@ -20,12 +20,31 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import quote
 
-from gateway_dev.servers import Server
-
 from tests.faults import adapters
 from tests.ledger import body_of
 
 KEYS = 17
+
+
+class FaultServer(Protocol):
+    """What the lab does with a server; `gateway_dev.servers.Server` has it."""
+
+    port: int
+
+    def start(self) -> object:
+        """Starts it with its data; returns when it takes connections."""
+
+    def kill(self) -> None:
+        """kill -9; nothing if it never started."""
+
+    def saved(self) -> bool:
+        """As in `gateway_dev.servers.Server`."""
+
+    def set_users(self, users: Mapping[str, str], /) -> None:
+        """From now on only these may log in."""
+
+    def tail(self) -> str:
+        """The end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +55,7 @@ class Place:
     user: str
     password: str
     host: str = "127.0.0.1"
-    server: Server | None = field(default=None, repr=False, compare=False)
+    server: FaultServer | None = field(default=None, repr=False, compare=False)
     """The server itself, for what no client can do; directly only."""
 
     def url(self, scheme: str) -> str:
@@ -59,7 +78,7 @@ class Adapter(Protocol):
     name: str
     """The transport, as in a config."""
     server: str
-    """The server, as in `gateway_dev.servers.ALL`."""
+    """The server, as in `tests.faults.lab.SERVERS`."""
     server_settings: str
     """More lines for the server's config."""
     ordered: bool

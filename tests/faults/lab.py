@@ -14,7 +14,8 @@ import httpx
 from gateway_dev import servers
 from gateway_testing import GatewayProcess
 
-from tests.faults.adapter import Adapter, Place
+from tests.faults.adapter import Adapter, FaultServer, Place
+from tests.faults.kafka_server import KafkaServer
 from tests.faults.ledger import FaultLedger, Figures, letters
 from tests.faults.proxy import Proxy
 
@@ -24,6 +25,8 @@ _MOST_OPEN = 500
 """The sender waits while so many events are on their way, unless a fault wants more: it hits a gateway at work, not a
 backlog."""
 USERS = {"gateway": "for-the-gateway", "tests": "for-the-tests"}
+
+SERVERS: dict[str, Callable[..., FaultServer]] = {**servers.ALL, "kafka": KafkaServer}
 
 CONFIG = """
 brokers:
@@ -50,8 +53,8 @@ class Lab:
         self.chance = random.Random(seed)
         self.faults = 0
         self.poisoned = 0
-        self.server = servers.ALL[adapter.server](folder / "server", users=USERS, settings=adapter.server_settings)
-        self.proxy = Proxy(self.server.port)
+        self.server = SERVERS[adapter.server](folder / "server", users=USERS, settings=adapter.server_settings)
+        self.proxy = self.server.proxy if isinstance(self.server, KafkaServer) else Proxy(self.server.port)
         self._folder = folder
         self._workers = workers
         self._ordered = adapter.ordered if workers == 1 else adapter.ordered_workers

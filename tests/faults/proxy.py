@@ -39,6 +39,9 @@ class Proxy:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        if self._thread.ident is None:  # it never started
+            self._loop.close()
+            return
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(60)
 
@@ -46,6 +49,18 @@ class Proxy:
         """Resets every connection once so many more bytes have passed it, in both directions together; the next byte is
         not forwarded."""
         self._call(lambda: self._set_cut(after_bytes))
+
+    def reset(self) -> None:
+        """Resets every open connection at once."""
+
+        def reset() -> None:
+            for connection in self._connections:
+                connection.cut = True
+                self.cuts += 1
+                for end in connection.ends:
+                    _reset(end)
+
+        self._call(reset)
 
     def stall(self) -> None:
         """Forwards nothing; connections stay open, and new ones are accepted."""

@@ -1,10 +1,14 @@
-"""The ledger sees what is missing, different or out of order."""
+"""The ledger sees what is missing, different or out of order; the lab says why it does not begin."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.faults.adapter import KEYS, Arrived, attributes_of, read_structured, structured
+from tests.faults.adapters.nats import Nats
+from tests.faults.lab import Lab
 from tests.faults.ledger import FaultLedger, letters
 from tests.ledger import body_of
 
@@ -44,3 +48,13 @@ def test_letters(tmp_path: Path) -> None:
     )
     numbered, others = letters(tmp_path)
     assert (set(numbered), others) == ({7}, 1)
+
+
+def test_a_server_that_does_not_start_is_what_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start() -> None:
+        raise OSError("no such server")
+
+    lab = Lab(Nats(), tmp_path)
+    monkeypatch.setattr(lab.server, "start", start)
+    with pytest.raises(OSError, match="no such server"), lab:
+        pass

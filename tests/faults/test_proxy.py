@@ -64,6 +64,19 @@ def test_it_cuts_in_the_middle_of_a_message(echo: int) -> None:
         assert proxy.accepted == 2
 
 
+def test_it_resets_what_is_open_and_takes_new_connections(echo: int) -> None:
+    with Proxy(echo) as proxy, socket.create_connection(("127.0.0.1", proxy.port), 60) as connection:
+        connection.sendall(b"whole")
+        assert read(connection, 5) == b"whole"
+        proxy.reset()
+        with pytest.raises(ConnectionResetError):
+            read(connection, 1)
+        assert proxy.cuts == 1
+        with socket.create_connection(("127.0.0.1", proxy.port), 60) as again:
+            again.sendall(b"whole")
+            assert read(again, 5) == b"whole"
+
+
 def test_it_stalls_and_goes_on(echo: int) -> None:
     with Proxy(echo) as proxy, socket.create_connection(("127.0.0.1", proxy.port), 60) as connection:
         proxy.stall()
