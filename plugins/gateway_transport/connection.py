@@ -19,8 +19,9 @@ FIRST_S = 5.0
 """How long `start` waits for the first connection; in seconds."""
 SHORTEST_S, LONGEST_S = 0.2, 10.0
 """The wait before the first retry, and the longest; in seconds."""
-STEADY_S = 10.0
-"""A connection that lasted this long is followed by the shortest wait; in seconds."""
+STEADY_S = 1.0
+"""A connection that lasted this long, and as long as the wait before it, is followed by the shortest wait; in
+seconds."""
 
 Session = Callable[[Callable[[], None]], Awaitable[None]]
 """Connects, calls the function it gets once it is connected, and stays until the connection ends: it returns or raises.
@@ -41,8 +42,10 @@ def lost_metric(word: str, server: str) -> OwnMetric:
 class Connection:
     """Runs a session again and again until `stop`.
 
-    After a failure it waits 0.2 s, then twice as long each time up to 10 s, minus up to a half by chance. The log gets
-    one line when the connection is lost or can't be made, and one when it is back.
+    After a failure it waits 0.2 s, then twice as long each time up to 10 s, minus up to a half by chance. It begins
+    with 0.2 s again after a connection that lasted 1 s, and as long as the wait before it: a server that restarts is
+    soon found again, and one that ends each connection at once gets few. The log gets one line when the connection is
+    lost or can't be made, and one when it is back.
 
     `owner`      the component's path in the config, and `what` the remote side ("MQTT at mqtt://127.0.0.1:1883"): for
                  errors and the log.
@@ -60,6 +63,7 @@ class Connection:
         self._finished: anyio.Event | None = None
         self._rejected: str | None = None
         self._ended = False
+        self._since = 0.0
         self.connected = False
         self.error: str | None = f"{what}: not connected yet"
         self.losses = 0
@@ -85,11 +89,10 @@ class Connection:
     async def _keep(self) -> None:
         assert self._first is not None
         assert self._finished is not None
-        wait, told = SHORTEST_S, ""
+        wait, told = 0.0, ""
         try:
             with anyio.CancelScope() as self._scope:
                 while not self._ended:
-                    began = anyio.current_time()
                     was, reason = await self._attempt()
                     if isinstance(reason, Rejected) and not was and not self._first.is_set():
                         self._rejected = self.error
@@ -101,10 +104,9 @@ class Connection:
                         log.warning("%s can't connect, and tries again: %s", self._owner, self.error)
                     told = self.error or ""
                     self._first.set()
-                    if was and anyio.current_time() - began >= STEADY_S:
-                        wait = SHORTEST_S
+                    steady = was and anyio.current_time() - self._since >= max(STEADY_S, wait)
+                    wait = SHORTEST_S if steady or not wait else min(wait * 2, LONGEST_S)
                     await anyio.sleep(wait * random.uniform(0.5, 1.0))
-                    wait = min(wait * 2, LONGEST_S)
         finally:
             self.connected = False
             self._first.set()
@@ -126,6 +128,7 @@ class Connection:
         if self._first.is_set():
             log.info("%s is connected: %s", self._owner, self._what)
         self.connected, self.error = True, None
+        self._since = anyio.current_time()
         self._first.set()
 
 
