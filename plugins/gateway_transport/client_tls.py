@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
+from typing import Self
+
+from pydantic import model_validator
 
 from gateway_core.contract.component import Config
 from gateway_core.contract.errors import StartError
@@ -17,9 +20,15 @@ class ClientTlsConfig(Config):
     cert_file: Path | None = None
     """The client's certificate chain, PEM."""
     key_file: Path | None = None
-    """Its private key, PEM, if it is not in `cert_file`."""
+    """Its private key, PEM and without a password, if it is not in `cert_file`."""
     verify: bool = True
     """`false` accepts any certificate and any host name. For tests only."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.key_file is not None and self.cert_file is None:
+            raise ValueError("`key_file` is the key of a certificate: set `cert_file` too")
+        return self
 
 
 def client_context(config: ClientTlsConfig, owner: str) -> ssl.SSLContext:
@@ -28,7 +37,8 @@ def client_context(config: ClientTlsConfig, owner: str) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=str(config.ca_file) if config.ca_file else None)
         if config.cert_file is not None:
-            context.load_cert_chain(config.cert_file, config.key_file)
+            # without the function OpenSSL would ask for a password at the terminal
+            context.load_cert_chain(config.cert_file, config.key_file, lambda: "")
     except OSError as e:
         raise StartError(f"{owner}.tls: the certificate files can't be used: {e}") from e
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -22,6 +22,8 @@ class LoopCalls:
     def call(self, function: Callable[..., Any], *args: Any) -> bool:
         """Calls `function(*args)` on the loop soon. Returns False if the loop has ended."""
         with self._lock:
+            if self._loop.is_closed():
+                return False
             self._calls.append((function, args))
             if self._woken:
                 return True

@@ -36,7 +36,8 @@ class NameRules:
     def checked(self, text: str) -> str:
         """Returns the template. Raises `ValueError` if it is invalid; for a validator of a config model."""
         names = _PART.findall(text)
-        if wrong := next((name for name in names if not _NAME.fullmatch(name)), None):
+        wrong = next((name for name in names if not _NAME.fullmatch(name)), None)
+        if wrong is not None:
             raise ValueError(f"{{{wrong}}} is not an attribute name: use lower-case letters and digits")
         literal = _PART.sub("", text)
         fits = len(literal.encode()) <= self.most and text not in self.invalid
