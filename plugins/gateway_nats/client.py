@@ -197,7 +197,7 @@ class Link:
         self._ask(_Request(subject, payload, headers, False, self._clock.monotonic() + timeout_s, answered))
 
     def _ask(self, request: _Request) -> None:
-        if self._connection.connected:
+        if self._over is not None and self._connection.connected:  # a connection that ends is still `connected`
             self._put(request)
         else:
             self._parked.append(request)

@@ -89,6 +89,25 @@ async def test_a_lost_connection_repeats_nothing(kit: NatsKit) -> None:
             assert channel.info()["error"] is None
 
 
+async def test_what_is_appended_as_the_connection_ends_waits_for_the_next(kit: NatsKit) -> None:
+    """Here whoever was told that an event was not stored tries at once."""
+    answers: list[BaseException | None] = []
+    with Link("127.0.0.1", kit.server.port) as link:
+        async with opened(kit, link.port) as channel:
+
+            def told(error: BaseException | None) -> None:
+                answers.append(error)
+                channel.append(numbered(1), answers.append)
+
+            link.cut()  # nobody has noticed yet
+            channel.append(numbered(1), told)
+            await until(lambda: len(answers) == 1, "the outage to be noticed")
+            link.restore()
+            await until(lambda: len(answers) == 2, "the second append to be answered")
+    assert isinstance(answers[0], Overloaded)
+    assert answers[1] is None
+
+
 @pytest.mark.usefixtures("real_time")
 async def test_what_comes_again_while_it_is_in_flight_is_not_offered_twice(kit: NatsKit) -> None:
     """An outage that is longer than `ack_wait_s`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ from gateway_dev import servers
 from gateway_nats.binding import NATS
 from gateway_testing.link import Link
 from gateway_testing.suites import (
-    ChannelSuite,
     ControllableRemote,
     Kit,
     MemoryIntake,
     PullingSourceSuite,
+    RemoteChannelSuite,
     RemoteSinkSuite,
     SourceRemote,
     SourceSuite,
@@ -131,6 +131,9 @@ class TestNatsSink(RemoteSinkSuite):
     def build(self, kit: Kit, remote: Any) -> Sink:
         return kit.sink("nats", sink_options(kit))
 
+    def with_codec(self, kit: Kit, remote: Any, codec: str) -> Sink:
+        return kit.sink("nats", {**sink_options(kit), "codec": codec})
+
 
 class Shared:
     """A kit with the server of the run."""
@@ -240,11 +243,33 @@ class TestNatsSourceThroughOutages(Shared, PullingSourceSuite):
         return kit.source("nats", {"consumer": "its", "start": "earliest", "ack_wait_s": 2, **given, **options})
 
 
+class LinkedKit(NatsKit):
+    """A kit with a server, and a connection to it that can be cut."""
+
+    def __init__(self, folder: Path, server: servers.Server) -> None:
+        super().__init__(folder, server)
+        self.link = Link("127.0.0.1", server.port)
+
+
 @pytest.mark.spec("NT-03")
-class TestJetStreamChannel(Shared, ChannelSuite):
+class TestJetStreamChannel(RemoteChannelSuite):
     typed = counts = False
 
+    @pytest.fixture
+    def kit(self, tmp_path: Path, nats_server: servers.Server) -> Iterator[Kit]:
+        kit = LinkedKit(tmp_path, nats_server)
+        with kit.link:
+            yield kit
+
     def build(self, kit: Kit) -> Channel:
-        assert isinstance(kit, NatsKit)
-        name = f"{kit.name}-channel"
-        return kit.channel("jetstream", {"servers": kit.server.url, "stream": name, "subject": name, "ack_wait_s": 3})
+        assert isinstance(kit, LinkedKit)
+        server, name = f"nats://127.0.0.1:{kit.link.port}", f"{kit.name}-channel"
+        return kit.channel("jetstream", {"servers": server, "stream": name, "subject": name, "ack_wait_s": 3})
+
+    async def leave(self, kit: Kit) -> None:
+        assert isinstance(kit, LinkedKit)
+        kit.link.cut()
+
+    async def take(self, kit: Kit) -> None:
+        assert isinstance(kit, LinkedKit)
+        kit.link.restore()
