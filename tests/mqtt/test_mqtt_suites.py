@@ -62,6 +62,10 @@ class TestMqttSink(RemoteSinkSuite):
         assert isinstance(remote, ScriptedServer)
         return kit.sink("mqtt", {"server": f"127.0.0.1:{remote.port}", "topic": "events"})
 
+    def with_codec(self, kit: Kit, remote: Remote, codec: str) -> Sink:
+        assert isinstance(remote, ScriptedServer)
+        return kit.sink("mqtt", {"server": f"127.0.0.1:{remote.port}", "topic": "events", "codec": codec})
+
 
 class _Topic:
     def __init__(self, port: int, name: str) -> None:

@@ -108,6 +108,10 @@ class TestRabbitSink(Servers, RemoteSinkSuite):
         more = {"exchange": kit.name, "routing_key": "k", "unroutable": "dead_letter"}
         return kit.sink("rabbitmq", kit.options(**more))
 
+    def with_codec(self, kit: Kit, remote: Remote, codec: str) -> Sink:
+        assert isinstance(kit, RabbitKit)
+        return kit.sink("rabbitmq", kit.options(exchange=kit.name, routing_key="k", codec=codec))
+
 
 class TestRabbitSource(Servers, SourceSuite):
     """A classic queue, whose server says at once what is acknowledged."""

@@ -93,6 +93,10 @@ class TestRedisSink(RemoteSinkSuite):
         assert isinstance(remote, Stream)
         return kit.sink("redis", {"servers": f"127.0.0.1:{remote.server.port}", "stream": "events"})
 
+    def with_codec(self, kit: Kit, remote: Remote, codec: str) -> Sink:
+        assert isinstance(remote, Stream)
+        return kit.sink("redis", {"servers": f"127.0.0.1:{remote.server.port}", "stream": "events", "codec": codec})
+
 
 @pytest.mark.spec("RD-01")
 class TestRedisSource(SourceSuite):

@@ -18,6 +18,8 @@ from .faulty_codec import FAULTY_CODEC, RAISES
 from .kit import PATIENCE_S, Kit, Suite, patience_s, until
 from .remote import ControllableRemote, Remote, ReturningRemote
 
+AWAY_S = 1.0
+"""How long an attempt may take while the far side is away, in seconds: a sink may wait for it that long."""
 EVENTS = [v.event for v in VECTORS if v.version == "1.0"]
 
 
@@ -174,7 +176,7 @@ class ReconnectingSinkSuite(SinkSuite):
                 assert (await attempt(sink, numbered(1)[0])).delivered
                 for n in (1, 3):
                     await anyio.to_thread.run_sync(remote.leave)
-                    outcome = await attempt(sink, numbered(1, n)[0], 5)
+                    outcome = await attempt(sink, numbered(1, n)[0], AWAY_S)
                     assert (outcome.delivered, outcome.retry) == (False, True)
                     assert outcome.reason
                     await anyio.to_thread.run_sync(remote.take)
@@ -187,7 +189,7 @@ class ReconnectingSinkSuite(SinkSuite):
             remote = _as_returning(entered)
             await anyio.to_thread.run_sync(remote.leave)
             async with running(self.build(kit, remote)) as sink:
-                outcome = await attempt(sink, numbered(1)[0], 5)
+                outcome = await attempt(sink, numbered(1)[0], AWAY_S)
                 assert (outcome.delivered, outcome.retry) == (False, True)
                 await anyio.to_thread.run_sync(remote.take)
                 await self._until_delivered(sink, 1)
@@ -199,10 +201,10 @@ class ReconnectingSinkSuite(SinkSuite):
             async with running(self.build(kit, remote)) as sink:
                 attempts = Attempts()
                 for event in numbered(50):
-                    attempts.send(sink, event, 5)
+                    attempts.send(sink, event, AWAY_S)
                 await anyio.to_thread.run_sync(remote.leave)
                 for event in numbered(50, 50):
-                    attempts.send(sink, event, 5)
+                    attempts.send(sink, event, AWAY_S)
                 outcomes = await attempts.ended()
                 assert all(outcome.delivered or outcome.retry for outcome in outcomes)
                 await anyio.to_thread.run_sync(remote.take)
