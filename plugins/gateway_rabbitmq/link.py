@@ -17,7 +17,6 @@ from typing import Any
 import pamqp.frame
 from pamqp import commands as amqp
 from pamqp.base import Frame
-from pamqp.exceptions import PAMQPException
 from pamqp.header import ProtocolHeader
 
 from gateway_core.contract.one_line import one_line
@@ -265,7 +264,8 @@ class Link(asyncio.Protocol):
             if fault.code is None:
                 self._transport.abort()
             else:
-                self._transport.close()
+                self._transport.close()  # what was written arrives, unless the server reads nothing any more
+                self._loop.call_later(CLOSE_S, self._transport.abort)
 
     # -- the transport ------------------------------------------------------------------------------------------------
 
@@ -287,9 +287,9 @@ class Link(asyncio.Protocol):
             data = self._rest + data
         try:
             self._rest = data[self._frames(data) :]
-        except (ValueError, PAMQPException, IndexError) as e:
+        except Exception as e:  # pamqp raises many kinds for bytes that make no sense
             self._rest = b""
-            self.fail(RabbitFault(f"the server sent what is not AMQP: {one_line(e)}"))
+            self.fail(RabbitFault(f"the server sent what is not AMQP: {one_line(e) or type(e).__name__}"))
 
     def _frames(self, data: bytes) -> int:
         """Handles all whole frames; returns where the rest begins."""

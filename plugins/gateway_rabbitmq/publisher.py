@@ -152,12 +152,12 @@ class Publisher:
 
     def _returned(self, code: int, text: str, content: Content) -> None:
         """A mandatory message reached no queue. Its confirm follows, so this only notes it. The server does not say
-        which one it was, but messages with the same routing key and headers have the same fate."""
+        which one it was, but messages with the same routing key, headers and body are the same to everyone."""
         reason = (
             f"{code} {one_line(text)}: no queue gets messages with the routing key {one_line(content.routing_key)!r}"
         )
         for attempt in self._sent.values():
-            same = attempt.returned is None and attempt.key == content.routing_key
+            same = attempt.returned is None and attempt.key == content.routing_key and attempt.body == content.body
             if same and dict(attempt.headers) == content.headers:
                 attempt.returned = Outcome(False, retry=self._retries, code=code, reason=reason)
                 return
@@ -181,10 +181,10 @@ class Publisher:
                     _finish(attempt, self._late("not sent", attempt))
                 else:
                     self._held.append(attempt)
-        if self._sent or self._held:
-            self._timer = self._clock.call_later(TICK_S, self._expire)
-        else:
+        if not self._sent and not self._held:
             self._ended()
+        elif self._timer is None:  # an owner that was told above may have sent another one, which set it
+            self._timer = self._clock.call_later(TICK_S, self._expire)
 
     def _late(self, what: str, attempt: Attempt) -> Outcome:
         if self._link is None:

@@ -61,13 +61,24 @@ class Servers:
         except TimeoutError as e:
             raise RabbitFault(f"no answer within {OPEN_S:g} s") from e
 
+    async def open_any(self) -> Link:
+        """A connection to the first server that takes one. Raises the `RabbitFault` of the last, or of one that refuses
+        the login."""
+        for _ in self._config.server[1:]:
+            try:
+                return await self.open()
+            except RabbitFault as e:
+                if e.rejected:
+                    raise
+        return await self.open()
+
 
 def check(config: RabbitConfig, needed: tuple[str, str], limit_s: float) -> None:
     """Connects, logs in, and looks for the queue or exchange that is `needed`. Raises `OSError` with the reason."""
 
     async def run() -> None:
         with anyio.fail_after(limit_s):
-            link = await Servers(config, "check").open()
+            link = await Servers(config, "check").open_any()
             try:
                 kind, name = needed
                 if kind == "queue":

@@ -172,8 +172,9 @@ class RabbitSource:
         headers += [("exchange", content.exchange.encode()), ("routing-key", content.routing_key.encode())]
         headers += [("content-type", content.content_type.encode())] if content.content_type else []
         key = content.routing_key.encode() if self._keys else None
+        named = content.properties.get("message_id", "")
         return wrapped(
-            id=content.properties.get("message_id") or str(uuid.uuid4()),
+            id=named if named and named.isprintable() else str(uuid.uuid4()),
             source=f"rabbitmq:/{quote(self._options.queue, safe='')}",
             type=self._options.wrap_type,
             data=content.body,

@@ -19,6 +19,10 @@ METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 FRAME_END = 0xCE
 OVERHEAD = 8
 """Bytes of a frame besides its payload."""
+MOST_DEPTH = 32
+"""The most tables and arrays in one another in a header's value."""
+_SIZED = b"SAFx"
+"""The types of fields that begin with their size."""
 PING = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
 FRAME = Struct(">BHI")
@@ -145,7 +149,8 @@ def delivery(payload: bytes) -> tuple[int, bool, str, str]:
     tag = int.from_bytes(payload[at : at + 8], "big")
     redelivered = payload[at + 8] & 1 == 1
     end = at + 10 + payload[at + 9]
-    return tag, redelivered, payload[at + 10 : end].decode(), payload[end + 1 : end + 1 + payload[end]].decode()
+    exchange, key = payload[at + 10 : end], payload[end + 1 : end + 1 + payload[end]]
+    return tag, redelivered, exchange.decode("utf-8", "replace"), key.decode("utf-8", "replace")
 
 
 def read_header(payload: bytes, into: Content) -> int:
@@ -224,15 +229,46 @@ def table(payload: bytes, at: int, end: int) -> dict[bytes, Any]:
     return found
 
 
-def _field(payload: bytes, at: int) -> tuple[int, Any]:
+def _field(payload: bytes, at: int, depth: int = 0) -> tuple[int, Any]:
     """A field of any type: the bytes that it takes, and its value."""
-    if payload[at] == 84:  # T: pamqp fails for years that a datetime can't have
+    kind = payload[at]
+    if kind == 84:  # T: pamqp fails for years that a datetime can't have
         (seconds,) = _LONGLONG.unpack_from(payload, at + 1)
         return 9, timestamp(seconds)
+    if kind in _SIZED:  # pamqp copies the rest of the table for each of their fields, and has no limit for the depth
+        (size,) = _LONG.unpack_from(payload, at + 1)
+        start, stop = at + 5, at + 5 + size
+        if stop > len(payload):
+            raise ValueError("a header's value is longer than its frame")
+        if kind == 83:
+            return 5 + size, payload[start:stop].decode("utf-8", "replace")
+        if kind == 120:
+            return 5 + size, bytearray(payload[start:stop])
+        if depth == MOST_DEPTH:
+            raise ValueError(f"a header's value has more than {MOST_DEPTH} tables or arrays in one another")
+        fields = _nested(payload, start, stop, kind == 70, depth + 1)
+        return 5 + size, dict(fields) if kind == 70 else [value for _, value in fields]
     try:
-        return decode.embedded_value(payload[at:])
+        return decode.embedded_value(payload[at : at + 9])  # the longest of the others
     except (ValueError, KeyError, OverflowError, ArithmeticError) as e:
         raise ValueError(f"a header's value is damaged: {e}") from e
+
+
+def _nested(payload: bytes, at: int, end: int, named: bool, depth: int) -> list[tuple[str, Any]]:
+    """The fields of a table or array in a table, for people: strings are text. Those of an array have the name ""."""
+    found = []
+    while at < end:
+        name = ""
+        if named:
+            start = at + 1
+            at = start + payload[at]
+            name = payload[start:at].decode("utf-8", "replace")
+        used, value = _field(payload, at, depth)
+        at += used
+        found.append((name, value))
+    if at != end:
+        raise ValueError("the last field in a header's value is longer than the value")
+    return found
 
 
 def timestamp(seconds: int) -> str:
