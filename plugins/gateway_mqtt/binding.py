@@ -15,7 +15,7 @@ from gateway_core.contract.component import Binding
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Message
 
-from .server_config import MOST_BYTES
+from .server_config import CONTROL, MOST_BYTES, NO_CHARACTERS
 
 _SECTIONS = {"mode": "3", "attributes": "3.1.3", "structured": "3.2"}
 MQTT = Binding("mqtt", b"", False, "MQTT binding 1.0.2", _SECTIONS, trace=None, empty_is_none=True)
@@ -36,7 +36,7 @@ def binding(version: str, traces: bool) -> Binding:
 _CONTENT_TYPE = b"content-type"
 _ATTRIBUTE = re.compile(rb"[A-Za-z0-9]+")
 _EASY = bytes(range(0x20, 0x7F))
-_UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef]")
+_UNFIT = re.compile(f"[{CONTROL}{NO_CHARACTERS}]")
 _SHORT = Struct(">H").unpack_from
 _PREFIX = Struct(">BH").pack
 _LENGTH = Struct(">H").pack
@@ -73,6 +73,8 @@ class Publish:
             if at > len(packet):
                 raise Malformed("the topic is longer than the packet")
             self.topic = packet[2:at].decode()
+            if self.qos == 3 or not self.topic:  # we allow no topic aliases
+                raise Malformed("QoS 3, or no topic")
             self.mid = 0
             if self.qos:
                 (self.mid,) = _SHORT(packet, at)

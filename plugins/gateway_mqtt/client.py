@@ -143,6 +143,9 @@ class MqttClient(paho.Client):
 
     async def subscribed(self, filters: Sequence[str], qos: int, retain_handling: int) -> None:
         """Subscribes. Raises `Rejected` if the server refuses a filter, or grants less than `qos`."""
+        assert self._end is not None
+        if self._end.done():  # right after its CONNACK
+            await self.ended()
         self._suback = self._events.create_future()
         if self._is_5:
             options = SubscribeOptions(qos=qos, retainHandling=retain_handling)
@@ -151,7 +154,9 @@ class MqttClient(paho.Client):
             self.subscribe([(name, qos) for name in filters])
         with anyio.move_on_after(self._options.connect_timeout_s):
             granted = await self._suback
-            for name, code in zip(filters, granted, strict=False):
+            if len(granted) != len(filters):
+                raise OSError(f"the server answered {len(granted)} of {len(filters)} subscriptions")
+            for name, code in zip(filters, granted, strict=True):
                 if code >= FAILURE:
                     raise self._refused(code, f"the subscription to {name} is refused: {words(code)}")
                 if code < qos:
@@ -278,6 +283,8 @@ class MqttClient(paho.Client):
             message = Publish(head["command"], bytes(head["packet"]), self._is_5)
         except Malformed:
             return _MALFORMED
+        if self._connack is None or not self._connack.done():
+            return _MALFORMED  # nothing comes before CONNACK (MQTT 5 section 3.2)
         if self._received is not None:
             self.arrived += 1
             self.unsettled += message.qos > 0

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from gateway_core.contract.component import CodecRef
 
-from .server_config import CONTROL, MOST_BYTES, MqttConfig, Qos, Seconds
+from .server_config import CONTROL, MOST_BYTES, NO_CHARACTERS, MqttConfig, Qos, Seconds
 
 _URL = re.compile(r"(mqtts?)://([^/]+)/(.+)", re.DOTALL)
 _GROUP = re.compile(rf"[^/+#{CONTROL}]+")
@@ -22,7 +22,7 @@ _FILTER = re.compile(rf"(?:(?:\+|[^+#/{CONTROL}]*)/)*(?:\+|#|[^+#/{CONTROL}]*)")
 TOPIC = NameRules(
     what="topic",
     literal=re.compile(rf"(?!\$)[^+#{{}}{CONTROL}]*"),
-    forbidden=re.compile(rf"[+#/${CONTROL}\ud800-\udfff]"),
+    forbidden=re.compile(rf"[+#/${CONTROL}{NO_CHARACTERS}\ud800-\udfff]"),
     most=MOST_BYTES,
     rule="a topic name may have all characters but `+`, `#` and control characters, and does not begin with `$`;"
     " `{attribute}` stands for an attribute",

@@ -12,6 +12,9 @@ from gateway_core.contract.component import Config
 
 CONTROL = r"\x00-\x1f\x7f-\x9f"
 """Control characters, in a class of a pattern."""
+NO_CHARACTERS = r"\ufdd0-\ufdef" + "".join(chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF))
+"""Code points that are no characters, in a class of a pattern. A server may close the connection for them, as for
+control characters (MQTT 5 section 1.5.4); mosquitto does."""
 MOST_BYTES = 65_535
 """The most bytes of a string in MQTT (MQTT 5 section 1.5.4)."""
 
@@ -32,12 +35,21 @@ def _text(value: Any) -> Any:
     return str(value) if type(value) is int else value
 
 
+def _string(text: str) -> str:
+    if len(text.encode(errors="replace")) > MOST_BYTES:
+        raise ValueError(f"has more than {MOST_BYTES} bytes, the most that MQTT takes")
+    return text
+
+
+String = Annotated[str, AfterValidator(_string)]
+
+
 class WillConfig(Config):
     """A message that the server publishes if this connection breaks, and not if it is closed."""
 
     topic: Annotated[str, Field(min_length=1, pattern=rf"^[^+#{CONTROL}]+$")]
     """The topic."""
-    payload: str = ""
+    payload: String = ""
     """The payload."""
     qos: Qos = 1
     """The quality of service."""
@@ -56,9 +68,9 @@ class MqttConfig(Config):
         Literal["5", "3.1.1"], BeforeValidator(_text, json_schema_input_type=Literal["5", "3.1.1", 5])
     ] = "5"
     """The protocol's version. With 3.1.1 events are always structured, since its messages have no properties."""
-    username: str | None = None
+    username: String | None = None
     """The user name."""
-    password: str | None = None
+    password: String | None = None
     """The password; use `${secret:NAME}`."""
     tls: ClientTlsConfig | None = None
     """Connects with TLS; `tls: {}` trusts the system's certificate authorities."""

@@ -192,7 +192,7 @@ class MqttSource:
     def _wrapped(self, message: Publish) -> Event:
         """A message that is not an event, as one. MQTT gives messages no number, so its id is new each time."""
         topic = message.topic
-        headers = [(name.decode(), value) for name, value in [*message.headers, *message.other]]
+        headers = [(name.decode(errors="replace"), value) for name, value in [*message.headers, *message.other]]
         return wrapped(
             id=str(uuid4()),
             source=f"mqtt:/{quote(topic.lstrip('/'))}",

@@ -105,7 +105,11 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None) -> Stream:
 async def _connected(host: str, port: int) -> socket.socket:
     loop = asyncio.get_running_loop()
     failure: OSError | None = None
-    for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError:  # a label of the name is empty or too long
+        raise OSError(f"{host} is no host name") from None
+    for family, kind, protocol, _, address in found:
         sock = socket.socket(family, kind, protocol)
         sock.setblocking(False)
         try:

@@ -36,6 +36,7 @@ class ScriptedServer:
         self.published: list[Published] = []
         self.most_open = 0
         self._open: set[int] = set()
+        self.answers: dict[int, bytes] = {}  # to packets of other types than PUBLISH, in place of the usual
         self._connack = bytes([0, connack, len(properties)]) + properties
         self._listener: socket.socket | None = None
         self._socks: list[socket.socket] = []
@@ -97,7 +98,9 @@ class ScriptedServer:
         with contextlib.suppress(OSError), sock:
             while data := sock.recv(65536):
                 for kind, flags, body in frames.feed(data):
-                    if kind == CONNECT:
+                    if kind in self.answers:
+                        sock.sendall(self.answers[kind])
+                    elif kind == CONNECT:
                         sock.sendall(packet(CONNACK, self._connack))
                     elif kind == PUBLISH:
                         self._answer(sock, Published(flags, body))
