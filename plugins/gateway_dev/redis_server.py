@@ -7,6 +7,7 @@ import json
 import secrets
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ class RedisServer(Server):
 
     def __init__(self, folder: Path, port: int = 0, **options: Any) -> None:
         super().__init__(folder, port, **options)
+        if self._tls:
+            self.program = replace(self.program, wheel=None)  # the wheel's server is built without TLS
         self._password = secrets.token_hex()
         self._known = set(self.users)
 

@@ -46,7 +46,7 @@ class Server:
     `settings` are lines in the language of the server's own config file; they come last.
     """
 
-    program: ClassVar[Program]
+    program: Program
     title: ClassVar[str]
     scheme: ClassVar[str]
     tls_scheme: ClassVar[str]
