@@ -14,6 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 from nats.aio.msg import Msg
 from nats.js import api
+from nats.js.errors import NotFoundError
 
 from gateway_core.contract.capabilities import Found
 from gateway_core.contract.component import BuildContext
@@ -27,7 +28,7 @@ from .config import JetStreamChannelConfig
 from .connect import check_keys
 from .feed import JetStreamFeed
 from .find import find
-from .sink import outcome_of, size_of
+from .sink import TOO_LARGE, outcome_of, size_of
 from .stored import event_reader, event_writer
 from .streams import ensure_stream
 from .trim import settled_before
@@ -123,6 +124,9 @@ class JetStreamChannel:
                     before = await settled_before(self._link.js, self._stream, self._options.keep_s)
                     if before > self._state.first_seq:
                         await self._link.js.purge_stream(self._stream, seq=before)
+            except NotFoundError:
+                self._link.end(f"the stream {self._stream} is gone")  # it is made again
+                return
             except Exception as e:  # a server that is away is noticed otherwise
                 log.debug("can't look at the stream %s: %s", self._stream, e)
 
@@ -136,7 +140,7 @@ class JetStreamChannel:
             done(Overloaded(f"NATS is behind: {link.error or 'too many events are waiting to be written'}"))
             return
         try:
-            messages = [self._write(event) for event in events]
+            messages = [self._message(event) for event in events]
         except Exception as e:
             self.failed += len(events)
             text = f"the event can't be written as a message: {text_of_error(e)}"
@@ -154,13 +158,19 @@ class JetStreamChannel:
         for payload, headers in messages:
             link.request(self._subject, payload, headers, APPEND_S, appending)
 
+    def _message(self, event: Event) -> tuple[bytes, dict[str, str]]:
+        """Payload and headers. No other stream that has the subject may store it."""
+        payload, headers = self._write(event)
+        headers["Nats-Expected-Stream"] = self._stream
+        return payload, headers
+
     async def find(self, id: str, source: str | None, rest: Any = None, within_s: float = 0.5) -> Found:
         """See `gateway_core.contract.capabilities.Searchable`."""
         return await find(self._link.js, self._stream, self._read, id, source, rest, within_s)
 
     def preview(self, event: Event) -> Message:
         """See `gateway_core.contract.capabilities.Previewing`: the message that would store this event."""
-        payload, headers = self._write(event)
+        payload, headers = self._message(event)
         shown = [(name.encode(), value.encode()) for name, value in headers.items()]
         return Message(shown, payload, event.key, url=f"{self._options.servers[0]}/{self._subject}")
 
@@ -242,7 +252,7 @@ class _Append:
         self._never = False
 
     def __call__(self, answer: Msg | None, why: str) -> None:
-        outcome = outcome_of(answer, why)
+        outcome = outcome_of(answer, why, TOO_LARGE)
         if not outcome.delivered:
             self._why = outcome.reason
             self._never = self._never or not outcome.retry

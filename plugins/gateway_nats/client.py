@@ -32,6 +32,7 @@ from .connect import close, open_client, tls_of
 log = logging.getLogger("tidegate.nats")
 
 SWEEP_S = 0.1
+LOOK_S = 1.0
 
 Answered = Callable[[Msg | None, str], None]
 """Called with the answer, or None and the reason why there is none."""
@@ -136,7 +137,10 @@ class Link:
                     self._put(self._parked.popleft())
                 if self._run is not None:
                     tasks.start_soon(self._run)
-                await self._over.wait()
+                while not self._over.is_set() and not nc.is_closed:
+                    # nats-py tells us only after it has written what waits; a server that hangs never reads it
+                    with anyio.move_on_after(LOOK_S):
+                        await self._over.wait()
                 raise ConnectionError(self._why or "the connection was closed")
         finally:
             self._over = None

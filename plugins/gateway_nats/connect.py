@@ -37,6 +37,13 @@ class _Client(Client):
             info["tls_required"] = True
         await super()._process_info(info, initial_connection)
 
+    async def _process_headers(self, headers: Any) -> dict[str, str] | None:
+        """Whoever may publish may send bytes that are no headers; on some, nats-py's reader would end for good."""
+        try:
+            return await super()._process_headers(headers)
+        except Exception:
+            return None
+
     def _connect_command(self) -> bytes:
         if self.insists_on_tls and not (self.options["tls_handshake_first"] or self._server_info.get("tls_required")):
             raise errors.SecureConnRequiredError
@@ -114,6 +121,9 @@ async def close(nc: Client) -> None:
     """Sends what waits and closes the connection, within 2 s, also in a task that is cancelled."""
     with anyio.move_on_after(CLOSE_S, shield=True):
         await nc.close()
+    writer = getattr(nc._transport, "_io_writer", None)
+    if writer is not None:
+        writer.transport.abort()  # a server that reads nothing would keep the socket open
 
 
 def reason(error: BaseException | None) -> str:

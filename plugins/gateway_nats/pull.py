@@ -79,7 +79,7 @@ class Puller:
         self._subscription: Subscription | None = None
         self._inbox = ""
         self._next = ""
-        self._stream_made = ""
+        self._stream_made = self._made = ""
         self._open: dict[int, str] = {}  # sequence number -> where to acknowledge
         self._acked: dict[int, str] = {}  # lately
         self._acked_before: dict[int, str] = {}
@@ -117,6 +117,7 @@ class Puller:
         self._ack_wait_s = consumer.config.ack_wait or 30.0
         self._next = f"{self._api}.CONSUMER.MSG.NEXT.{consumer.stream_name}.{consumer.name}"
         self._consumer = consumer.stream_name, consumer.name
+        self._made = str(consumer.created)
         self._inbox = link.nc.new_inbox()
         self._outstanding = 0
         self._heard = self._clock.monotonic()
@@ -149,6 +150,9 @@ class Puller:
             except Exception as e:  # it is only for status; a server that is away is noticed otherwise
                 log.debug("no consumer info: %s", e)
                 continue
+            if str(info.created) != self._made:
+                self._link.end(f"the consumer {self._consumer[1]} was deleted and made again")
+                return
             self._looked(info)
             self._pull()
 

@@ -5,7 +5,7 @@ With `jetstream: false` it is core NATS: delivered means that the server has rea
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from urllib.parse import quote
 
 from anyio.abc import TaskGroup
@@ -28,6 +28,9 @@ from .connect import check_keys
 from .streams import ensure_stream
 
 _SAFE = "".join(chr(c) for c in range(0x21, 0x7F) if chr(c) != "%")
+TOO_LARGE = frozenset({10054, 10097})
+"""The server's error codes for a message, or its headers, that the stream never takes."""
+NEVER = TOO_LARGE | {10060}  # another stream than `Nats-Expected-Stream` says
 _NO_STREAM = "no stream has the subject, or JetStream is not available"
 
 
@@ -93,8 +96,9 @@ def size_of(payload: bytes, headers: dict[str, str]) -> int:
     return len(payload) + sum(map(len, headers)) + sum(map(len, headers.values())) + 4 * len(headers) + 12
 
 
-def outcome_of(answer: Msg | None, why: str) -> Outcome:
-    """What the answer to a publication means. Only what the stream will never take is not retried."""
+def outcome_of(answer: Msg | None, why: str, never: Container[int] = NEVER) -> Outcome:
+    """What the answer to a publication means. Only what the stream will never take (error codes in
+    `never`) is not retried."""
     if answer is None:
         if not why:
             return DELIVERED
@@ -111,8 +115,9 @@ def outcome_of(answer: Msg | None, why: str) -> Outcome:
         return Outcome(False, retry=True, reason="what answered is not a stream")
     code = error.get("code")
     code = code if isinstance(code, int) else 500
-    reason = f"{error.get('description') or 'refused'} ({error.get('err_code') or code})"
-    return Outcome(False, retry=code >= 500, code=code, reason=one_line(reason))
+    fault = error.get("err_code")
+    reason = f"{error.get('description') or 'refused'} ({fault or code})"
+    return Outcome(False, retry=fault not in never, code=code, reason=one_line(reason))
 
 
 def message_id(event: Event, subject: str) -> str:
