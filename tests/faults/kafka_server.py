@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,8 @@ class KafkaServer:
         client = _admin.AdminClient({"bootstrap.servers": self.broker.bootstrap})
         for answer in client.alter_user_scram_credentials(changes, request_timeout=_LIMIT_S).values():
             answer.result(_LIMIT_S)
-        if self._users.keys() - users.keys():
+        if gone := self._users.keys() - users.keys():
+            while not gone.isdisjoint(client.describe_user_scram_credentials().result(_LIMIT_S)):
+                time.sleep(0.02)  # the broker learns it from its controller
             self.proxy.reset()
         self._users = dict(users)

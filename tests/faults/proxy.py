@@ -168,6 +168,6 @@ class _Connection:
 
 def _reset(writer: asyncio.StreamWriter) -> None:
     """Closes the connection with RST, as a machine does that has lost it."""
-    if (end := writer.get_extra_info("socket")) is not None:
+    if (end := writer.get_extra_info("socket")) is not None and end.fileno() >= 0:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
