@@ -24,7 +24,7 @@ def demo(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.spec("CARD-03", "CARD-04")
 @pytest.mark.usefixtures("own_spark")
 def test_the_demo_accounts_for_every_event(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_ctrl_c_ends_the_demo_and_all_that_it_has_started(tmp_path: Path) -> Non
         time.sleep(0.1)
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(900)
 @pytest.mark.spec("DEV-04")
 @pytest.mark.usefixtures("own_spark", "mqtt_server")  # the demo starts a server of its own
 def test_the_demo_accounts_for_every_reading_over_mqtt(tmp_path: Path) -> None:
