@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gateway_core.contract.one_line import one_line
 
 ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, PRECONDITION_FAILED, NOT_ALLOWED = 403, 404, 405, 406, 530
@@ -35,6 +37,15 @@ def of_close(code: int | None, text: str) -> RabbitFault:
     if code == PRECONDITION_FAILED and "acknowledgement" in said and "timed out" in said:
         return RabbitFault(f"{said}; the server delivers the messages again (raise its `consumer_timeout`)", code)
     return RabbitFault(said, code, code in _FINAL)
+
+
+_TOO_LARGE = re.compile(r"message size \d+ (?:is )?larger than (?:configured )?max size (\d+)")
+
+
+def size_limit(fault: RabbitFault) -> int | None:
+    """The server's limit for a message's body in bytes, if the fault is that a message was larger."""
+    found = _TOO_LARGE.search(str(fault)) if fault.code == PRECONDITION_FAILED else None
+    return int(found[1]) if found else None
 
 
 def of_network(error: BaseException) -> RabbitFault:

@@ -52,6 +52,7 @@ class Publisher:
         self._persistent = options.persistent
         self._retries = options.unroutable == "retry"
         self._most_bytes = options.max_message_bytes
+        self._most_of = "`max_message_bytes`"
         self._methods: dict[str, bytes] = {}
         self._link: Link | None = None
         self._channel: Channel | None = None
@@ -71,6 +72,11 @@ class Publisher:
         channel.returned = self._returned
         link.on_taking = self._send_held
         self._send_held()
+
+    def limit(self, most_bytes: int) -> None:
+        """The server takes no larger message, and would end the connection at each: they are refused here from now."""
+        if most_bytes < self._most_bytes:
+            self._most_bytes, self._most_of = most_bytes, "the server's `max_message_size` when it was last exceeded"
 
     def end(self, reason: str) -> None:
         """There is no channel any more: what was sent has failed, as far as anyone knows."""
@@ -99,7 +105,7 @@ class Publisher:
     def attempt(self, key: str, content_type: bytes, headers: Headers, body: bytes, id: str) -> Attempt:
         """A message as its frames. Raises `Refused` if it is too large."""
         if len(body) > self._most_bytes:
-            raise Refused(f"the message has {len(body)} bytes, the most is {self._most_bytes} (`max_message_bytes`)")
+            raise Refused(f"the message has {len(body)} bytes, the most is {self._most_bytes} ({self._most_of})")
         message_id = id.encode()
         if len(message_id) > 255:
             message_id = b""

@@ -19,6 +19,7 @@ from gateway_rabbitmq.publisher import Publisher
 from gateway_rabbitmq.wire import Content
 from gateway_testing.suites import Kit
 from gateway_testing.suites.kit import until
+from gateway_testing.suites.sink import attempt, running
 
 from gateway_core.contract.interfaces import Outcome
 from tests.rabbit_lab import Lab, message_of, numbered
@@ -197,3 +198,26 @@ def test_check_connect_tries_all_servers(own_rabbitmq: RabbitMq) -> None:
     RabbitSourceConfig(server=servers, queue="q").connect(10)
     with pytest.raises(OSError, match="refuses the credentials"):
         RabbitSourceConfig(server=servers, queue="q", password="wr0ng").connect(10)
+
+
+@pytest.mark.spec("RQ-09")
+async def test_a_message_larger_than_the_server_takes_cuts_the_connection_once(
+    own_rabbitmq: RabbitMq, lab: Lab, kit: Kit, name: str
+) -> None:
+    lab.queue(name)
+    await thread(own_rabbitmq.evaluate, "application:set_env(rabbit, max_message_size, 5000).")
+    try:
+        sink: Any = kit.sink("rabbitmq", {"server": f"127.0.0.1:{own_rabbitmq.port}", "queue": name})
+        async with running(sink):
+            large = numbered(1)
+            large.data = b"x" * 6000
+            first = await attempt(sink, large, 30)
+            assert (first.delivered, first.retry) == (False, True)
+            assert "larger than" in first.reason
+            again = await attempt(sink, large, 30)
+            assert (again.delivered, again.retry) == (False, False)
+            assert "6000 bytes, the most is 5000" in again.reason
+            assert (await attempt(sink, numbered(2), 30)).delivered
+            assert list(sink.metrics().values()) == [1]
+    finally:
+        await thread(own_rabbitmq.evaluate, "application:set_env(rabbit, max_message_size, 134217728).")
