@@ -23,7 +23,7 @@ from paho.mqtt.properties import Properties as PahoProperties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from .binding import Malformed, Properties, Publish, reason_string
-from .reasons import FAILURE, is_lasting, words
+from .reasons import FAILURE, is_lasting, said_in, words
 from .server_config import MqttConfig, WillConfig
 from .stream import Stream, connect
 
@@ -144,7 +144,7 @@ class MqttClient(paho.Client):
     async def subscribed(self, filters: Sequence[str], qos: int, retain_handling: int) -> None:
         """Subscribes. Raises `Rejected` if the server refuses a filter, or grants less than `qos`."""
         assert self._end is not None
-        if self._end.done():  # right after its CONNACK
+        if self._end.done():
             await self.ended()
         self._suback = self._events.create_future()
         if self._is_5:
@@ -176,14 +176,23 @@ class MqttClient(paho.Client):
         await asyncio.shield(self._end)
 
     async def emptied(self, quiet_s: float) -> None:
-        """Returns when all is acknowledged and nothing more has come for so many seconds. Raises `OSError` if the
-        connection breaks."""
+        """Returns when all is acknowledged, and the server has answered a probe after that and sent nothing more for so
+        many seconds. Raises `OSError` if the connection breaks."""
         before = -1
-        while self.unsettled or self.arrived != before:
+        while self.arrived != before:
+            await self._until(lambda: not self.unsettled)
             before = self.arrived
+            self._send_pingreq()
+            await self._until(lambda: not self._ping_t)
             await anyio.sleep(quiet_s)
-            if self.socket() is None:
-                raise OSError("the connection broke")
+            await self._until(lambda: True)
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while self.socket() is not None:
+            if holds():
+                return
+            await anyio.sleep(0.02)
+        raise OSError("the connection broke")
 
     async def close(self, end_session: bool = False) -> None:
         """Says goodbye and closes; the server keeps the session unless `end_session`. The will is not published. It
@@ -241,7 +250,7 @@ class MqttClient(paho.Client):
         if self._connack.done():
             return
         if reason.value >= FAILURE:
-            self._connack.set_exception(self._refused(reason.value, words(reason.value, _said(properties))))
+            self._connack.set_exception(self._refused(reason.value, words(reason.value, said_in(properties))))
             return
         self.limits = Limits(
             flags.session_present,
@@ -263,7 +272,7 @@ class MqttClient(paho.Client):
 
     def _on_end(self, client: object, data: object, flags: Any, reason: Any, properties: Any) -> None:
         if flags.is_disconnect_packet_from_server:
-            error = OSError(f"the server closed the connection: {words(reason.value, _said(properties))}")
+            error = OSError(f"the server closed the connection: {words(reason.value, said_in(properties))}")
         elif reason.value < FAILURE:
             error = None
         else:
@@ -389,7 +398,3 @@ class MqttClient(paho.Client):
         self.loop_misc()
         if self._paused:  # the answer to a probe waits unread
             self._ping_t = 0.0
-
-
-def _said(properties: Any) -> str:
-    return str(getattr(properties, "ReasonString", ""))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gateway_core.contract.interfaces import DELIVERED, Outcome
 from gateway_core.contract.one_line import one_line
 
@@ -58,6 +60,11 @@ def words(code: int, said: str = "") -> str:
     """A reason code for people, with the server's own Reason String if it gave one."""
     text = WORDS.get(code, "an unknown reason")
     return f"{text} (0x{code:02X}{f': {one_line(said)}' if said else ''})"
+
+
+def said_in(properties: Any) -> str:
+    """The Reason String of a packet whose properties paho has read; "" if it has none."""
+    return str(getattr(properties, "ReasonString", ""))
 
 
 def is_lasting(code: int) -> bool:

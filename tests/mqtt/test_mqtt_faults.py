@@ -5,15 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from gateway_dev.servers import Server
+from gateway_mqtt.binding import Publish
+from gateway_mqtt.client import MqttClient
 from gateway_mqtt.config import MqttSinkConfig
+from gateway_mqtt.server_config import MqttConfig
 from gateway_testing.suites import Kit
 from gateway_testing.suites.kit import until
 from gateway_testing.suites.sink import attempt, numbered, running
 from pydantic import ValidationError
 
-from tests.mqtt.frames import CONNACK, DISCONNECT, PUBLISH, SUBACK, packet
+from tests.mqtt.frames import CONNACK, DISCONNECT, PUBACK, PUBLISH, SUBACK, packet
 from tests.mqtt.scripted import ScriptedServer
 from tests.mqtt.sources import build
 from tests.mqtt.sources import running as receiving
@@ -97,3 +101,31 @@ def test_credentials_that_are_too_long(options: dict[str, Any]) -> None:
 def test_check_connect_names_a_host_that_can_be_none(host: str) -> None:
     with pytest.raises(OSError, match="is no host name"):
         MqttSinkConfig.model_validate({"topic": "t", "server": host}).connect(10)
+
+
+@pytest.mark.spec("MQ-09")
+async def test_a_session_is_not_empty_while_the_server_has_more_for_it() -> None:
+    messages: list[Publish] = []
+    emptied: list[int] = []
+    with Rude(taken=TAKEN + packet(PUBLISH, EVENT, 2)) as server:
+        server.answers[PUBACK] = packet(PUBLISH, b"\0\1t\0\2\0{}", 2)
+        config = MqttConfig(server=f"127.0.0.1:{server.port}")
+        client = MqttClient(config, "former", clean=False, received=messages.append)
+        try:
+            await client.open(None)
+
+            async def empty() -> None:
+                await client.emptied(0)
+                emptied.append(len(messages))
+
+            async with anyio.create_task_group() as tasks:
+                await until(lambda: len(messages) == 1, "the first message")
+                tasks.start_soon(empty)
+                client.settled(messages[0])
+                await until(lambda: len(messages) == 2, "what the server sends then")
+                assert emptied == []
+                server.answers.clear()
+                client.settled(messages[1])
+        finally:
+            await client.close()
+    assert emptied == [2]
