@@ -15,7 +15,7 @@ from nats.js import api
 from gateway_core.contract.capabilities import DeliveryState
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
-from gateway_core.contract.event import Event
+from gateway_core.contract.event import Event, position_of, split_position
 from gateway_core.contract.interfaces import Filter, Outcome, Receiver
 from gateway_core.contract.outcome import Stage
 from gateway_core.pipeline.guards import Errors
@@ -33,7 +33,8 @@ POLL_S = 0.01
 
 
 class JetStreamFeed:
-    """Offers the stream's events to a subscription. A position is a message's sequence number. `joined` is set once the
+    """Offers the stream's events to a subscription. A position is a message's sequence number; its partition counts
+    how often the stream was made again, because its numbers begin anew then. `joined` is set once the
     consumer exists, `left` once the feed has given everything back."""
 
     def __init__(
@@ -61,6 +62,7 @@ class JetStreamFeed:
         self._waiting: deque[Event] = deque()  # wanted, and not offered yet
         self._offering = self._leaving = False
         self._first = 0
+        self._turn = 0
         self._link = Link(
             options,
             f"{context.owner}: consumer {consumer}",
@@ -80,7 +82,6 @@ class JetStreamFeed:
             consumer=self._ensure_consumer,
             forget=self._forget,
         )
-        self.ack = self._puller.settle
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -94,9 +95,9 @@ class JetStreamFeed:
         self._leaving = True
         with anyio.CancelScope(shield=True):
             await self._puller.stop()
-            waiting = {event.position for event in self._waiting}
+            waiting = [event.position for event in self._waiting]
             self._waiting.clear()
-            idle = waiting.union(self._receiver.withdraw(0))
+            idle = {split_position(position)[1] for position in [*waiting, *self._receiver.withdraw(self._turn)]}
             with anyio.move_on_after(DRAIN_S):
                 while self._puller.open_besides(idle):  # noqa: ASYNC110 - once, at a stop
                     await anyio.sleep(POLL_S)
@@ -132,7 +133,8 @@ class JetStreamFeed:
 
     def _forget(self) -> None:
         self._waiting.clear()
-        self._receiver.withdraw(0)
+        self._receiver.withdraw(self._turn)
+        self._turn += 1
 
     # -- events -----------------------------------------------------------------------------------------------------
 
@@ -142,7 +144,7 @@ class JetStreamFeed:
         except Refused as e:
             self._reject(msg, sequence, e)
             return
-        event.position = sequence
+        event.position = position_of(self._turn, sequence)
         try:
             wanted = self._matches(event)
         except Exception as e:  # a filter that raises counts as a match
@@ -165,8 +167,14 @@ class JetStreamFeed:
             received_ns=self._now(),
         )
         event.trace = error.trace
-        event.position = sequence
+        event.position = position_of(self._turn, sequence)
         self._receiver.reject(event, Outcome(False, stage=Stage.DECODE, reason=error.detail))
+
+    def ack(self, position: int) -> None:
+        """The event needs no more care. One of a stream that is no more is not taken for one of the new stream."""
+        turn, sequence = split_position(position)
+        if turn == self._turn:
+            self._puller.settle(sequence)
 
     def resume(self) -> None:
         """There is room again."""

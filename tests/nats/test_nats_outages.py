@@ -20,7 +20,7 @@ from gateway_core.contract.errors import Overloaded
 from gateway_core.contract.event import Event
 from tests.nats import test_nats_source
 from tests.nats.conftest import NatsKit, pause, resume
-from tests.nats.test_jetstream_channel import opened
+from tests.nats.test_jetstream_channel import acknowledged, opened
 from tests.nats.test_nats_sink import sink_of
 from tests.nats.test_nats_source import client, ids, publish, source_of
 
@@ -84,6 +84,13 @@ async def test_the_numbers_of_a_stream_that_was_made_again_are_not_mistaken(kit:
         await appended(channel, numbered(2, 2))
         await it.until(4)
         assert it.ids == ["n0", "n1", "n2", "n3"]
+        feed: Any = it.feed
+        for event in it.events[:2]:
+            feed.ack(event.position)  # deliveries of the old stream end
+        assert feed.lag() == 2
+        it.ack()
+        assert feed.lag() == 0
+        await acknowledged(kit, 0)
 
 
 @pytest.mark.spec("NT-02")
