@@ -62,6 +62,7 @@ def client(config: RedisConfig, owner: str) -> Client:
         "socket_connect_timeout": config.timeout_s,
         "protocol": 2,
         "driver_info": None,
+        "max_connections": 100_000,  # its default is 100: fewer than a source of many streams needs
     }
     found: Any
     if config.cluster:
@@ -101,7 +102,7 @@ def _single(config: RedisConfig, owner: str, common: dict[str, Any]) -> Redis:
 def _of_sentinel(config: RedisConfig, owner: str, common: dict[str, Any]) -> Redis:
     assert config.sentinel is not None
     sentinel = config.sentinel
-    shared = {k: v for k, v in common.items() if k not in ("db", "username", "password")}
+    shared = {k: v for k, v in common.items() if k not in ("db", "username", "password", "max_connections")}
     connection: dict[str, Any] = {}
     if config.tls is not None:
         tls_context = client_context(config.tls, owner)

@@ -37,8 +37,19 @@ def _start(text: str) -> str:
     return text
 
 
+def _once(streams: list[str]) -> list[str]:
+    if len({*streams}) < len(streams):
+        raise ValueError("a stream is named twice")
+    return streams
+
+
 Name = Annotated[str, AfterValidator(_name)]
-Streams = Annotated[list[Name], BeforeValidator(listed, json_schema_input_type=list[str] | str), Field(min_length=1)]
+Streams = Annotated[
+    list[Name],
+    BeforeValidator(listed, json_schema_input_type=list[str] | str),
+    AfterValidator(_once),
+    Field(min_length=1),
+]
 
 
 def _with_url(value: Any, field: str) -> Any:

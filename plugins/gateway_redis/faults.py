@@ -9,20 +9,15 @@ from gateway_core.contract.outcome import Outcome, short
 from gateway_core.contract.shortage import is_shortage
 
 PASSING = (
-    redis.ConnectionError,  # also AuthenticationError (credentials change) and BusyLoadingError
-    redis.TimeoutError,
     redis.ReadOnlyError,
     redis.OutOfMemoryError,
     redis.NoPermissionError,
-    redis.ClusterError,
     redis.ClusterDownError,
-    redis.RedisClusterException,
     redis.AskError,
     redis.TryAgainError,
     redis.MasterDownError,
-    OSError,
 )
-"""Errors of the server or the config that say nothing about the event."""
+"""Answers of the server that say nothing about the event."""
 _PASSING_CODES = ("MISCONF", "NOREPLICAS", "BUSY", "UNBLOCKED", "FAILOVER", "ERR max number of clients")
 
 _WORDS: list[tuple[type[Exception], str]] = [
@@ -39,6 +34,11 @@ _WORDS: list[tuple[type[Exception], str]] = [
 def is_group_lost(error: BaseException) -> bool:
     """Whether the group, or its stream, does not exist."""
     return isinstance(error, redis.ResponseError) and str(error).startswith(("NOGROUP", "UNBLOCKED", "-NOGROUP"))
+
+
+def is_no_stream(error: BaseException) -> bool:
+    """Whether the key does not exist, or is not a stream."""
+    return isinstance(error, redis.ResponseError) and str(error).startswith(("WRONGTYPE", "no such key"))
 
 
 def is_denied(error: BaseException) -> bool:
@@ -65,5 +65,6 @@ def outcome_of(error: BaseException) -> Outcome:
     """The outcome of an attempt that ended with this error."""
     if is_shortage(error):
         return short(error)
-    retry = isinstance(error, PASSING) or str(error).startswith(_PASSING_CODES)
+    answered = isinstance(error, redis.ResponseError | redis.DataError)  # else the connection failed, or spoke nonsense
+    retry = not answered or isinstance(error, PASSING) or str(error).startswith(_PASSING_CODES)
     return Outcome(False, retry=retry, reason=words(error))

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import NoPermissionError, OutOfMemoryError, ResponseError
 
 from .client import Client, pairs
 
@@ -53,9 +53,12 @@ class Group:
         """Creates the group, and the stream, unless they exist."""
         start: str | bytes = self._start
         if self._exists:  # someone deleted it
-            start = b"0" if self.progress is None else self.progress.floor
+            start = b"0" if self.progress is None else await self._again(client, self.progress)
         try:
             await client.execute_command("XGROUP CREATE", self.stream, self.name, start, "MKSTREAM")
+        except OutOfMemoryError:  # even if the group exists; reading it needs no memory, and may give some back
+            if not await self._is_there(client):
+                raise
         except ResponseError as e:
             if not str(e).startswith("BUSYGROUP"):
                 raise
@@ -70,6 +73,21 @@ class Group:
         if self.progress is None:
             with suppress(NoPermissionError):  # the regular look says so
                 await self.look(client)
+
+    async def _is_there(self, client: Client) -> bool:
+        try:
+            found = await client.execute_command("XINFO GROUPS", self.stream)
+        except ResponseError:  # there is no such key, or no permission
+            return False
+        return any(pairs(group)[b"name"] == self.name.encode() for group in found)
+
+    async def _again(self, client: Client, progress: Progress) -> bytes:
+        """After which id the group is created again. A stream that ends before that is another one."""
+        try:
+            facts = pairs(await client.execute_command("XINFO STREAM", self.stream))
+        except ResponseError:  # there is no such key, or no permission
+            return progress.floor
+        return progress.floor if number_of(facts[b"last-generated-id"]) >= number_of(progress.floor) else b"0"
 
     async def look(self, client: Client) -> None:
         """Updates `progress`."""
@@ -111,6 +129,12 @@ async def floor_of(client: Client, stream: str, group: bytes, last: bytes, pendi
         return last
     summary: Any = await client.execute_command("XPENDING", stream, group)
     return before(summary[1]) if summary[0] else last  # all were acknowledged in the meantime
+
+
+def number_of(id: bytes) -> tuple[int, int]:
+    """An id as numbers, for comparisons."""
+    time, _, number = id.partition(b"-")
+    return int(time), int(number or 0)
 
 
 def before(id: bytes) -> bytes:

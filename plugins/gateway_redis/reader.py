@@ -27,7 +27,7 @@ from .group import Group
 log = logging.getLogger("tidegate.redis")
 
 BLOCK_MS = 2000
-"""How long a read waits for entries; in milliseconds."""
+"""How long a read waits for entries, at most; in milliseconds."""
 MOST_READ = 500
 """The most entries in one read."""
 MOST_BYTES = 64 * 1024 * 1024
@@ -80,6 +80,7 @@ class StreamReader:
         self._stopping = False
         self._told: set[str] = set()
         self._idle_ms = int(options.claim_idle_s * 1000)
+        self._block_ms = max(1, min(BLOCK_MS, int(options.timeout_s * 500)))  # answers come within the time limit
         self._most = min(MOST_READ, options.prefetch)
         self._enough = max(1, min(self._most, options.prefetch // 4))
 
@@ -117,7 +118,7 @@ class StreamReader:
         """Reads until the group is gone."""
         group = self.group
         head = ("XREADGROUP", "GROUP", group.name, group.consumer, "COUNT")
-        tail = ("BLOCK", BLOCK_MS, "STREAMS", group.stream, ">")
+        tail = ("BLOCK", self._block_ms, "STREAMS", group.stream, ">")
         try:
             await self._own(client)
             while True:

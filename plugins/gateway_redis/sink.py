@@ -71,7 +71,7 @@ class RedisSink:
         self._running: anyio.CancelScope | None = None
         self._under_way: list[_Attempt] = []
         self._trimmer = Trimmer(self._owner) if options.trim == "acked" else None
-        self._wait_ms = int(options.wait_timeout_s * 1000)
+        self._wait_ms = max(1, int(options.wait_timeout_s * 1000))  # 0 would mean for ever
         self.address = f"{options.where}/{options.stream}"
 
     # -- life -------------------------------------------------------------------------------------------------------
@@ -138,6 +138,8 @@ class RedisSink:
             while True:
                 while self._waiting:
                     self._under_way = self._next()
+                    if not self._under_way:
+                        continue
                     outcomes = await self._sent(redis, self._under_way)
                     attempts, self._under_way = self._under_way, []
                     for attempt, outcome in zip(attempts, outcomes, strict=True):
@@ -152,10 +154,14 @@ class RedisSink:
 
     def _next(self) -> list[_Attempt]:
         attempts: list[_Attempt] = []
-        waiting, size = self._waiting, 0
+        waiting, size, now = self._waiting, 0, asyncio.get_running_loop().time()
         while waiting and len(attempts) < MOST_AT_ONCE and (not attempts or size + waiting[0].size <= MOST_BYTES):
-            attempts.append(waiting.popleft())
-            size += attempts[-1].size
+            attempt = waiting.popleft()
+            if attempt.deadline <= now:  # would end the time of all others
+                attempt.done(Outcome(False, retry=True, reason="no answer in time"))
+                continue
+            attempts.append(attempt)
+            size += attempt.size
         return attempts
 
     async def _sent(self, redis: Client, attempts: list[_Attempt]) -> list[Outcome]:
@@ -173,10 +179,10 @@ class RedisSink:
             return [Outcome(False, retry=True, reason="no answer in time")] * len(attempts)
         except Exception as e:
             if self._options.cluster:
-                await close(redis)  # looks up the nodes again
+                await self._anew(redis)  # looks up the nodes again
             return [faults.outcome_of(e)] * len(attempts)
         if any(isinstance(answer, ReadOnlyError) for answer in answers):
-            await close(redis)  # the name may lead to another server by now
+            await self._anew(redis)  # the name may lead to another server by now
         there = answers.pop() if replicas else 0
         outcomes = [faults.outcome_of(a) if isinstance(a, BaseException) else DELIVERED for a in answers]
         if replicas and (isinstance(there, BaseException) or there < replicas):
@@ -184,5 +190,11 @@ class RedisSink:
             few = Outcome(False, retry=True, reason=f"not enough replicas have it: {reason}")
             outcomes = [few if outcome is DELIVERED else outcome for outcome in outcomes]
         if self._trimmer is not None:
-            self._trimmer.wrote(attempt.command[1] for attempt in attempts)
+            written = zip(attempts, answers, strict=True)
+            self._trimmer.wrote(attempt.command[1] for attempt, a in written if not isinstance(a, BaseException))
         return outcomes
+
+    async def _anew(self, redis: Client) -> None:
+        """Closes the connections; the next command makes new ones."""
+        with suppress(Exception):  # closing may fail, too: it times out on a peer that is stuck
+            await close(redis)

@@ -14,6 +14,7 @@ from gateway_transport.messages import reader
 from redis.exceptions import NoPermissionError, RedisClusterException, RedisError
 
 from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Intake
 
@@ -76,7 +77,10 @@ class RedisSource:
         await self._connection.stop()
 
     async def _session(self, connected: Callable[[], None]) -> None:
-        redis = client(self._options, self._owner)
+        try:
+            redis = client(self._options, self._owner)
+        except StartError as e:
+            raise Rejected(str(e).removeprefix(f"{self._owner}: ")) from e
         try:
             for one in self._readers:
                 await one.group.create(redis)

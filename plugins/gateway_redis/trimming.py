@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterable
 
 import anyio
-from redis.exceptions import RedisClusterException, RedisError
+from redis.exceptions import ResponseError
 
 from . import faults
 from .client import Client, pairs
-from .group import after, floor_of
+from .group import after, floor_of, number_of
 
 log = logging.getLogger("tidegate.redis")
 
@@ -39,20 +39,32 @@ class Trimmer:
             self._scope.cancel()
 
     async def run(self, redis: Client) -> None:
-        """Trims now and then until `stop`. A failure is logged once, and tried again."""
+        """Trims now and then until `stop`. A failure is logged once, and tried again. What the server says of one
+        stream is no concern of the others."""
         with anyio.CancelScope() as self._scope:
             while True:
                 await anyio.sleep(INTERVAL_S)
+                failed = ""
                 for stream in list(self._streams):
                     try:
                         if await trim(redis, stream):
                             self._streams.discard(stream)
-                        self._told = ""
-                    except (RedisError, RedisClusterException, OSError) as e:
-                        if (text := faults.words(e)) != self._told:
-                            log.warning("%s: can't trim the stream %s, will retry: %s", self._owner, stream, text)
-                        self._told = text
+                    except ResponseError as e:
+                        if faults.is_no_stream(e):  # until it is written to again
+                            self._streams.discard(stream)
+                        else:
+                            failed = self._failed(stream, e)
+                    except Exception as e:  # also what a connection raises that the sink closed at this moment
+                        failed = self._failed(stream, e)
                         break
+                self._told = failed
+
+    def _failed(self, stream: str, error: Exception) -> str:
+        text = faults.words(error)
+        if text != self._told:
+            log.warning("%s: can't trim the stream %s, will retry: %s", self._owner, stream, text)
+            self._told = text
+        return text
 
 
 async def trim(redis: Client, stream: str) -> bool:
@@ -64,10 +76,5 @@ async def trim(redis: Client, stream: str) -> bool:
         floors.append(after(await floor_of(redis, stream, name, last, pending)))
     if not floors:
         return False
-    await redis.execute_command("XTRIM", stream, "MINID", min(floors, key=_number))
+    await redis.execute_command("XTRIM", stream, "MINID", min(floors, key=number_of))
     return bool(await redis.execute_command("XLEN", stream) == 0)
-
-
-def _number(id: bytes) -> tuple[int, int]:
-    time, _, number = id.partition(b"-")
-    return int(time), int(number)
