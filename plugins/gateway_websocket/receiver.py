@@ -21,6 +21,8 @@ from .subprotocol import ACK, CONTENT_TYPE, acks, nack
 
 MOST_BYTES = 16 * 1024 * 1024
 """About the most bytes of a connection's events under way. Beyond that, nothing more is read from it."""
+MOST_UNREAD = 1024 * 1024
+"""About the most bytes of answers that wait for a sender which reads none. Beyond that, it is not read either."""
 _RULE = "CloudEvents WebSockets binding 1.0.2, section 1.5"
 
 
@@ -45,6 +47,7 @@ class Receiver:
         self.socket = socket
         self.acknowledges = socket.subprotocol == ACK
         self.open = True
+        socket.patient = not self.acknowledges
         self._options = options
         self._read = read
         self._clock = clock
@@ -84,11 +87,12 @@ class Receiver:
             self._refuse(number, data, e)
         else:
             self._handover.take(event, number)
-        if self._handover.held >= self._most or self._bytes >= MOST_BYTES:
+        if self._handover.held >= self._most or self._bytes >= MOST_BYTES or self.socket.unread >= MOST_UNREAD:
             self.socket.hold()
 
     def flushed(self) -> None:
-        return
+        if self._most:
+            self._read_on()
 
     def closed(self, reason: str) -> None:
         self.open = False
@@ -135,7 +139,10 @@ class Receiver:
     def _release(self, number: int) -> None:
         if self._sizes:
             self._bytes -= self._sizes.pop(number, 0)
-        if not self.socket.holding:
+        self._read_on()
+
+    def _read_on(self) -> None:
+        if not self.socket.holding or self.socket.unread:
             return
         if self._handover.held <= self._most // 2 and self._bytes <= MOST_BYTES // 2:
             self.socket.resume()

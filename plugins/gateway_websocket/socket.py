@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 from typing import Any, Protocol, cast
 
 from websockets.frames import Frame, Opcode
@@ -13,13 +14,16 @@ from websockets.protocol import State
 
 from gateway_core.contract.one_line import one_line
 
-TEXT, BINARY, CONT = Opcode.TEXT, Opcode.BINARY, Opcode.CONT
+TEXT, BINARY, CONT, PING = Opcode.TEXT, Opcode.BINARY, Opcode.CONT, Opcode.PING
 GOING_AWAY, POLICY, TOO_BIG = 1001, 1008, 1009
 """Status codes of a close (RFC 6455 section 7.4.1)."""
 CLOSE_S = 5.0
 """How long the other end may take to close, in seconds."""
 MOST_FRAGMENTS = 4096
 """The most fragments of a message."""
+MOST_PINGS = 1000
+"""The most pings of an other end that does not read what it is sent."""
+_LEFT = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
 SILENT = logging.getLogger("tidegate.websocket.library")
 """For the library, which logs every connection."""
@@ -70,6 +74,9 @@ class WebSocket(asyncio.Protocol):
         self._deadline: float | None = self._heard + handshake_s
         self.holding = False
         """Whether nothing is read."""
+        self.patient = True
+        """Whether what the other end has sent is still of use when it has left."""
+        self._pings = 0  # while nothing can be written
         self._flushing = False
         self._deaf = False
         self._parts: list[bytes] = []  # of a fragmented message
@@ -117,6 +124,7 @@ class WebSocket(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.writable = True
+        self._pings = 0
         if self.handler is not None:
             self.handler.flushed()
 
@@ -151,6 +159,10 @@ class WebSocket(asyncio.Protocol):
                 self._message(b"".join(parts), self._is_text)
             elif len(self._parts) >= MOST_FRAGMENTS:
                 self.fail(TOO_BIG, "too many fragments")
+        elif opcode is PING and not self.writable:  # the answers would fill the memory
+            self._pings += 1
+            if self._pings > MOST_PINGS:
+                self.fail(POLICY, "too many pings")
 
     def _message(self, data: bytes, text: bool) -> None:
         if self.handler is None or self._deaf:
@@ -179,6 +191,11 @@ class WebSocket(asyncio.Protocol):
             if not self._transport.is_closing():
                 self._transport.resume_reading()
 
+    @property
+    def unread(self) -> int:
+        """Bytes that the operating system has not taken yet, because the other end does not read; 0 in most cases."""
+        return 0 if self.writable or self._transport is None else self._transport.get_write_buffer_size()
+
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
@@ -191,7 +208,8 @@ class WebSocket(asyncio.Protocol):
     def _flush(self) -> None:
         self._flushing = False
         self._write()
-        if self.writable and self.handler is not None:
+        lost = self._transport is None or self._transport.is_closing()
+        if self.writable and self.handler is not None and not lost:
             self.handler.flushed()
 
     def _write(self) -> None:
@@ -255,7 +273,11 @@ class WebSocket(asyncio.Protocol):
             if now > self._deadline:
                 self.reason = self.reason or "the handshake took too long"
                 self.abort()
-        elif self.holding or not self.is_open:
+        elif self.holding:
+            if not self.patient and self._has_left():  # else each new connection of it would add to what is held
+                self.reason = "the other end left while nothing was read"
+                self.abort()
+        elif not self.is_open:
             return
         elif self._pinged is not None:
             if now - self._pinged > self._timing.ping_timeout_s:
@@ -265,6 +287,15 @@ class WebSocket(asyncio.Protocol):
             self._pinged = now
             self.protocol.send_ping(b"")
             self._write()
+
+    def _has_left(self) -> bool:
+        """Whether the other end has closed the connection. One that is not read does not report it."""
+        found = self._transport.get_extra_info("socket") if self._transport is not None else None
+        if found is None or found.fileno() < 0:
+            return False
+        poll = select.poll()
+        poll.register(found.fileno(), _LEFT)
+        return bool(poll.poll(0))
 
     def _opened(self) -> None:
         self._deadline = None
