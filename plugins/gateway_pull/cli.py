@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -11,6 +12,14 @@ import typer
 class Mode(StrEnum):
     binary = "binary"
     structured = "structured"
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and text.isprintable()
+    except ValueError:
+        return False
 
 
 def listen(
@@ -35,5 +44,7 @@ def listen(
 
     if forward is None and not print_:
         raise typer.BadParameter("say what to do with the events: --forward URL, or --print")
+    if forward is not None and not _is_url(forward):
+        raise typer.BadParameter("write --forward as http://HOST:PORT/PATH or https://…")
     options = Options(url.rstrip("/"), forward, print_, token, mode.value, count, in_flight, timeout_s)
     raise typer.Exit(Listening(options).run())

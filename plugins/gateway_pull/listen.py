@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import sys
@@ -230,13 +231,25 @@ class Listening:
             await self._settle("release", [entry.lease], retry=False, reason=one_line(e))
             return
         if self._options.prints:
-            print(" ".join(text.decode().splitlines()), flush=True)
+            try:
+                print(_line(text), flush=True)
+            except OSError as e:
+                self._output_failed(e)
+                await self._settle("release", [entry.lease], reason="the output was closed")
+                return
         if self._options.forward is None:
             await self._settle("ack", [entry.lease])
         else:
             await self._forward(entry, event, message)
         self._done += 1
         self._room.set()
+
+    def _output_failed(self, error: OSError) -> None:
+        """Ends: the reader has all that it wants, or the disk is full."""
+        if not self._stop.is_set() and not isinstance(error, BrokenPipeError):
+            self._said_refused = f"can't write the output: {error.strerror or error}"
+            _say(self._said_refused)
+        self._stop.set()
 
     async def _forward(self, entry: _Entry, event: Event, message: Message) -> None:
         assert self._options.forward is not None
@@ -271,6 +284,14 @@ class Listening:
         wait_s = min(retry_after_s(asked, time.time()) or 0.0, 86_400.0) if retry and asked else None
         reason = f"{response.status_code} {one_line(response.reason_phrase)}".rstrip()
         await self._settle("release", [entry.lease], retry=retry, reason=reason, retry_after_s=wait_s)
+
+
+def _line(text: bytes) -> str:
+    """JSON on one line, safe for a terminal: what could mislead one is escaped, so that the values stay the same."""
+    line = b" ".join(text.splitlines()).decode()
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] if c != "\t" else " " for c in line)
 
 
 def _tell(event: Event, what: str) -> None:

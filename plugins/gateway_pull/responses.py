@@ -70,7 +70,7 @@ def _refusal(
 ) -> Response | None:
     if word and word != "events" and word not in _BODIES:
         return problem(404, "There are only `receive`, `ack`, `release`, `extend` and `events`.")
-    if not endpoint.allows(origin):
+    if not endpoint.allows(origin) or (origin is None and _foreign(headers) and "*" not in endpoint.options.origins):
         return problem(403, "Pages of this origin may not fetch events: see `origins`.")
     if method == "OPTIONS":
         return None
@@ -80,6 +80,12 @@ def _refusal(
     if method not in methods:
         return problem(405, f"Use {methods[0]}.", headers=((b"allow", ", ".join((*methods, "OPTIONS")).encode()),))
     return None
+
+
+def _foreign(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether a page of another origin had its browser send this, for instance as an image: then there is no `Origin`
+    (Fetch Metadata, section 2.3)."""
+    return any(name.lower() == b"sec-fetch-site" and value in (b"cross-site", b"same-site") for name, value in headers)
 
 
 def _preflight(word: str) -> Response:

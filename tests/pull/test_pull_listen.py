@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 from gateway_testing.arrival import read
@@ -107,4 +109,44 @@ def test_it_prints_counts_and_says_what_is_wrong(tmp_path: Path) -> None:
         assert tidegate("listen", url + "x", "--print", "--token", "s3cret").returncode == 1
         assert tidegate("listen", url).returncode == 2
         assert tidegate("listen", "nowhere", "--print").returncode == 1
+        for target in ("localhost:3000/in", "http://localhost:port/", "http:///in", "ftp://localhost/"):
+            mistake = tidegate("listen", url, "--forward", target, "--token", "s3cret")
+            assert mistake.returncode == 2, target
+            assert "Traceback" not in mistake.stderr
         gateway.wait_until(lambda: gateway.trigger("orders")["delivered"] == 2, what="two to be delivered")
+
+
+@pytest.mark.spec("PL-07")
+def test_printed_events_keep_their_values_and_spare_the_terminal(tmp_path: Path) -> None:
+    port = free_port()
+    data = "a\u2028b\x85c\x9b2Jd\u202ee\x7f\U000e0001é"
+    event = {"specversion": "1.0", "source": "/s", "type": "t", "id": "1", "data": data}
+    with GatewayProcess(CONFIG % port, tmp_path) as gateway:
+        text = json.dumps(event, ensure_ascii=False).encode()
+        kind = {"content-type": "application/cloudevents+json"}
+        assert httpx.post(gateway.ingress(), content=text, headers=kind).status_code == 202
+        url = f"http://127.0.0.1:{port}/orders"
+        done = tidegate("listen", url, "--print", "--count", "1", "--token", "s3cret")
+        (line,) = done.stdout.split("\n")[:-1]
+        assert line.isprintable()
+        assert json.loads(line)["data"] == data
+
+
+@pytest.mark.spec("PL-07")
+def test_a_closed_output_ends_it_and_its_event_comes_again(tmp_path: Path) -> None:
+    port = free_port()
+    with GatewayProcess(CONFIG % port, tmp_path) as gateway:
+        send(gateway, "a1")
+        command = [sys.executable, "-m", "gateway_core.cli", "listen", f"http://127.0.0.1:{port}/orders", "--print"]
+        reader, writer = os.pipe()
+        os.close(reader)
+        try:
+            done = subprocess.run(
+                [*command, "--token", "s3cret"], stdout=writer, stderr=subprocess.PIPE, timeout=120, check=False
+            )
+        finally:
+            os.close(writer)
+        assert b"Traceback" not in done.stderr
+        assert b"Exception" not in done.stderr
+        again = tidegate("listen", f"http://127.0.0.1:{port}/orders", "--print", "--count", "1", "--token", "s3cret")
+        assert json.loads(again.stdout)["id"] == "a1"

@@ -282,3 +282,18 @@ async def test_line_breaks_in_data_survive_a_stream(kit: Kit) -> None:
             assert got[1]["data"] == {"a": 1, "b": "x\r\n"}
             await settle(client, "ack", [got[0]])
         await attempts.ended()
+
+
+@pytest.mark.spec("PL-06")
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_a_foreign_page_takes_no_events_as_an_image(kit: Kit, site: str) -> None:
+    """A browser sends no `Origin` then. The leases would end unused, and the events go to the dead letter."""
+    async with sink(kit, lease_s=0.2) as (made, client):
+        attempts = Attempts()
+        attempts.send(made, numbered(1)[0])
+        fetched = await client.get("events", headers={"sec-fetch-site": site, "sec-fetch-mode": "no-cors"})
+        assert fetched.status_code == 403
+        assert (await client.get(made.address)).json() == {"available": 1, "leased": 0}
+        assert (await client.get(made.address, headers={"sec-fetch-site": "none"})).status_code == 200
+        await settle(client, "ack", leases(await fetch(client, 1)))
+        await attempts.ended()
