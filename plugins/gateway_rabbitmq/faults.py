@@ -48,6 +48,15 @@ def size_limit(fault: RabbitFault) -> int | None:
     return int(found[1]) if found else None
 
 
+_TOPIC = re.compile(r"access to topic '(.*)' in exchange ")
+
+
+def forbidden_topic(fault: RabbitFault) -> str | None:
+    """The routing key that the user must not use, if that is the fault."""
+    found = _TOPIC.search(str(fault)) if fault.code == ACCESS_REFUSED else None
+    return found[1] if found else None
+
+
 def of_network(error: BaseException) -> RabbitFault:
     """The fault for a connection that could not be made, or broke."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__

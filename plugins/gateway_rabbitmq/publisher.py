@@ -15,11 +15,15 @@ from gateway_core.contract.one_line import one_line
 
 from . import wire
 from .config import RabbitSinkConfig
+from .faults import ACCESS_REFUSED
 from .link import Channel, Link
 from .wire import Content
 
 TICK_S = 0.1
 """How precisely attempts time out."""
+FORBIDDEN_S = 60.0
+"""How long a routing key that the server refused is not tried again; in seconds."""
+FORBIDDEN_MOST = 1024
 
 
 Headers = list[tuple[bytes, bytes]]
@@ -53,6 +57,7 @@ class Publisher:
         self._retries = options.unroutable == "retry"
         self._most_bytes = options.max_message_bytes
         self._most_of = "`max_message_bytes`"
+        self._forbidden: dict[str, tuple[float, str]] = {}  # by routing key: until when, and why
         self._methods: dict[str, bytes] = {}
         self._link: Link | None = None
         self._channel: Channel | None = None
@@ -77,6 +82,12 @@ class Publisher:
         """The server takes no larger message, and would end the connection at each: they are refused here from now."""
         if most_bytes < self._most_bytes:
             self._most_bytes, self._most_of = most_bytes, "the server's `max_message_size` when it was last exceeded"
+
+    def forbid(self, key: str, reason: str) -> None:
+        """The server refuses this routing key, and would end the connection at each message that has it."""
+        if len(self._forbidden) >= FORBIDDEN_MOST:
+            self._forbidden.clear()
+        self._forbidden[key] = self._clock.monotonic() + FORBIDDEN_S, reason
 
     def end(self, reason: str) -> None:
         """There is no channel any more: what was sent has failed, as far as anyone knows."""
@@ -131,6 +142,13 @@ class Publisher:
         link, channel = self._link, self._channel
         assert link is not None
         assert channel is not None
+        if self._forbidden and (found := self._forbidden.get(attempt.key)) is not None:
+            until, reason = found
+            if self._clock.monotonic() < until:
+                _finish(attempt, Outcome(False, retry=True, code=ACCESS_REFUSED, reason=f"not sent: {reason}"))
+                self._ended()
+                return
+            del self._forbidden[attempt.key]
         method = self._methods.get(attempt.key)
         if method is None:
             if len(self._methods) >= 4096:

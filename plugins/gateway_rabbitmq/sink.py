@@ -20,7 +20,7 @@ from gateway_core.contract.outcome import unwritable
 
 from . import binding, own_metrics, session, topology
 from .config import ROUTING_KEY, RabbitSinkConfig
-from .faults import RabbitFault, size_limit
+from .faults import RabbitFault, forbidden_topic, size_limit
 from .link import Link
 from .publisher import Publisher
 
@@ -88,6 +88,8 @@ class RabbitSink:
         except RabbitFault as e:
             if (most_bytes := size_limit(e)) is not None:
                 self._publisher.limit(most_bytes)
+            if (key := forbidden_topic(e)) is not None:
+                self._publisher.forbid(key, str(e))
             raise session.as_rejected(e) from e
         finally:
             reason = str(link.fault) if link is not None and link.fault is not None else "the connection was closed"

@@ -19,7 +19,7 @@ from gateway_rabbitmq.publisher import Publisher
 from gateway_rabbitmq.wire import Content
 from gateway_testing.suites import Kit
 from gateway_testing.suites.kit import until
-from gateway_testing.suites.sink import attempt, running
+from gateway_testing.suites.sink import Attempts, attempt, running
 
 from gateway_core.contract.interfaces import Outcome
 from tests.rabbit_lab import Lab, message_of, numbered
@@ -221,3 +221,25 @@ async def test_a_message_larger_than_the_server_takes_cuts_the_connection_once(
             assert list(sink.metrics().values()) == [1]
     finally:
         await thread(own_rabbitmq.evaluate, "application:set_env(rabbit, max_message_size, 134217728).")
+
+
+@pytest.mark.spec("RQ-09")
+async def test_a_forbidden_topic_holds_up_no_others(own_rabbitmq: RabbitMq, lab: Lab, kit: Kit, name: str) -> None:
+    lab.exchange(name, "topic")
+    lab.queue(name)
+    lab.bind(name, name, "#")
+    who = f'<<"guest">>,<<"/">>,<<"{name}">>'
+    erlang = f'rabbit_auth_backend_internal:set_topic_permissions({who},<<"^ok">>,<<".*">>,<<"x">>).'
+    await thread(own_rabbitmq.evaluate, erlang)
+    options = {"server": f"127.0.0.1:{own_rabbitmq.port}", "exchange": name, "routing_key": "{subject}"}
+    sink: Any = kit.sink("rabbitmq", options)
+    async with running(sink):
+        bad, good = numbered(1, subject="bad"), numbered(2, subject="ok")
+        assert "access to topic 'bad' in exchange" in (await attempt(sink, bad, 30)).reason
+        for _ in range(3):
+            sent = Attempts()
+            for event in (good, bad, good):
+                sent.send(sink, event, 30)
+            outcomes = await sent.ended()
+            assert [(o.delivered, o.retry) for o in outcomes] == [(True, False), (False, True), (True, False)]
+        assert list(sink.metrics().values()) == [1]
