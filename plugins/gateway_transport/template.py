@@ -83,6 +83,10 @@ def _filled(parts: list[str], values: list[str], rules: NameRules) -> str:
     pieces = list(parts)
     pieces[1::2] = [rules.forbidden.sub("_", value) for value in values]
     name = "".join(pieces)
-    if not name or len(name.encode()) > rules.most or name in rules.invalid:
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError as e:
+        raise Refused(f"the {rules.what} {name[:60]!r} is no Unicode text: it has half a surrogate pair") from e
+    if not name or size > rules.most or name in rules.invalid:
         raise Refused(f"{name[:60]!r} is not a valid {rules.what} name")
     return name

@@ -75,6 +75,12 @@ def test_a_name_that_would_be_invalid_is_refused(value: str) -> None:
             name(event(subject=value))
 
 
+def test_half_a_surrogate_pair_is_refused() -> None:
+    loose = NameRules("topic", re.compile(".*"), re.compile("/"), 20, "")
+    with pytest.raises(Refused, match="is no Unicode text"):
+        name_of("{subject}", loose)(event(subject="a\ud800"))
+
+
 def test_the_limit_is_in_bytes() -> None:
     wide = NameRules("topic", re.compile(".*"), re.compile("/"), 6, "")
     name = name_of("{subject}", wide)
