@@ -96,7 +96,10 @@ def test_more_different_names_than_are_remembered_are_right_too() -> None:
             assert name(event(subject=str(number))) == str(number)
 
 
-@given(st.text(max_size=30), st.text(max_size=30))
+VALUES = st.one_of(st.text("a/.-\u00e9\n", max_size=8), st.text(max_size=30))
+
+
+@given(VALUES, VALUES)
 def test_whatever_the_values_the_name_is_valid_or_the_event_refused(one: str, two: str) -> None:
     try:
         name = name_of("a/{type}/{subject}", RULES)(event(type=one, subject=two))
