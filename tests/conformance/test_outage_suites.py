@@ -19,7 +19,7 @@ from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import DELIVERED, Accepted, Channel, Outcome, Sink
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("real_time")]
 
 
 class Shelf:

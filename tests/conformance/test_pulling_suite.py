@@ -17,7 +17,7 @@ from gateway_core.contract.interfaces import Source
 from tests.conformance.little_queue import Queue, QueueConfig, QueueSource
 from tests.delivery.gateway_rig import Hurried
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("real_time")]
 
 
 @pytest.mark.spec("TR-02")

@@ -26,6 +26,8 @@ from tests.websocket.far import ACK, PLAIN, Far, FarClient, Feed
 ANSWER_S = 1.0
 """How long the sender waits for an answer in the tests where none may come. The intake is asked again after 1 s."""
 
+pytestmark = pytest.mark.usefixtures("real_time")
+
 
 @pytest.mark.spec("WS-01", "WS-02", "WS-05")
 class TestListeningSource(SourceSuite):

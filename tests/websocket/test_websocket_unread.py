@@ -18,7 +18,7 @@ from websockets.frames import Frame, Opcode
 from tests.websocket.far import ACK, PLAIN
 from tests.websocket.rig import EVENT, KEY, UPGRADE, client, ids, sink, source, speaks
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("real_time")]
 
 FLOOD = 24 * 1024 * 1024
 CHUNK = 256 * 1024
