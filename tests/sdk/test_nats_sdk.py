@@ -39,6 +39,12 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def built() -> None:
+    """A test without the SDK is missing; raised in a task group that would not be seen."""
+    go_sdk()
+
+
 def cases(mode: str) -> dict[str, Case]:
     """The cases by event id; without those that the SDK can't write in this mode."""
     unable = {"percent sign and quotes"} if mode == "binary" else set()
