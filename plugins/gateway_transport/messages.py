@@ -14,9 +14,11 @@ from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Codec, KeyMapper
 
 
-def reader(ref: CodecRef, binding: Binding, context: BuildContext) -> Callable[[Message], Event]:
+def reader(
+    ref: CodecRef, binding: Binding, context: BuildContext, what: str = "message"
+) -> Callable[[Message], Event]:
     """Returns a function that decodes the one event of a message, with the time and trace context of its arrival. It
-    raises `Refused` if the message is not an event, or the codec fails."""
+    raises `Refused` if the message is not an event, or the codec fails. `what` is the transport's word for one."""
     codec = cast(Codec, context.build(ref, "codec", binding=binding))
     decode, now, traces, names = codec.decode, context.clock.now_ns, context.traces, binding.trace
 
@@ -30,7 +32,7 @@ def reader(ref: CodecRef, binding: Binding, context: BuildContext) -> Callable[[
         except Exception as e:  # a bug in a codec must not block the messages behind
             raise Refused(f"the codec failed: {type(e).__name__}: {e}") from e
         if len(events) != 1:
-            raise Refused(f"a message holds one event, this one {len(events)}")
+            raise Refused(f"a {what} holds one event, this one {len(events)}")
         event = events[0]
         event.received_ns = now()
         if traces:
