@@ -14,9 +14,7 @@ from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Codec, KeyMapper
 
 
-def reader(
-    ref: CodecRef, binding: Binding, context: BuildContext, what: str = "message"
-) -> Callable[[Message], Event]:
+def reader(ref: CodecRef, binding: Binding, context: BuildContext, what: str = "message") -> Callable[[Message], Event]:
     """Returns a function that decodes the one event of a message, with the time and trace context of its arrival. It
     raises `Refused` if the message is not an event, or the codec fails. `what` is the transport's word for one."""
     codec = cast(Codec, context.build(ref, "codec", binding=binding))
