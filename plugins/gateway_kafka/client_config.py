@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from gateway_transport.addresses import Address, Listed
+from pydantic import Field, model_validator
 
 from gateway_core.contract.component import Config
 
-_SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^:\[\]/\s,@]+):(\d{1,5})")
-
-
-def comma_separated(value: Any) -> Any:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-
-
-def _server(text: str) -> str:
-    found = _SERVER.fullmatch(text)
-    if found is None or not 0 < int(found[2]) < 65536:
-        raise ValueError("must be HOST:PORT, with an IPv6 host in brackets")
-    return text
-
-
 Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
-Server = Annotated[str, AfterValidator(_server)]
-Servers = Annotated[
-    list[Server], BeforeValidator(comma_separated, json_schema_input_type=list[str] | str), Field(min_length=1)
-]
 
 
 class KafkaTlsConfig(Config):
@@ -94,7 +76,7 @@ class SaslConfig(Config):
 class KafkaConfig(Config):
     """The connection to a cluster."""
 
-    bootstrap: Servers = ["127.0.0.1:9092"]
+    bootstrap: Listed[Address] = ["127.0.0.1:9092"]
     """One or more bootstrap servers, `HOST:PORT`, as a list or separated by commas."""
     client: Literal["aiokafka", "confluent"] = "aiokafka"
     """The client library: `aiokafka` is pure asyncio; `confluent` (librdkafka) uses less CPU and rebalances

@@ -6,11 +6,12 @@ import re
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from gateway_transport.addresses import Listed
+from pydantic import AfterValidator, Field, model_validator
 
 from gateway_core.contract.component import CodecRef, Config, KeyMapperRef
 
-from .client_config import KafkaConfig, KafkaProducerConfig, Seconds, comma_separated
+from .client_config import KafkaConfig, KafkaProducerConfig, Seconds
 from .template import TOPIC
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -23,9 +24,7 @@ def _topic(text: str) -> str:
 
 
 Topic = Annotated[str, AfterValidator(_topic)]
-Topics = Annotated[
-    list[Topic], BeforeValidator(comma_separated, json_schema_input_type=list[str] | str), Field(min_length=1)
-]
+Topics = Listed[Topic]
 
 
 class ConnectionCheck(KafkaConfig):

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
+from gateway_transport.addresses import Listed
 from gateway_transport.client_tls import ClientTlsConfig
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from gateway_core.contract.component import Config
 
@@ -20,10 +21,6 @@ _FILTER = re.compile(rf"(?:{_TOKEN}\.)*(?:{_TOKEN}|>)")
 _NAME = re.compile(r"[^\s.*>/\\\x00-\x1f\x7f]{1,200}")
 _NOT_IN_NAMES = re.compile(r"[\s.*>/\\\x00-\x1f\x7f]")
 PORT = 4222
-
-
-def _listed(value: Any) -> Any:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 def _server(text: str) -> str:
@@ -61,11 +58,8 @@ Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Name = Annotated[str, AfterValidator(_name)]
 Subject = Annotated[str, AfterValidator(subject)]
 SubjectFilter = Annotated[str, AfterValidator(_filter)]
-SubjectFilters = Annotated[
-    list[SubjectFilter], BeforeValidator(_listed, json_schema_input_type=list[str] | str), Field(min_length=1)
-]
+SubjectFilters = Listed[SubjectFilter]
 Server = Annotated[str, AfterValidator(_server)]
-Servers = Annotated[list[Server], BeforeValidator(_listed, json_schema_input_type=list[str] | str), Field(min_length=1)]
 
 
 def name_from(*parts: str) -> str:
@@ -80,7 +74,7 @@ def name_from(*parts: str) -> str:
 class NatsConfig(Config):
     """The connection to NATS."""
 
-    servers: Servers = ["nats://127.0.0.1:4222"]
+    servers: Listed[Server] = ["nats://127.0.0.1:4222"]
     """One or more servers, `nats://HOST:PORT` or `tls://HOST:PORT`, as a list or separated by commas."""
     user: str | None = None
     """The user name."""

@@ -6,16 +6,13 @@ import re
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from gateway_transport.addresses import Listed
 from gateway_transport.client_tls import ClientTlsConfig
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from gateway_core.contract.component import Config
 
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^:\[\]/\s,@]+)(?::(\d{1,5}))?")
-
-
-def _comma_separated(value: Any) -> Any:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 def _server(text: str) -> str:
@@ -32,9 +29,6 @@ def _short(text: str) -> str:
 
 
 Server = Annotated[str, AfterValidator(_server)]
-Servers = Annotated[
-    list[Server], BeforeValidator(_comma_separated, json_schema_input_type=list[str] | str), Field(min_length=1)
-]
 Name = Annotated[str, AfterValidator(_short), Field(min_length=1)]
 ShortText = Annotated[str, AfterValidator(_short)]
 Arguments = dict[Name, bool | int | str]
@@ -66,7 +60,7 @@ def _with_url(value: Any) -> Any:
 class RabbitConfig(Config):
     """The connection to a server or cluster."""
 
-    server: Servers = ["127.0.0.1:5672"]
+    server: Listed[Server] = ["127.0.0.1:5672"]
     """The server, `HOST` or `HOST:PORT` (5672, with TLS 5671). Several (the nodes of a cluster) are separated by
     commas, and tried in turn."""
     vhost: Annotated[str, AfterValidator(_short)] = "/"

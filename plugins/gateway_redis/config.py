@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import unquote, urlsplit
 
+from gateway_transport.addresses import Listed
 from gateway_transport.not_an_event import NotAnEventConfig
 from gateway_transport.template import NameRules
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from gateway_core.contract.component import CodecRef, Config, KeyMapperRef
 
-from .connection_config import RedisConfig, Seconds, listed
+from .connection_config import RedisConfig, Seconds
 
 _ID = re.compile(r"\d{1,20}(-\d{1,20})?")
 STREAM = NameRules(
@@ -44,12 +45,7 @@ def _once(streams: list[str]) -> list[str]:
 
 
 Name = Annotated[str, AfterValidator(_name)]
-Streams = Annotated[
-    list[Name],
-    BeforeValidator(listed, json_schema_input_type=list[str] | str),
-    AfterValidator(_once),
-    Field(min_length=1),
-]
+Streams = Annotated[Listed[Name], AfterValidator(_once)]
 
 
 def _with_url(value: Any, field: str) -> Any:

@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any
+from typing import Annotated
 
+from gateway_transport.addresses import Address, Listed
 from gateway_transport.client_tls import ClientTlsConfig
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from gateway_core.contract.component import Config
 
-_SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^:\[\]/\s,@]+):(\d{1,5})")
-
-
-def listed(value: Any) -> Any:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-
-
-def _server(text: str) -> str:
-    found = _SERVER.fullmatch(text)
-    if found is None or not 0 < int(found[2]) < 65536:
-        raise ValueError("must be HOST:PORT, with an IPv6 host in brackets")
-    return text
-
-
 Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
-Server = Annotated[str, AfterValidator(_server)]
-Servers = Annotated[list[Server], BeforeValidator(listed, json_schema_input_type=list[str] | str), Field(min_length=1)]
 
 
 def host_and_port(server: str) -> tuple[str, int]:
@@ -40,7 +24,7 @@ class SentinelConfig(Config):
 
     service: Annotated[str, Field(min_length=1)]
     """The name of the service that the sentinels watch (`mymaster`)."""
-    nodes: Servers
+    nodes: Listed[Address]
     """The sentinels, `HOST:PORT`, as a list or separated by commas."""
     username: str | None = None
     """The user name for the sentinels, if they want one."""
@@ -51,7 +35,7 @@ class SentinelConfig(Config):
 class RedisConfig(Config):
     """The connection to a server, a cluster, or the primary that sentinels name."""
 
-    servers: Servers = ["127.0.0.1:6379"]
+    servers: Listed[Address] = ["127.0.0.1:6379"]
     """The server, `HOST:PORT`; of a cluster one or more of its nodes, as a list or separated by commas."""
     cluster: bool = False
     """The servers are nodes of a cluster."""
