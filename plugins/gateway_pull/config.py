@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from gateway_http.config import Listen, ServerTlsConfig, UrlPath
+from gateway_serving.access import Origin, Token
 from gateway_serving.limits import ListenerLimits, Seconds
 from pydantic import AfterValidator, Field
 
@@ -15,13 +15,6 @@ from gateway_core.contract.component import Config
 def _path(text: str) -> str:
     if text != "/" and text.endswith("/"):
         raise ValueError("write the path without a / at its end")
-    return text
-
-
-def _origin(text: str) -> str:
-    parts = urlsplit(text)
-    if text != "*" and (parts.scheme not in ("http", "https") or text != f"{parts.scheme}://{parts.netloc}".lower()):
-        raise ValueError("write an origin as browsers send it: https://HOST[:PORT], in lower case, or *")
     return text
 
 
@@ -37,9 +30,9 @@ class PullSinkConfig(Config):
     """How long a subscriber has for an event that it fetched, in seconds. Then another one gets it."""
     max_leased: Annotated[int, Field(ge=1, le=10_000)] = 500
     """How many events may be fetched and not settled, or ready to be fetched. It is the trigger's `max_in_flight`."""
-    token: Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[!-~]+$")] | None = None
+    token: Token | None = None
     """A bearer token that subscribers must send (`Authorization: Bearer …`)."""
-    origins: list[Annotated[str, AfterValidator(_origin)]] = []
+    origins: list[Origin] = []
     """The web pages that may fetch events, by the `Origin` header of browsers, such as `https://app.example.com`; `*`
     for all. By default none may."""
     tls: ServerTlsConfig | None = None

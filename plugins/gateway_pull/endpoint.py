@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 from collections import deque
 from typing import Any
 
 import anyio
 import msgspec
+from gateway_serving.access import has_token
 
 from gateway_core.contract.clock import Clock
 from gateway_core.contract.interfaces import Outcome
@@ -101,7 +101,7 @@ class Endpoint:
 
     def trusts(self, authorization: list[bytes]) -> bool:
         """Whether these header fields have the token."""
-        return not self._token or (len(authorization) == 1 and hmac.compare_digest(authorization[0], self._token))
+        return not self._token or has_token(authorization, self._token)
 
     def allows(self, origin: bytes | None) -> bool:
         """Whether a page of this origin may fetch events."""

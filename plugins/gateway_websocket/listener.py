@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import socket
 import ssl
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from gateway_http.secrecy import shown_url
 from gateway_http.server import bind
 from gateway_http.tls import server_context
 from gateway_serving.acceptor import Acceptor
+from gateway_serving.access import has_token
 from gateway_serving.refusal import RequestRefused, problem
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
@@ -239,4 +239,4 @@ class ServerSocket(WebSocket):
 
 def _has_token(request: Request, wanted: bytes) -> bool:
     found = request.headers.get_all("Authorization")
-    return len(found) == 1 and hmac.compare_digest(found[0].encode("latin-1", "replace"), wanted)
+    return has_token([value.encode("latin-1", "replace") for value in found], wanted)

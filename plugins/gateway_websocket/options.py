@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from gateway_http.config import Headers, Listen, ServerTlsConfig, UrlPath
+from gateway_serving.access import Origin, Token
 from gateway_serving.address import leads_to
 from gateway_serving.limits import Bytes, ListenerLimits, Seconds
 from gateway_transport.client_tls import ClientTlsConfig
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, model_validator
 
 from gateway_core.contract.component import Config
 
@@ -29,16 +30,7 @@ def _url(text: str) -> str:
     return text
 
 
-def _origin(text: str) -> str:
-    parts = urlsplit(text)
-    if text != "*" and (parts.scheme not in ("http", "https") or text != f"{parts.scheme}://{parts.netloc}".lower()):
-        raise ValueError("write an origin as browsers send it: https://HOST[:PORT], in lower case, or *")
-    return text
-
-
 Url = Annotated[str, AfterValidator(_url)]
-Origin = Annotated[str, AfterValidator(_origin)]
-Token = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[!-~]+$")]
 
 _LISTEN_ONLY = ("path", "origins", "tls", "limits")
 _URL_ONLY = ("headers", "client_tls")
