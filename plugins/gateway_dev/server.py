@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 from urllib.parse import quote
 
+from gateway_java import server_process
 from gateway_java.child import Child
 from gateway_java.ports import free_ports, is_free
 
@@ -25,7 +25,6 @@ from .program import Found, Program, find
 HOST = "127.0.0.1"
 STOP_S = 30.0
 START_S = 60.0
-_POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,20 +171,9 @@ class Server:
             if not is_free(port):
                 raise StartError(f"can't start {self.title}: port {port} of {HOST} is in use")
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> AbstractContextManager[None]:
         """Locks its folder for this process. Raises `StartError` if another process holds it."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = (self.folder / "lock").open("w")
-        except OSError as e:
-            raise StartError(f"can't write to {self.folder}: {e}") from e
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise StartError(f"another {self.title} uses the data in {self.folder}") from None
-            yield
+        return server_process.alone(self.folder, self.title)
 
     def erase(self) -> None:
         """Deletes its data; not while it runs."""
@@ -206,8 +194,7 @@ class Server:
 
     def tail(self, lines: int = 15) -> str:
         """The end of the server's log, for people."""
-        said = self.log.read_text(errors="replace").splitlines()[-lines:] if self.log.exists() else []
-        return "\n".join([f"the end of {self.log}:", *(f"  {line}" for line in said)])
+        return server_process.tail(self.log, lines)
 
     # -- what each server does its own way
 
@@ -237,7 +224,7 @@ class Server:
         while self._said(said) == before:
             if not self.alive or time.monotonic() > deadline:
                 raise StartError(f"{self.title} did not read its settings again\n{self.tail()}")
-            time.sleep(_POLL_S)
+            time.sleep(server_process.POLL_S)
 
     def _said(self, text: str) -> int:
         return self.log.read_text(errors="replace").count(text)
@@ -257,12 +244,7 @@ class Server:
 
     def _wait(self, deadline: float) -> None:
         assert self._child is not None
-        while not self._responds():
-            if (code := self._child.ended()) is not None:
-                raise StartError(f"{self.title} ended early (code {code})\n{self.tail()}")
-            if time.monotonic() > deadline:
-                raise StartError(f"{self.title} did not answer in time\n{self.tail()}")
-            time.sleep(_POLL_S)
+        server_process.wait_until_it_answers(self._child, self._responds, deadline, self.title, self.log)
 
     def _responds(self) -> bool:
         try:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import base64
-import fcntl
 import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from gateway_core.contract.errors import StartError
 
-from . import jars, java
+from . import jars, java, server_process
 from .child import Child
 from .kafka_config import Listener, ScramUser, server_properties, written
 from .ports import free_ports, is_free
@@ -23,7 +22,6 @@ from .wire import answers, create_topic
 VERSION = "4.1.1"
 STOP_S = 30.0
 _LOGGER = "1.7.36"  # of the slf4j that Kafka 4 depends on; without one, the broker dies silently
-_POLL_S = 0.02
 
 
 def broker_artifacts(version: str = VERSION) -> list[jars.Artifact]:
@@ -120,20 +118,9 @@ class KafkaBroker:
             self._child.kill()
             self._child = None
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> AbstractContextManager[None]:
         """Locks its folder for this process. Raises `StartError` if another process holds it."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = (self.folder / "lock").open("w")
-        except OSError as e:
-            raise StartError(f"can't write to {self.folder}: {e}") from e
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise StartError(f"another Kafka uses the data in {self.folder}") from None
-            yield
+        return server_process.alone(self.folder, "Kafka")
 
     def erase(self) -> None:
         """Deletes its data; not while it runs."""
@@ -170,7 +157,7 @@ class KafkaBroker:
             while (code := child.ended()) is None:
                 if time.monotonic() > deadline:
                     raise StartError(f"Kafka's storage was not formatted in time\n{self.tail()}")
-                time.sleep(_POLL_S)
+                time.sleep(server_process.POLL_S)
         finally:
             child.kill()
         if code:
@@ -186,12 +173,7 @@ class KafkaBroker:
 
     def _wait(self, deadline: float) -> None:
         assert self._child is not None
-        while not self._listens():
-            if (code := self._child.ended()) is not None:
-                raise StartError(f"Kafka ended early (code {code})\n{self.tail()}")
-            if time.monotonic() > deadline:
-                raise StartError(f"Kafka did not answer in time\n{self.tail()}")
-            time.sleep(_POLL_S)
+        server_process.wait_until_it_answers(self._child, self._listens, deadline, "Kafka", self.log)
 
     def _listens(self) -> bool:
         # the broker opens its listeners one after the other
@@ -199,5 +181,4 @@ class KafkaBroker:
 
     def tail(self, lines: int = 15) -> str:
         """The end of the broker's log, for people."""
-        said = self.log.read_text(errors="replace").splitlines()[-lines:]
-        return "\n".join([f"the end of {self.log}:", *(f"  {line}" for line in said)])
+        return server_process.tail(self.log, lines)
