@@ -9,15 +9,10 @@ once: what a gateway does besides (storage, routing, delivery) is not in it.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import gc
 import json
-import statistics
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -28,30 +23,14 @@ import nats
 import uvloop
 from gateway_dev import servers
 from gateway_testing.suites import Kit
+from loops import CASES, Figures, arguments, beside, compare, event, measured, read_with, send_with, until
 from nats.js import JetStreamContext
-from rich.console import Console
-from rich.table import Table
 
 from gateway_core.contract.event import Event
-from gateway_core.contract.interfaces import Outcome
 from gateway_core.pipeline.filters import match_all
 
-DATA = json.dumps({"order": 17, "lines": [{"sku": "a-1", "count": 2}] * 4}).encode()
-ATTRIBUTES = {
-    "specversion": "1.0",
-    "source": "/shop/orders",
-    "type": "com.example.order.placed",
-    "time": "2026-01-31T08:00:00.123456Z",
-    "subject": "customer/4711",
-    "datacontenttype": "application/json",
-}
 IN_FLIGHT = 2000
 FETCHED = 500
-GOAL = "<= 1.5x the loop"
-
-
-def event(n: int) -> Event:
-    return Event({**ATTRIBUTES, "id": f"{n:08d}"}, DATA)
 
 
 # -- loops written by hand ---------------------------------------------------------------------------------------------
@@ -103,78 +82,40 @@ async def read(js: JetStreamContext, name: str, count: int) -> None:
     await js._nc.flush()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - costs less than an event for each answer
-        await asyncio.sleep(0.002)
-
-
 # -- the plugin's components -------------------------------------------------------------------------------------------
 
 
-class Counting:
-    """An intake, and a subscription, that takes everything at once."""
-
-    stores = True
+class Subscribed:
+    """A subscription that takes everything at once."""
 
     def __init__(self) -> None:
         self.count = 0
         self.feed: Any = None
-
-    def accept(self, events: Sequence[Event], done: Callable[[BaseException | None], None]) -> None:
-        self.count += len(events)
-        done(None)
-
-    def withdraw(self, partition: int) -> Sequence[int]:
-        return ()
 
     def offer(self, one: Event) -> bool:
         self.count += 1
         self.feed.ack(one.position)
         return True
 
-    async def until(self, count: int) -> None:
-        await until(lambda: self.count >= count)
+    def withdraw(self, partition: int) -> Sequence[int]:
+        return ()
 
 
-async def source(kit: Kit, url: str, name: str, count: int) -> Callable[[], Coroutine[Any, Any, None]]:
+async def source(kit: Kit, url: str, name: str, count: int) -> None:
     options = {"servers": url, "stream": name, "subject": f"{name}.in", "consumer": f"s-{uuid4().hex}"}
-    built, intake = kit.source("nats", {**options, "start": "earliest"}), Counting()
-
-    async def run() -> None:
-        async with anyio.create_task_group() as tasks:
-            await built.start(intake, tasks)  # type: ignore[arg-type]
-            await intake.until(count)
-            await built.stop()
-            tasks.cancel_scope.cancel()
-
-    return run
+    await read_with(kit.source("nats", {**options, "start": "earliest"}), count)
 
 
 async def sink(kit: Kit, url: str, name: str, events: Sequence[Event], mode: str) -> None:
     options = {"servers": url, "subject": f"{name}.in", "codec": {"cloudevents": {"mode": mode}}}
     built = kit.sink("nats", options)
-    ended = 0
-
-    def done(outcome: Outcome) -> None:
-        nonlocal ended
-        assert outcome.delivered, outcome
-        ended += 1
-
-    async with anyio.create_task_group() as tasks:
-        await built.start(tasks)
-        for n, one in enumerate(events):
-            built.send(one, 30, done)
-            if n - ended >= IN_FLIGHT:
-                await until(lambda: n - ended < IN_FLIGHT // 2)  # noqa: B023
-        await until(lambda: ended == len(events))
-        await built.stop()
-        tasks.cancel_scope.cancel()
+    await send_with(built, events, IN_FLIGHT)
 
 
 async def channel(kit: Kit, url: str, events: Sequence[Event], reads: bool) -> None:
     name = f"c-{uuid4().hex[:8]}"
     built: Any = kit.channel("jetstream", {"servers": url, "stream": name, "subject": name})
-    subscription, ended = Counting(), 0
+    subscription, ended = Subscribed(), 0
 
     def done(error: BaseException | None) -> None:
         nonlocal ended
@@ -192,7 +133,7 @@ async def channel(kit: Kit, url: str, events: Sequence[Event], reads: bool) -> N
                 await until(lambda: n - ended < IN_FLIGHT // 2)  # noqa: B023
         await until(lambda: ended == len(events))
         if reads:
-            await subscription.until(len(events))
+            await until(lambda: subscription.count >= len(events))
         await built.stop()
         tasks.cancel_scope.cancel()
 
@@ -200,7 +141,7 @@ async def channel(kit: Kit, url: str, events: Sequence[Event], reads: bool) -> N
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
-async def run(case: str, kit: Kit, url: str, count: int) -> dict[str, float]:
+async def run(case: str, kit: Kit, url: str, count: int) -> Figures:
     """One run of a case: CPU microseconds an event, and events a second."""
     events = [event(n) for n in range(count)]
     name = f"b-{uuid4().hex[:8]}"
@@ -213,57 +154,31 @@ async def run(case: str, kit: Kit, url: str, count: int) -> dict[str, float]:
         work = publish(js, f"{name}.in", events, mode) if what == "loop out" else sink(kit, url, name, events, mode)
     elif what in ("loop in", "source"):
         await publish(js, f"{name}.in", events, mode)
-        work = read(js, name, count) if what == "loop in" else (await source(kit, url, name, count))()
+        work = read(js, name, count) if what == "loop in" else source(kit, url, name, count)
     else:
         work = channel(kit, url, events, reads=case == "channel append and deliver")
-    gc.collect()
-    began, cpu = time.perf_counter(), time.process_time()
-    await work
-    cpu, took = time.process_time() - cpu, time.perf_counter() - began
+    with measured(count) as figures:
+        await work
     await js.delete_stream(name)
     await nc.close()
-    return {"cpu_us": cpu * 1e6 / count, "events_per_s": count / took}
+    return figures
 
 
-CASES = [
-    *(f"{what}, {mode}" for mode in ("binary", "structured") for what in ("loop out", "sink", "loop in", "source")),
-    "channel append",
-    "channel append and deliver",
-]
-BESIDE = {"sink": "loop out", "source": "loop in"}
-
-
-def beside(case: str) -> str:
+def beside_or_append(case: str) -> str:
     """The loop that a case is compared with."""
-    what, _, mode = case.partition(", ")
-    return {"channel append": "loop out, binary"}.get(case) or (f"{BESIDE[what]}, {mode}" if what in BESIDE else "")
+    return "loop out, binary" if case == "channel append" else beside(case)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--events", type=int, default=20_000)
-    parser.add_argument("--json", default="")
-    a = parser.parse_args()
-    results: dict[str, list[dict[str, float]]] = {case: [] for case in CASES}
+    a = arguments(__doc__).parse_args()
     with tempfile.TemporaryDirectory() as scratch, servers.nats(Path(scratch) / "server") as server:
         kit = Kit(Path(scratch))
-        for case in CASES:  # what is imported at the first use does not count
-            uvloop.run(run(case, kit, server.url, 100))
-        for _ in range(a.rounds):
-            for case in CASES:
-                results[case].append(uvloop.run(run(case, kit, server.url, a.events)))
-    medians = {
-        case: {key: statistics.median(r[key] for r in runs) for key in runs[0]} for case, runs in results.items()
-    }
-    table = Table("case", "CPU us/event", "events/s", "beside the loop", "goal")
-    for case, row in medians.items():
-        other = beside(case)
-        ratio = f"{row['cpu_us'] / medians[other]['cpu_us']:.2f}x" if other else ""
-        table.add_row(case, f"{row['cpu_us']:.1f}", f"{row['events_per_s']:,.0f}", ratio, GOAL if other else "")
-    (Console() if sys.stdout.isatty() else Console(width=120)).print(table)
-    if a.json:
-        Path(a.json).write_text(json.dumps(medians, indent=1) + "\n")
+        compare(
+            a,
+            [*CASES, "channel append", "channel append and deliver"],
+            lambda case, count: uvloop.run(run(case, kit, server.url, count)),
+            beside_or_append,
+        )
 
 
 if __name__ == "__main__":

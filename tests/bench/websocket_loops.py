@@ -13,47 +13,26 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import uvloop
 from gateway_testing.suites import Kit
-from rich.console import Console
-from rich.table import Table
+from loops import Figures, arguments, compare, event, measured, read_with, send_with
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 
 from gateway_core.contract.event import Event
-from gateway_core.contract.interfaces import Outcome
 
-DATA = json.dumps({"order": 17, "lines": [{"sku": "a-1", "count": 2}] * 4}).encode()
-ATTRIBUTES = {
-    "specversion": "1.0",
-    "source": "/shop/orders",
-    "type": "com.example.order.placed",
-    "time": "2026-01-31T08:00:00.123456Z",
-    "subject": "customer/4711",
-    "datacontenttype": "application/json",
-}
 PLAIN, ACK = "cloudevents.json", "cloudevents.json+ack.tidegate.dev"
 WINDOW = 500
-GOAL = "<= 1.5x the loop"
 CASES = [f"{what}, {mode}" for mode in ("acks", "plain") for what in ("loop in", "source", "loop out", "sink")]
-BESIDE = {"sink": "loop out", "source": "loop in"}
-
-
-def event(n: int) -> Event:
-    return Event({**ATTRIBUTES, "id": f"{n:08d}"}, DATA)
 
 
 def text(one: Event) -> str:
@@ -151,129 +130,58 @@ async def loop_out(events: Sequence[Event], mode: str, url: str) -> None:
 # -- the plugin's components ------------------------------------------------------------------------------------------
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - costs less than an event for each answer
-        await anyio.sleep(0.002)
-
-
-class Counting:
-    """An intake that takes everything at once."""
-
-    stores = True
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def accept(self, events: Sequence[Event], done: Callable[[BaseException | None], None]) -> None:
-        self.count += len(events)
-        done(None)
-
-    def withdraw(self, partition: int) -> Sequence[int]:
-        return ()
-
-
 def acknowledge(mode: str) -> str:
     return "required" if mode == "acks" else "off"
 
 
 async def source(kit: Kit, count: int, mode: str, begin: Callable[[str], None]) -> None:
     built: Any = kit.source("websocket", {"listen": "127.0.0.1:0", "acknowledge": acknowledge(mode)})
-    intake = Counting()
-    async with anyio.create_task_group() as tasks:
-        await built.start(intake, tasks)
-        begin(built.address)
-        await until(lambda: intake.count >= count)
-        await built.stop()
-        tasks.cancel_scope.cancel()
+    await read_with(built, count, started=lambda: begin(built.address))
 
 
 async def sink(kit: Kit, events: Sequence[Event], mode: str, url: str) -> None:
     built = kit.sink("websocket", {"url": url, "acknowledge": acknowledge(mode)})
-    ended = 0
-
-    def done(outcome: Outcome) -> None:
-        nonlocal ended
-        assert outcome.delivered, outcome
-        ended += 1
-
-    async with anyio.create_task_group() as tasks:
-        await built.start(tasks)
-        for n, one in enumerate(events):
-            built.send(one, 30, done)
-            if n - ended >= WINDOW:
-                await until(lambda: n - ended < WINDOW // 2)  # noqa: B023
-        await until(lambda: ended == len(events))
-        await built.stop()
-        tasks.cancel_scope.cancel()
+    await send_with(built, events, WINDOW)
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------
 
 
-async def run(case: str, kit: Kit, count: int) -> dict[str, float]:
+async def run(case: str, kit: Kit, count: int) -> Figures:
     """One run of a case: CPU microseconds an event, and events a second."""
     what, _, mode = case.partition(", ")
     subprotocol = ACK if mode == "acks" else PLAIN
     events = [event(n) for n in range(count)] if what in ("loop out", "sink") else []
-    gc.collect()
     if events:
         with other("receive", subprotocol) as process:
             assert process.stdout is not None
             url = f"ws://127.0.0.1:{process.stdout.readline().strip()}/"
-            began, cpu = time.perf_counter(), time.process_time()
-            await (loop_out(events, mode, url) if what == "loop out" else sink(kit, events, mode, url))
-            cpu, took = time.process_time() - cpu, time.perf_counter() - began
-        return {"cpu_us": cpu * 1e6 / count, "events_per_s": count / took}
+            with measured(count) as figures:
+                await (loop_out(events, mode, url) if what == "loop out" else sink(kit, events, mode, url))
+        return figures
     processes: list[Any] = []
 
     def begin(url: str) -> None:
         processes.append(other("send", url, count, subprotocol))
         processes[0].__enter__()
 
-    cpu = time.process_time()
-    began = time.perf_counter()
-    await (loop_in(count, mode, begin) if what == "loop in" else source(kit, count, mode, begin))
-    cpu, took = time.process_time() - cpu, time.perf_counter() - began
+    with measured(count) as figures:
+        await (loop_in(count, mode, begin) if what == "loop in" else source(kit, count, mode, begin))
     processes[0].__exit__(None, None, None)
-    return {"cpu_us": cpu * 1e6 / count, "events_per_s": count / took}
-
-
-def beside(case: str) -> str:
-    """The loop that a case is compared with."""
-    what, _, mode = case.partition(", ")
-    return f"{BESIDE[what]}, {mode}" if what in BESIDE else ""
+    return figures
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--events", type=int, default=20_000)
-    parser.add_argument("--json", default="")
+    parser = arguments(__doc__)
     parser.add_argument("--other", nargs="+", help=argparse.SUPPRESS)
     a = parser.parse_args()
     if a.other:
         what, *rest = a.other
         uvloop.run(sender(rest[0], int(rest[1]), rest[2]) if what == "send" else receiver(rest[0]))
         return
-    results: dict[str, list[dict[str, float]]] = {case: [] for case in CASES}
     with tempfile.TemporaryDirectory() as scratch:
         kit = Kit(Path(scratch))
-        for case in CASES:  # what is imported at the first use does not count
-            uvloop.run(run(case, kit, 100))
-        for _ in range(a.rounds):
-            for case in CASES:
-                results[case].append(uvloop.run(run(case, kit, a.events)))
-    medians = {
-        case: {key: statistics.median(r[key] for r in runs) for key in runs[0]} for case, runs in results.items()
-    }
-    table = Table("case", "CPU us/event", "events/s", "beside the loop", "goal")
-    for case, row in medians.items():
-        loop = beside(case)
-        ratio = f"{row['cpu_us'] / medians[loop]['cpu_us']:.2f}x" if loop else ""
-        table.add_row(case, f"{row['cpu_us']:.1f}", f"{row['events_per_s']:,.0f}", ratio, GOAL if loop else "")
-    (Console() if sys.stdout.isatty() else Console(width=120)).print(table)
-    if a.json:
-        Path(a.json).write_text(json.dumps(medians, indent=1) + "\n")
+        compare(a, CASES, lambda case, count: uvloop.run(run(case, kit, count)))
 
 
 if __name__ == "__main__":
