@@ -88,7 +88,11 @@ def show(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         return f"the text '{value[:60]}…'" if len(value) > 60 else f"the text '{value}'"
-    return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else str(value)[:60]
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    return str(value)[:60]
 
 
 def _finding(details: ErrorDetails, data: Any, model: Any) -> Finding:

@@ -61,7 +61,9 @@ class Interpolator:
             return {k: self.plain(v, (*path, k)) for k, v in value.items()}
         if isinstance(value, list):
             return [self.plain(v, (*path, i)) for i, v in enumerate(value)]
-        return self._text(value, path, node.plain) if isinstance(value, str) and "$" in value else value
+        if isinstance(value, str) and "$" in value:
+            return self._text(value, path, node.plain)
+        return value
 
     def _text(self, text: str, path: Place, plain: bool) -> Any:
         parts: list[str] = []
