@@ -10,10 +10,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gateway_serving.address import check_free
+from gateway_transport.config_refs import component_refs
 
 from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.capabilities import Addressed, Connecting, HasPath, Listening
-from gateway_core.contract.component import ComponentRef
 from gateway_core.contract.errors import Probe
 from gateway_core.runtime.settings import Settings
 
@@ -42,7 +42,7 @@ def _tried(attempt: Callable[[], None]) -> tuple[bool, str]:
 
 def _ends(config: GatewayConfig, settings: Settings) -> Iterator[tuple[str, str, Callable[[], None]]]:
     yield "data_dir", str(settings.data_dir), partial(_writable, settings.data_dir)
-    for path, ref in _refs(config):
+    for path, ref in component_refs(config):
         # by the usual words; a component with other endpoints reports problems when it starts
         options = ref.options
         if isinstance(options, Connecting):
@@ -54,23 +54,6 @@ def _ends(config: GatewayConfig, settings: Settings) -> Iterator[tuple[str, str,
                 yield path, _host(options.url), partial(_reachable, options.url)
             elif isinstance(options, HasPath) and isinstance(options.path, Path):
                 yield path, str(options.path), partial(_appendable, options.path)
-
-
-def _refs(config: GatewayConfig) -> Iterator[tuple[str, ComponentRef]]:
-    for name, broker in config.brokers.items():
-        for i, ref in enumerate(broker.ingress):
-            yield f"brokers.{name}.ingress[{i}]", ref
-        yield f"brokers.{name}.channel", broker.channel
-        yield f"brokers.{name}.dead_letter", broker.dead_letter
-    for name, trigger in config.triggers.items():
-        yield f"triggers.{name}.subscriber", trigger.subscriber
-        if trigger.dead_letter is not None:
-            yield f"triggers.{name}.dead_letter", trigger.dead_letter
-    for name, bridge in config.bridges.items():
-        yield f"bridges.{name}.source", bridge.source
-        yield f"bridges.{name}.sink", bridge.sink
-        if bridge.dead_letter is not None:
-            yield f"bridges.{name}.dead_letter", bridge.dead_letter
 
 
 def _host(url: str) -> str:

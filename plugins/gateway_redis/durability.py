@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from gateway_transport.config_refs import component_refs
 
 from gateway_core.config.model import GatewayConfig
-from gateway_core.contract.component import ComponentRef
 from gateway_core.contract.errors import Probe
 
 from .config import RedisSinkConfig, RedisSourceConfig
@@ -17,7 +16,7 @@ LIMIT_S = 5.0
 def durability(config: GatewayConfig) -> list[Probe]:
     """Warns of servers that lose entries in a crash. A server that can't be asked is reported elsewhere."""
     probes: dict[str, Probe] = {}
-    for path, ref in _refs(config):
+    for path, ref in component_refs(config):
         options = ref.options
         if isinstance(options, RedisSinkConfig | RedisSourceConfig) and options.end not in probes:
             try:
@@ -27,19 +26,3 @@ def durability(config: GatewayConfig) -> list[Probe]:
             if text:
                 probes[options.end] = Probe(path, options.end, True, f"warning: {text}")
     return list(probes.values())
-
-
-def _refs(config: GatewayConfig) -> Iterator[tuple[str, ComponentRef]]:
-    for name, broker in config.brokers.items():
-        for i, ref in enumerate(broker.ingress):
-            yield f"brokers.{name}.ingress[{i}]", ref
-        yield f"brokers.{name}.dead_letter", broker.dead_letter
-    for name, trigger in config.triggers.items():
-        yield f"triggers.{name}.subscriber", trigger.subscriber
-        if trigger.dead_letter is not None:
-            yield f"triggers.{name}.dead_letter", trigger.dead_letter
-    for name, bridge in config.bridges.items():
-        yield f"bridges.{name}.source", bridge.source
-        yield f"bridges.{name}.sink", bridge.sink
-        if bridge.dead_letter is not None:
-            yield f"bridges.{name}.dead_letter", bridge.dead_letter
