@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from anyio.abc import TaskGroup
+from gateway_serving.address import url_at
 from gateway_serving.asgi import AsgiServer, Receive, Scope, Send, listening, read_body, respond
 from gateway_serving.limits import ListenerLimits
 from gateway_serving.unexpected import log_unexpected
@@ -37,8 +38,7 @@ class Server:
         host, port = sock.getsockname()[:2]
         # the gateway's own stop limits the wait for responses
         self._server.start([sock], tasks, graceful_s=600.0)
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        return url_at("http", host, port)
 
     async def stop(self) -> None:
         """Finishes the current requests and frees the address."""

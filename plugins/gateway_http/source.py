@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anyio.abc import TaskGroup
 from gateway_cloudevents.bindings import HTTP
+from gateway_serving.address import url_at
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import StartError
@@ -65,9 +66,7 @@ class HttpSource:
     def _url(self, port: int) -> str:
         options = self._options
         host = split_listen(options.listen)[0]
-        host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        name = f"[{host}]" if ":" in host else host
-        url = f"{'https' if options.tls else 'http'}://{name}:{port}{options.path}"
+        url = url_at("https" if options.tls else "http", host, port, options.path)
         return shown_url(url, hidden=options.hides("path"))
 
     async def stop(self) -> None:

@@ -11,6 +11,7 @@ from anyio.abc import TaskGroup
 from gateway_http.config import split_listen
 from gateway_http.server import bind
 from gateway_http.tls import server_context
+from gateway_serving.address import url_at
 from gateway_serving.asgi import AsgiServer, Receive, Scope, Send, respond
 
 from gateway_core.contract.component import BuildContext
@@ -61,9 +62,7 @@ class Listener:
     def url(self, path: str) -> str:
         """The address as subscribers write it."""
         host = split_listen(self.options.listen)[0]
-        host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        name = f"[{host}]" if ":" in host else host
-        return f"{'https' if self.options.tls else 'http'}://{name}:{self.port}{path}"
+        return url_at("https" if self.options.tls else "http", host, self.port, path)
 
 
 _listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Listener]] = WeakKeyDictionary()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 from urllib.parse import urlsplit
 
-_ANY = ("", "0.0.0.0", "::")
+_LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+_ANY = tuple(_LOOPBACK)
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _PORTS = {"http": 80, "https": 443}
 
@@ -17,6 +18,13 @@ def split_address(address: str) -> tuple[str, int]:
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise ValueError(f"{address!r} is not an address: write HOST:PORT")
     return host, int(port)
+
+
+def url_at(scheme: str, host: str, port: int, path: str = "") -> str:
+    """The URL by which this machine reaches a listener on `host`, where "" and the addresses that stand for all become
+    loopback."""
+    host = _LOOPBACK.get(host, host)
+    return f"{scheme}://[{host}]:{port}{path}" if ":" in host else f"{scheme}://{host}:{port}{path}"
 
 
 def check_free(address: str) -> None:

@@ -15,6 +15,7 @@ from gateway_http.server import bind
 from gateway_http.tls import server_context
 from gateway_serving.acceptor import Acceptor
 from gateway_serving.access import has_token
+from gateway_serving.address import url_at
 from gateway_serving.refusal import RequestRefused, problem
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
@@ -84,9 +85,7 @@ class Listener:
         """The address as clients write it."""
         assert self.options.listen is not None
         host = split_listen(self.options.listen)[0]
-        host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        name = f"[{host}]" if ":" in host else host
-        return shown_url(f"{'wss' if self._tls else 'ws'}://{name}:{self.port}{path}", hidden=hidden)
+        return shown_url(url_at("wss" if self._tls else "ws", host, self.port, path), hidden=hidden)
 
 
 _listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Listener]] = WeakKeyDictionary()
