@@ -1,0 +1,1 @@
+"""The audit log: who changed the gateway, and who was refused."""
