@@ -1,0 +1,73 @@
+"""`tidegate auth key`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import typer
+from gateway_terminal import tables
+
+from gateway_core.cli import common
+
+from ..edited_file import read_bytes
+from ..keys import Key, add_key, read_keys, remove_keys
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_DURATION = re.compile(r"(\d{1,6})([mhdw])")
+
+
+def _when(text: str, now: datetime) -> datetime:
+    """Raises `typer.BadParameter`."""
+    if found := _DURATION.fullmatch(text):
+        then = now + timedelta(**{_UNITS[found[2]]: int(found[1])})
+    else:
+        try:
+            then = datetime.fromisoformat(text)
+        except ValueError:
+            wanted = "write 90d, 12h, 30m or a time such as 2027-01-31T00:00:00Z"
+            raise typer.BadParameter(f"--expires: {text!r} is no time: {wanted}") from None
+        if then.tzinfo is None:
+            raise typer.BadParameter(f"--expires: {text!r} has no time zone: end it with Z or an offset")
+    if then <= now:
+        raise typer.BadParameter(f"--expires: {text!r} is in the past")
+    return then.astimezone(UTC).replace(microsecond=0)
+
+
+def new_key(file: Path, name: str, expires: str | None, *, as_json: bool) -> None:
+    """Prints the key on standard output, and what else there is to know on standard error."""
+    key, text = add_key(file, name, None if expires is None else _when(expires, datetime.now(UTC)))
+    if as_json:
+        common.print_json({"key": text, **_row(key, datetime.now(UTC))})
+        return
+    until = f", valid until {_time(key.expires)}" if key.expires else ""
+    print(f"key {key.id} of {key.name} is in {file}{until}; it is shown only now:", file=sys.stderr)
+    print(text)
+
+
+def list_keys(file: Path, *, as_json: bool) -> None:
+    now = datetime.now(UTC)
+    rows = [_row(key, now) for key in read_keys(read_bytes(file), file).values()]
+    if as_json:
+        common.print_json(rows)
+    elif rows:
+        tables.print_table("API keys", tuple(rows[0]), [list(row.values()) for row in rows])
+    else:
+        print("no keys")
+
+
+def revoke_keys(file: Path, ids: list[str]) -> None:
+    for key in remove_keys(file, ids):
+        print(f"key {key.id} of {key.name} is revoked")
+
+
+def _row(key: Key, now: datetime) -> dict[str, str | None]:
+    state = "expired" if key.expired(now) else "valid"
+    expires = _time(key.expires) if key.expires else None
+    return {"id": key.id, "name": key.name, "state": state, "created": _time(key.created), "expires": expires}
+
+
+def _time(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,102 @@
+"""Files that commands edit while a gateway reads them, also several commands at the same time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from gateway_file.private_files import replace_file
+
+from gateway_core.contract.errors import TidegateError
+
+MOST_BYTES = 64 * 1024 * 1024
+_KEPT_MODE = stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP
+
+
+class BadFile(TidegateError):
+    """A file of credentials can't be used; the text says why, and never quotes a credential."""
+
+
+def read_bytes(path: Path) -> bytes:
+    """The file's content. Raises `BadFile`: it can't be read, is too large, or everyone may write to it."""
+    return read_stamped(path)[0]
+
+
+Stamp = tuple[int, int, int, int]
+"""Changes when a file does: its inode, size, and times of change."""
+
+
+def read_stamped(path: Path) -> tuple[bytes, Stamp]:
+    """The file's content, and the stamp that it had before. Raises `BadFile`."""
+    try:
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            if found.st_mode & stat.S_IWOTH:
+                raise BadFile(f"{path}: every user may write to it, and so let themselves in: run `chmod o-w`")
+            content = file.read(MOST_BYTES + 1)
+    except OSError as e:
+        raise BadFile(f"{path}: can't be read: {e.strerror or e}") from e
+    if len(content) > MOST_BYTES:
+        raise BadFile(f"{path}: is larger than {MOST_BYTES} bytes")
+    return content, _stamp(found)
+
+
+def stamp(path: Path) -> Stamp | None:
+    """The file's stamp; None if there is no such file."""
+    try:
+        return _stamp(path.stat())
+    except OSError:
+        return None
+
+
+def _stamp(found: os.stat_result) -> Stamp:
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def edit(path: Path, change: Callable[[bytes | None], bytes]) -> None:
+    """Replaces the file by what `change` makes of its content (None: there is no file), whole or not at all. Others
+    that edit it wait. A new file has the mode 0600; an old one keeps its owner, and whether its group may read it.
+    Raises `BadFile` and what `change` raises."""
+    path = Path(os.path.realpath(path))  # a link stays one
+    with _locked(path):
+        try:
+            before: os.stat_result | None = path.stat()
+        except FileNotFoundError:
+            before = None
+        except OSError as e:
+            raise BadFile(f"{path}: can't be read: {e.strerror or e}") from e
+        content = change(None if before is None else read_bytes(path))
+        try:
+            replace_file(path, content)
+            if before is not None:
+                _keep_owner(path, before)
+        except OSError as e:
+            raise BadFile(f"{path}: can't be written: {e.strerror or e}") from e
+
+
+def _keep_owner(path: Path, before: os.stat_result) -> None:
+    now = path.stat()
+    if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
+        with suppress(PermissionError):
+            os.chown(path, before.st_uid, before.st_gid)
+    if (mode := stat.S_IMODE(before.st_mode) & _KEPT_MODE | 0o600) != stat.S_IMODE(now.st_mode):
+        path.chmod(mode)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Waits for the lock of this file, which is another file: this one is replaced, and a lock would go with it."""
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as e:
+        raise BadFile(f"{path}: can't be edited: {lock}: {e.strerror or e}") from e
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
