@@ -11,9 +11,11 @@ from pydantic import model_validator
 from gateway_core.contract.component import Config
 from gateway_core.contract.errors import StartError
 
+from .renewed_tls import RenewedContext
+
 
 class ClientTlsConfig(Config):
-    """The client's side of TLS."""
+    """The client's side of TLS. Files that are renewed under the same names are used for new connections."""
 
     ca_file: Path | None = None
     """Certificate authorities to trust (PEM) instead of the system's."""
@@ -32,15 +34,21 @@ class ClientTlsConfig(Config):
 
 
 def client_context(config: ClientTlsConfig, owner: str) -> ssl.SSLContext:
-    """Verifies certificate and host name unless the config says otherwise. Raises `StartError` if a file can't be
-    used."""
+    """Verifies certificate and host name unless the config says otherwise. Each new connection uses the files as they
+    are then (`RenewedContext`). Raises `StartError` if a file can't be used."""
+    files = [file for file in (config.ca_file, config.cert_file, config.key_file) if file is not None]
     try:
-        context = ssl.create_default_context(cafile=str(config.ca_file) if config.ca_file else None)
-        if config.cert_file is not None:
-            # without the function OpenSSL would ask for a password at the terminal
-            context.load_cert_chain(config.cert_file, config.key_file, lambda: "")
+        return RenewedContext(lambda: _context(config), files, owner) if files else _context(config)
     except OSError as e:
         raise StartError(f"{owner}.tls: the certificate files can't be used: {e}") from e
+
+
+def _context(config: ClientTlsConfig) -> ssl.SSLContext:
+    """Raises `OSError` (`ssl.SSLError` too) if a file can't be used."""
+    context = ssl.create_default_context(cafile=str(config.ca_file) if config.ca_file else None)
+    if config.cert_file is not None:
+        # without the function OpenSSL would ask for a password at the terminal
+        context.load_cert_chain(config.cert_file, config.key_file, lambda: "")
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if not config.verify:
         context.check_hostname = False

@@ -17,8 +17,9 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def anyio_backend() -> Any:
-    return "asyncio", {"use_uvloop": True}
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    called = getattr(request.node, "callspec", None)
+    return "asyncio", {"use_uvloop": called is None or called.params.get("loop") != "asyncio"}
 
 
 @pytest.fixture(scope="module")
@@ -117,3 +118,23 @@ async def test_unusable_certificates_name_their_owner(kit: Any, folder: Path) ->
         kit.build("source", {"tls": {"cert_file": "/no.pem", "key_file": "/no.key"}}, owner="brokers.b.ingress")
     with pytest.raises(StartError, match=r"triggers\.t\.subscriber\.tls"):
         kit.build("sink", {"url": "https://h/", "tls": {"ca_file": "/no.pem"}}, owner="triggers.t.subscriber")
+
+
+@pytest.mark.spec("OC-01")
+@pytest.mark.parametrize("loop", twins("uvloop", "asyncio"))
+@pytest.mark.parametrize("client", twins("native", "httpx"))
+async def test_a_renewed_client_certificate_is_used(
+    kit: Any, intake: Any, folder: Path, tmp_path: Path, client: str, loop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server trusts one authority; the client's first certificate is from another one."""
+    monkeypatch.setattr("gateway_transport.renewed_tls.CHECK_S", 0.0)
+    trustme.CA().issue_cert("someone@example.org").private_key_and_cert_chain_pem.write_to_path(tmp_path / "client.pem")
+    asked = pair(folder, "server", client_ca_file=folder / "ca.pem")
+    async with kit.source(intake, tls=asked) as source:
+        tls = {"cert_file": tmp_path / "client.pem", "ca_file": folder / "ca.pem"}
+        async with kit.sink(source.address, client=client, tls=tls) as sink:
+            assert (await kit.send(sink)).retry
+            (tmp_path / "client.pem").write_bytes(
+                (folder / "client.key").read_bytes() + (folder / "client.pem").read_bytes()
+            )
+            assert (await kit.send(sink)).delivered
