@@ -47,6 +47,8 @@ class Target:
             headers["authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
         if wants_reply:
             headers["prefer"] = "reply"
+        if options.webhook is not None:
+            headers["webhook-request-origin"] = options.webhook.origin
         headers |= {name.lower(): value for name, value in options.headers.items()}
         self.headers = [(name.encode(), value.encode()) for name, value in headers.items()]
 

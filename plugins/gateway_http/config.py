@@ -11,9 +11,11 @@ from gateway_serving.address import leads_to
 from gateway_serving.asgi import checked_path
 from gateway_serving.limits import Bytes, ListenerLimits, Seconds
 from gateway_transport.client_tls import ClientTlsConfig
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from gateway_core.contract.component import CodecRef, Config
+
+from .webhook_config import WebhookSenderConfig
 
 _LISTEN = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/\s]*)):(?P<port>\d{1,5})")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -123,4 +125,16 @@ class HttpSinkConfig(Config):
     tls: ClientTlsConfig = ClientTlsConfig()
     """Certificates for `https://`."""
     probe: bool = False
-    """Sends an `OPTIONS` request before the first event. Events are sent whatever the response is."""
+    """Sends an `OPTIONS` request before the first event. Events are sent whatever the response is. To send only with
+    permission, use `webhook`."""
+    webhook: WebhookSenderConfig | None = None
+    """Asks for permission to send, and keeps to the granted rate."""
+
+    @model_validator(mode="after")
+    def _asks_once(self) -> HttpSinkConfig:
+        if self.webhook is not None:
+            if self.probe:
+                raise ValueError("`probe` sends whatever the response is, `webhook` only with permission: set one")
+            if any(name.lower() == "webhook-request-origin" for name in self.headers):
+                raise ValueError("`webhook` sets the header WebHook-Request-Origin itself: remove it from `headers`")
+        return self

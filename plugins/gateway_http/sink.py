@@ -9,7 +9,16 @@ from .config import HttpSinkConfig
 
 
 def build_sink(options: HttpSinkConfig, context: BuildContext) -> Sink:
-    """A sink with the engine from the options."""
+    """A sink with the engine from the options. With `webhook`, one that asks for permission first."""
+    sink = _engine(options, context)
+    if options.webhook is None:
+        return sink
+    from .webhook_sender import WebhookSink
+
+    return WebhookSink(options, context, sink)
+
+
+def _engine(options: HttpSinkConfig, context: BuildContext) -> Sink:
     if options.client == "httpx":
         from .httpx_client import HttpxSink
 
