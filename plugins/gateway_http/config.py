@@ -62,7 +62,8 @@ Headers = Annotated[dict[str, str], AfterValidator(_headers)]
 
 
 class ServerTlsConfig(Config):
-    """The server's side of TLS."""
+    """The server's side of TLS. Files that change are read again for new connections; files that can't be used leave
+    the last ones in use."""
 
     cert_file: Path
     """The certificate chain, PEM."""

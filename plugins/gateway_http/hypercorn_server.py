@@ -4,12 +4,12 @@ engine. So HTTP/1.1 has one parser and one place for its limits."""
 from __future__ import annotations
 
 import asyncio
-import ssl
 from typing import TYPE_CHECKING
 
 from .config import HttpSourceConfig
 from .listener import HttpListener
 from .protocol import Connection
+from .tls import ServerTls
 
 if TYPE_CHECKING:
     from .http2 import Http2Engine
@@ -20,12 +20,12 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 class HypercornListener(HttpListener):
     """Serves the paths over HTTP/1.1 and HTTP/2."""
 
-    def __init__(self, options: HttpSourceConfig, tls: ssl.SSLContext | None, owner: str) -> None:
+    def __init__(self, options: HttpSourceConfig, tls: ServerTls | None, owner: str) -> None:
         super().__init__(options, tls, owner)
         from .http2 import Http2Engine
 
         if tls is not None:
-            tls.set_alpn_protocols(["h2", "http/1.1"])
+            tls.offer(["h2", "http/1.1"])
         self.engine: Http2Engine = Http2Engine(self)
 
     async def stop(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -16,6 +15,7 @@ from gateway_serving.budget import Budget, Unfinished
 from . import responses
 from .config import HttpSourceConfig
 from .endpoint import Endpoint, Routes
+from .tls import ServerTls
 
 SWEEP_S = 0.5
 _POLL_S = 0.01
@@ -24,7 +24,7 @@ _POLL_S = 0.01
 class Listener:
     """A listening address. Subclasses provide the HTTP engine."""
 
-    def __init__(self, options: HttpSourceConfig, tls: ssl.SSLContext | None, owner: str) -> None:
+    def __init__(self, options: HttpSourceConfig, tls: ServerTls | None, owner: str) -> None:
         self.options = options
         self.limits = options.limits
         self.tls = tls
@@ -62,7 +62,7 @@ class HttpListener(Listener):
     """Counts, times and stops the connections of an engine. A sweep updates `now`, `date` and `accepted` twice a second
     for all connections. Subclasses make the connections."""
 
-    def __init__(self, options: HttpSourceConfig, tls: ssl.SSLContext | None, owner: str) -> None:
+    def __init__(self, options: HttpSourceConfig, tls: ServerTls | None, owner: str) -> None:
         super().__init__(options, tls, owner)
         self.budget = Budget(
             self.limits.max_unfinished_bytes, self.limits.max_header_bytes + self.limits.max_body_bytes

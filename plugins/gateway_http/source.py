@@ -15,7 +15,7 @@ from .endpoint import Endpoint
 from .listener import Listener
 from .secrecy import shown_url
 from .server import NativeListener, attach, detach, follow
-from .tls import server_context
+from .tls import server_tls
 
 
 class HttpSource:
@@ -26,7 +26,7 @@ class HttpSource:
         self._context = context
         self._codec: Codec = context.build(options.codec, "codec", binding=HTTP)
         self.read = self._codec.decode
-        self._tls = server_context(options.tls, context.owner) if options.tls and not context.offline else None
+        self._tls = None if context.offline else server_tls(options.tls, context.owner)
         self._listener: Listener | None = None
         self._endpoint: Endpoint | None = None
         self.address = ""

@@ -3,22 +3,55 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Sequence
+
+from gateway_transport.renewed import Renewed
 
 from gateway_core.contract.errors import StartError
 
 from .config import ServerTlsConfig
 
 
-def server_context(config: ServerTlsConfig, owner: str) -> ssl.SSLContext:
-    """Raises `StartError` if a file can't be used."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    try:
-        context.load_cert_chain(config.cert_file, config.key_file)
-        if config.client_ca_file is not None:
-            context.load_verify_locations(config.client_ca_file)
-            context.verify_mode = ssl.CERT_REQUIRED
-    except OSError as e:
-        raise StartError(f"{owner}.tls: the certificate files can't be used: {e}") from e
-    return context
+class ServerTls:
+    """The TLS context for new connections. It follows its files: certificates that are renewed under the same name, and
+    a changed list of client authorities, apply to connections that begin later.
+
+    Each change makes a new context, since an existing one can't forget an authority, and half a change would break it.
+    Raises `StartError` if a file can't be used at the start.
+    """
+
+    def __init__(self, config: ServerTlsConfig, owner: str) -> None:
+        self._config = config
+        self._owner = owner
+        self._protocols: Sequence[str] = ("http/1.1",)
+        files = (config.cert_file, config.key_file, config.client_ca_file)
+        self._files = Renewed([f for f in files if f is not None], self._make, f"{owner}.tls", "certificates")
+
+    def offer(self, protocols: Sequence[str]) -> None:
+        """Sets the protocols that clients may choose from (ALPN), best first."""
+        self._protocols = protocols
+        self._files.current().set_alpn_protocols(list(protocols))
+
+    def context(self) -> ssl.SSLContext:
+        """The context for a connection that begins now."""
+        return self._files.current()
+
+    def _make(self) -> ssl.SSLContext:
+        config = self._config
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(list(self._protocols))
+        try:
+            # without the function OpenSSL would ask for a password at the terminal
+            context.load_cert_chain(config.cert_file, config.key_file, lambda: "")
+            if config.client_ca_file is not None:
+                context.load_verify_locations(config.client_ca_file)
+                context.verify_mode = ssl.CERT_REQUIRED
+        except OSError as e:
+            raise StartError(f"{self._owner}.tls: the certificate files can't be used: {e}") from e
+        return context
+
+
+def server_tls(config: ServerTlsConfig | None, owner: str) -> ServerTls | None:
+    """TLS as configured, None without. Raises `StartError` if a file can't be used."""
+    return ServerTls(config, owner) if config is not None else None

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from anyio.abc import TaskGroup
 from gateway_http.config import split_listen
 from gateway_http.server import bind
-from gateway_http.tls import server_context
+from gateway_http.tls import server_tls
 from gateway_serving.address import url_at
 from gateway_serving.asgi import AsgiServer, Receive, Scope, Send, respond
 
@@ -35,7 +35,7 @@ class Listener:
         self.owner = owner
         self.routes: dict[str, list[Endpoint]] = {}
         self.port = 0
-        tls = server_context(options.tls, owner) if options.tls is not None else None
+        tls = server_tls(options.tls, owner)
         self._server = AsgiServer(self._app, options.limits, MAX_BODY_BYTES, tls)
 
     def open(self, sockets: list[socket.socket], tasks: TaskGroup) -> None:

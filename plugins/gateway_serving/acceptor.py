@@ -39,6 +39,13 @@ class Accepted(Protocol):
         """Closes immediately."""
 
 
+class Tls(Protocol):
+    """TLS for connections."""
+
+    def context(self) -> ssl.SSLContext:
+        """The context for a connection that begins now."""
+
+
 class Acceptor:
     """Accepts connections on `sockets` and owns them. `make` returns a protocol for each connection."""
 
@@ -47,7 +54,7 @@ class Acceptor:
         sockets: Sequence[socket.socket],
         make: Callable[[], asyncio.Protocol],
         limits: ListenerLimits,
-        tls: ssl.SSLContext | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self.connections: set[Accepted] = set()
         self._sockets = sockets
@@ -175,7 +182,7 @@ class Acceptor:
                 await self._loop.connect_accepted_socket(
                     lambda: protocol,
                     sock,
-                    ssl=self._tls,
+                    ssl=self._tls.context(),
                     ssl_handshake_timeout=self._limits.header_timeout_s,
                     ssl_shutdown_timeout=_SHUTDOWN_S,
                 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from .acceptor import Acceptor
+from .acceptor import Acceptor, Tls
 from .budget import Budget
 from .exchange import ClientDisconnected as ClientDisconnected
 from .exchange import Exchange, ServedConnection
@@ -45,7 +44,7 @@ class AsgiServer:
         app: App,
         limits: ListenerLimits | None = None,
         max_body_bytes: int = 1024 * 1024,
-        tls: ssl.SSLContext | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self._app = app
         self.limits = limits or ListenerLimits()

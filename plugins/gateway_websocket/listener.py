@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,7 +11,7 @@ from weakref import WeakKeyDictionary
 from gateway_http.config import split_listen
 from gateway_http.secrecy import shown_url
 from gateway_http.server import bind
-from gateway_http.tls import server_context
+from gateway_http.tls import ServerTls, server_tls
 from gateway_serving.acceptor import Acceptor
 from gateway_serving.access import has_token
 from gateway_serving.address import url_at
@@ -50,7 +49,7 @@ class Endpoint:
 class Listener:
     """An address."""
 
-    def __init__(self, options: WebSocketConfig, owner: str, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, options: WebSocketConfig, owner: str, tls: ServerTls | None) -> None:
         self.options = options
         self.owner = owner
         self.routes: dict[str, Endpoint] = {}
@@ -102,8 +101,7 @@ def attach(endpoint: Endpoint, context: BuildContext) -> Listener:
     shared = _listeners.setdefault(asyncio.get_running_loop(), {})
     listener = shared.get(options.listen) if fixed else None
     if listener is None:
-        tls = server_context(options.tls, context.owner) if options.tls is not None else None
-        listener = Listener(options, context.owner, tls)
+        listener = Listener(options, context.owner, server_tls(options.tls, context.owner))
         try:
             listener.open(bind(options.listen, context.workers > 1))
         except OSError as e:
