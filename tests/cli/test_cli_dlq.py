@@ -175,6 +175,14 @@ def test_each_letter_goes_back_to_the_broker_of_its_trigger(tidegate, bury, tmp_
         assert [json.loads(r.body)["id"] for r in b.requests] == ["2", "3"]
 
 
+def test_replay_proves_who_it_is(tidegate, bury) -> None:
+    bury(letter("1"))
+    with Subscriber() as s:
+        tidegate("dlq", "replay", "--all", "--to", s.url, "--header", "x-api-key=k")
+        assert [r.headers["x-api-key"] for r in s.requests] == ["k"]
+    assert tidegate("dlq", "replay", "--all", "--to", s.url, "--header", "k").code == 2
+
+
 def test_replay_without_a_running_gateway_says_so(tidegate, bury) -> None:
     bury(letter("1"))
     ran = tidegate("dlq", "replay", "--all")

@@ -101,6 +101,21 @@ def test_what_fails_for_now_is_tried_again(tidegate) -> None:
     assert ran.code == 0
 
 
+def test_headers_go_with_each_request(tidegate, tmp_path: Path) -> None:
+    (tmp_path / "events").write_bytes(b"\n".join(LINES))
+    (tmp_path / "key").write_text("tgk_secret\n")
+    with Subscriber() as s:
+        tidegate("send", s.url, "events", "--header", "x-api-key=@key", "--header", "X-Other=a=b")
+        assert {(r.headers["x-api-key"], r.headers["x-other"]) for r in s.requests} == {("tgk_secret", "a=b")}
+
+
+@pytest.mark.parametrize("header", ["tgk_secret", "a b=tgk_secret", "x-api-key=@nowhere", "x-api-key=tgk_secret\n"])
+def test_a_wrong_header_is_a_usage_error_that_quotes_no_value(tidegate, header: str) -> None:
+    ran = tidegate("send", "http://127.0.0.1:1/", "--type", "t", "--header", header)
+    assert ran.code == 2
+    assert "tgk_secret" not in ran.err
+
+
 def test_an_address_where_nobody_answers(tidegate, tmp_path: Path) -> None:
     (tmp_path / "events").write_bytes(b"\n".join(LINES))
     with Subscriber() as s:

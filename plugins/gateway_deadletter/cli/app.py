@@ -65,6 +65,10 @@ def replay(
     retry: Annotated[
         int, typer.Option(min=0, help="Number of retries after a temporary failure (503, no response).")
     ] = 5,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(help="A header for each request, NAME=VALUE; NAME=@FILE reads the value from a file."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent.")] = False,
     config: Config = None,
     data_dir: DataDir = None,
@@ -81,5 +85,5 @@ def replay(
     if bool(ids) == all_:
         raise typer.BadParameter("pass ids of dead letters, or --all")
     query = Query(broker, trigger, reason, frozenset(ids or ()))
-    plan = Replay(to, retry, dry_run, as_json)
+    plan = Replay(to, retry, dry_run, as_json, header or ())
     raise typer.Exit(replay_dead_letters(Where(config, data_dir).stores(), query, plan))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import typer
 from gateway_admin.client.running import addresses
 from gateway_cloudevents import event_json
 from gateway_cloudevents.trace_headers import headers as trace_headers
-from gateway_http.cli.post import STRUCTURED, binary, check_url, client, post
+from gateway_http.cli.post import STRUCTURED, binary, check_url, client, given_headers, post
 
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import FAULT, OK
@@ -32,6 +32,7 @@ class Replay:
     retry: int
     dry_run: bool
     as_json: bool
+    headers: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -48,6 +49,10 @@ def replay_dead_letters(stores: Stores, query: Query, plan: Replay) -> int:
             check_url(plan.to)
         except ValueError as e:
             raise typer.BadParameter(str(e), param_hint="--to") from e
+    try:
+        given = given_headers(plan.headers)
+    except ValueError as e:
+        raise typer.BadParameter(str(e), param_hint="--header") from e
     # read first, because replayed events may come back meanwhile
     dead_letters = list(stores.dead_letters(query))
     if missing := query.ids - {dead_letter.id for dead_letter in dead_letters}:
@@ -59,7 +64,7 @@ def replay_dead_letters(stores: Stores, query: Query, plan: Replay) -> int:
             where = targets[dead_letter.broker] if _original(dead_letter) else "nowhere: it was never an event"
             print(f"{dead_letter.id}  {dead_letter.fact('type')} {dead_letter.fact('id')} -> {where}", file=sys.stderr)
     elif dead_letters:
-        _replay_all(dead_letters, targets, plan, count)
+        _replay_all(dead_letters, targets, plan, given, count)
     _report(count, len(dead_letters), plan)
     return OK if plan.dry_run or count.replayed == len(dead_letters) else FAULT
 
@@ -91,10 +96,12 @@ def _original(dead_letter: DeadLetter) -> bool:
     return dead_letter.fact("tidegatestage") != Stage.DECODE
 
 
-def _replay_all(dead_letters: list[DeadLetter], targets: dict[str, str], plan: Replay, count: Count) -> None:
+def _replay_all(
+    dead_letters: list[DeadLetter], targets: dict[str, str], plan: Replay, given: Mapping[str, str], count: Count
+) -> None:
     done: dict[str, tuple[Store, list[str]]] = {}
     try:
-        with client(list(targets.values())) as to:
+        with client(list(targets.values()), headers=given) as to:
             for dead_letter in dead_letters:
                 if not _original(dead_letter):
                     count.skipped += 1

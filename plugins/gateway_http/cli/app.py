@@ -10,6 +10,8 @@ import typer
 
 from gateway_core.cli.options import Json
 
+HEADER_HELP = "A header for each request, NAME=VALUE; NAME=@FILE reads the value from a file. Can be repeated."
+
 
 class Mode(StrEnum):
     binary = "binary"
@@ -41,11 +43,12 @@ def send(
         int, typer.Option(min=0, help="Number of retries after a temporary failure (503, no response).")
     ] = 5,
     in_flight: Annotated[int, typer.Option(min=1, max=1000, help="Number of concurrent requests.")] = 8,
+    header: Annotated[list[str] | None, typer.Option(help=HEADER_HELP)] = None,
     as_json: Json = False,
 ) -> None:
     """Send events to an address. The exit code is 1 if any event was not accepted."""
     from .send import Options, send_events
 
     single = {"type": type_, "source": source, "id": id_, "subject": subject, "datacontenttype": content_type}
-    options = Options(mode.value, batch_size, rate, retry, in_flight, as_json)
+    options = Options(mode.value, batch_size, rate, retry, in_flight, as_json, header or ())
     raise typer.Exit(send_events(url, file, single, data, ext or [], options))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import quote
 
 import httpx
@@ -18,6 +19,7 @@ BATCH = {"content-type": "application/cloudevents-batch+json; charset=utf-8"}
 
 _FOR_NOW = frozenset({408, 425, 429, 500, 502, 503, 504})
 _WAIT_MAX_S = 10.0
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # CloudEvents HTTP binding 1.0.2 section 3.1.3.2: space, '"', '%' and all outside U+0021..U+007E are percent-encoded
 _AS_IS = "".join(chr(c) for c in range(0x21, 0x7F) if chr(c) not in '"%')
 
@@ -48,13 +50,35 @@ def binary(event: Event) -> tuple[dict[str, str], bytes]:
     return headers, event.data or b""
 
 
-def client(urls: Collection[str], in_flight: int = 1) -> httpx.Client:
+def client(urls: Collection[str], in_flight: int = 1, headers: Mapping[str, str] | None = None) -> httpx.Client:
     """A client that `in_flight` threads share; each keeps its own connection. Used like this, httpx needs a third of
-    the CPU of its asynchronous client."""
+    the CPU of its asynchronous client. `headers` are sent with each request."""
     limits = httpx.Limits(max_connections=in_flight, max_keepalive_connections=in_flight)
     return httpx.Client(
-        limits=limits, timeout=httpx.Timeout(30.0, connect=5.0), verify=secure(urls), trust_env=not local(urls)
+        headers=headers,
+        limits=limits,
+        timeout=httpx.Timeout(30.0, connect=5.0),
+        verify=secure(urls),
+        trust_env=not local(urls),
     )
+
+
+def given_headers(texts: Iterable[str]) -> dict[str, str]:
+    """Headers from the command line. Raises `ValueError`, which quotes no value: it may be a credential."""
+    headers = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not _NAME.fullmatch(name):
+            raise ValueError("write NAME=VALUE, and a header's name before the =")
+        if value.startswith("@"):
+            try:
+                value = Path(value[1:]).read_text().strip()
+            except (OSError, UnicodeDecodeError) as e:
+                raise ValueError(f"{value[1:]} can't be read: {getattr(e, 'strerror', None) or e}") from None
+        if not value.isascii() or not value.isprintable():
+            raise ValueError(f"the value of {name} contains a character that HTTP does not allow")
+        headers[name] = value
+    return headers
 
 
 def secure(urls: Iterable[str]) -> bool:

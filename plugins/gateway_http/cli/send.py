@@ -21,7 +21,7 @@ from gateway_core.cli import common
 from gateway_core.cli.exit_codes import FAULT, OK
 
 from . import events
-from .post import BATCH, STRUCTURED, Answer, binary, check_url, client, post
+from .post import BATCH, STRUCTURED, Answer, binary, check_url, client, given_headers, post
 
 Request = tuple[dict[str, str], bytes, int]
 """Headers, body, and the number of events."""
@@ -35,6 +35,7 @@ class Options:
     retry: int
     in_flight: int
     as_json: bool
+    headers: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -77,6 +78,10 @@ def send_events(
         check_url(url)
     except ValueError as e:
         raise typer.BadParameter(str(e), param_hint="URL") from e
+    try:
+        headers = given_headers(options.headers)
+    except ValueError as e:
+        raise typer.BadParameter(str(e), param_hint="--header") from e
     if (file is None) == (single["type"] is None):
         raise typer.BadParameter("pass a file of events (- for standard input), or build one event with --type")
     if file is not None:
@@ -85,7 +90,7 @@ def send_events(
         texts = iter([event_json.structured(events.from_flags(single, data, extensions))])
     tally = Tally()
     with _progress(tally, shown=file is not None and not options.as_json) as advance:
-        _send_all(url, _requests(texts, options), options, tally, advance)
+        _send_all(url, _requests(texts, options), options, headers, tally, advance)
     _report(tally, options)
     if tally.fault is not None:
         raise tally.fault
@@ -105,7 +110,12 @@ def _requests(texts: Iterator[bytes], options: Options) -> Iterator[Request]:
 
 
 def _send_all(
-    url: str, requests: Iterator[Request], options: Options, tally: Tally, advance: Callable[[], None]
+    url: str,
+    requests: Iterator[Request],
+    options: Options,
+    headers: Mapping[str, str],
+    tally: Tally,
+    advance: Callable[[], None],
 ) -> None:
     """`in_flight` threads share one iterator. They stop at a request that gets no response even after its retries."""
     pace, taking, counting = _Pace(options.rate), threading.Lock(), threading.Lock()
@@ -124,9 +134,9 @@ def _send_all(
     def sender(to: httpx.Client) -> None:
         try:
             while request := take():
-                headers, body, count = request
+                own, body, count = request
                 over.wait(pace.turn(count))
-                answer = post(to, url, headers, body, options.retry, over.wait)
+                answer = post(to, url, own, body, options.retry, over.wait)
                 with counting:
                     tally.add(url, answer, count)
                     advance()
@@ -136,7 +146,7 @@ def _send_all(
             tally.crash = tally.crash or e
             over.set()
 
-    with client([url], options.in_flight) as to:
+    with client([url], options.in_flight, headers) as to:
         # daemons: Ctrl-C must not wait for standard input, nor for an answer
         threads = [threading.Thread(target=sender, args=(to,), daemon=True) for _ in range(options.in_flight)]
         for thread in threads:
