@@ -87,19 +87,6 @@ def run(
     raise typer.Exit(run_gateway(paths, flags))
 
 
-@app.command(rich_help_panel="Run")
-def check(
-    paths: Paths = None,
-    connect: Annotated[bool, typer.Option("--connect", help="Also try the endpoints: hosts, ports, files.")] = False,
-    data_dir: DataDir = None,
-    as_json: Json = False,
-) -> None:
-    """Check a config and report all its faults; exit code 1 if there are any."""
-    from .check import check_config
-
-    raise typer.Exit(check_config(paths, connect=connect, data_dir=data_dir, as_json=as_json))
-
-
 @app.command(rich_help_panel="This installation")
 def version(as_json: Json = False) -> None:
     """Print the version."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gateway_core.runtime.gateway import Gateway
     from gateway_core.runtime.settings import Settings
 
+_CHECK = "Check a config and report all its faults; exit code 1 if there are any."
 _SUMMARIES = {
     "explain": "Explain what the gateway would do with an event: which triggers match, what they would send, the "
     "retries. Nothing is sent.",
@@ -41,6 +42,7 @@ def _command(name: str) -> Callable[[], Any]:
 @hookimpl
 def gateway_commands() -> list[Command]:
     return [
+        Command("check", _CHECK, _command("check"), panel="Run"),
         *(Command(name, summary, _command(name), panel="Look inside") for name, summary in _SUMMARIES.items()),
         *(Command(name, summary, _command(name), panel="This installation") for name, summary in _INSTALLED.items()),
     ]

@@ -28,6 +28,18 @@ class Form(StrEnum):
     json = "json"
 
 
+def check(
+    paths: Paths = None,
+    connect: Annotated[bool, typer.Option("--connect", help="Also try the endpoints: hosts, ports, files.")] = False,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Check a config and report all its faults; exit code 1 if there are any."""
+    from .check import check_config
+
+    raise typer.Exit(check_config(paths, connect=connect, data_dir=data_dir, as_json=as_json))
+
+
 def explain(
     event: Annotated[
         Path,

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from ..config.faults import render, to_json
-from ..config.load import Loaded, load_all
-from ..config.registry import Registry
-from ..contract.errors import ConfigError, Fault, Probe
-from . import common
-from .exit_codes import FAULT, OK
+from gateway_core.cli import common
+from gateway_core.cli.exit_codes import FAULT, OK
+from gateway_core.config.faults import render, to_json
+from gateway_core.config.load import Loaded, load_all
+from gateway_core.config.registry import Registry
+from gateway_core.contract.errors import ConfigError, Fault, Probe
 
 
 def check_config(paths: Sequence[Path] | None, *, connect: bool, data_dir: Path | None, as_json: bool) -> int:
