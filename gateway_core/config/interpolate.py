@@ -21,19 +21,17 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Secrets:
-    """Secrets by name. `read` gets one on first use: its value, None if it can't be read and the reason is reported."""
+    """Secrets by name, and the places that use them. `read` gets one on first use: its value, None if it can't be read
+    and the reason is reported."""
 
     def __init__(self, names: Iterable[str], read: Callable[[str], str | None]) -> None:
-        self.names = list(names)
+        self.uses: dict[str, list[Place]] = {name: [] for name in names}
         self._read = read
         self._values: dict[str, str | None] = {}
 
-    @property
-    def unused(self) -> list[str]:
-        return [name for name in self.names if name not in self._values]
-
-    def use(self, name: str) -> str | None:
+    def use(self, name: str, place: Place) -> str | None:
         """The value; None if it can't be read."""
+        self.uses[name].append(place)
         if name not in self._values:
             self._values[name] = self._read(name)
         return self._values[name]
@@ -111,10 +109,10 @@ class Interpolator:
         if self._secrets is None:
             self._report("a secret can't be used here", path, "write `${NAME}` for an environment variable")
             return None
-        if name not in self._secrets.names:
-            remedy = near(name, self._secrets.names) or f"add `{name}` to `secrets`: `{name}: {{env: VARIABLE}}`"
+        if name not in self._secrets.uses:
+            remedy = near(name, self._secrets.uses) or f"add `{name}` to `secrets`: `{name}: {{env: VARIABLE}}`"
             self._report(f"there is no secret `{name}`", path, remedy)
             return None
-        value = self._secrets.use(name)
+        value = self._secrets.use(name, path)
         self.secret.setdefault(path, []).append(value or "")
         return value

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..contract.config_node import Node
+from ..contract.config_node import Node, Place
 from ..contract.errors import ConfigError, Fault
 from .faults import near
 from .interpolate import Secrets
 from .model import NAME_REMEDY, EntryConfig, GatewayConfig, SecretConfig, is_name
 from .registry import Registry
-from .report import locate
+from .report import locate, written
 from .resolve import Resolver
 from .sections import Section, sections
 from .sources import Sources, gather
@@ -29,6 +29,7 @@ class Loaded:
     files: list[str]
     places: Mapping[str, Mapping[str, tuple[str, int]]] = field(default_factory=dict)
     """File and line of each entry: by section, then by name."""
+    secret_files: Sequence[str] = ()
 
     def place(self, section: str, name: str) -> tuple[str, int] | None:
         """File and line of an entry; None if there is none of this name."""
@@ -54,11 +55,11 @@ def load_all(
     """Like `load`, with warnings and the list of files. `documents` are added to the files, and the files in `without`
     are left out, to see what the config would be."""
     env = os.environ if env is None else env
-    return _Loading(gather(paths, registry, env, documents, without), registry, env).run()
+    return Loading(gather(paths, registry, env, documents, without), registry, env).run()
 
 
-class _Loading:
-    """One load: from merged nodes to the config."""
+class Loading:
+    """One load: from merged nodes to the config. What it knows of `secrets` stands also if the config has faults."""
 
     def __init__(self, sources: Sources, registry: Registry, env: Mapping[str, str]) -> None:
         self._sources = sources
@@ -67,11 +68,15 @@ class _Loading:
         self._env = env
         self._sections = sections(registry)
         self._resolver = Resolver(registry, self._report)
+        self.secrets: dict[str, SecretConfig] = {}
+        self.used = Secrets((), lambda name: None)
 
     def run(self) -> Loaded:
+        """The config. Raises `ConfigError` with all faults."""
         valid: dict[str, Any] = {"secrets": self._entries(self._sections["secrets"], None)}
-        written = self._root.value["secrets"].value if "secrets" in self._root.value else {}
-        secrets = Secrets(written, lambda name: self._read_secret(name, valid["secrets"].get(name)))
+        self.secrets = valid["secrets"]
+        named = self._root.value["secrets"].value if "secrets" in self._root.value else {}
+        secrets = self.used = Secrets(named, self._read_secret)
         for name, section in self._sections.items():
             if name not in ("secrets", "include"):
                 valid[name] = self._entries(section, secrets)
@@ -84,13 +89,16 @@ class _Loading:
         offered = {name: found for name, found in valid.items() if self._sections[name].plugin}
         config = GatewayConfig.model_construct(**own).with_sections(offered)
         self._resolver.check(config)
-        for name in secrets.unused:
+        for name in (name for name, uses in secrets.uses.items() if not uses):
             self._report.warn("nothing uses this secret", ("secrets", name))
         if faults := self._report.faults:
             raise ConfigError(faults)
-        named = {name: found for name, found in valid.items() if self._sections[name].named}
-        places = {name: {key: locate(self._root, (name, key)) for key in found} for name, found in named.items()}
-        return Loaded(config, self._report.warnings, self._sources.files, places)
+        places = {
+            name: {key: locate(self._root, (name, key)) for key in found}
+            for name, found in valid.items()
+            if self._sections[name].named
+        }
+        return Loaded(config, self._report.warnings, self._sources.files, places, self.secret_files)
 
     def _entries(self, section: Section, secrets: Secrets | None) -> Any:
         """The valid entries of a section."""
@@ -118,23 +126,44 @@ class _Loading:
                 remedy = near(key, self._sections) or f"sections: {', '.join(f'`{k}`' for k in self._sections)}"
                 self._report.fault(f"unknown section `{key}`", (key,), remedy)
 
-    def _read_secret(self, name: str, config: SecretConfig | None) -> str | None:
-        place = ("secrets", name)
-        if config is None:
+    def _read_secret(self, name: str) -> str | None:
+        if (config := self.secrets.get(name)) is None:
             return None
         if (config.env is None) == (config.file is None):
-            self._report.fault("a secret has either `env` or `file`", place)
-        elif config.env is not None:
-            if value := self._env.get(config.env):
+            self._report.fault("a secret has either `env` or `file`", ("secrets", name))
+            return None
+        try:
+            return self.secret_value(name)
+        except ValueError as e:
+            field, remedy = ("file", "") if config.env is None else ("env", "set it")
+            self._report.fault(str(e), ("secrets", name, field), remedy)
+            return None
+
+    def secret_value(self, name: str) -> str:
+        """A secret's value. Raises `ValueError`, which says why there is none."""
+        config = self.secrets[name]
+        if (file := self.secret_file(name)) is None:
+            if value := self._env.get(config.env or ""):
                 return value
-            self._report.fault(f"the environment variable `{config.env}` isn't set", (*place, "env"), "set it")
-        elif config.file is not None:
-            file = Path(self._root.value["secrets"].value[name].file).parent / config.file
-            try:
-                if value := file.read_bytes().decode().removesuffix("\n").removesuffix("\r"):
-                    return value
-                self._report.fault(f"the file {config.file} is empty", (*place, "file"))
-            except (OSError, ValueError) as e:
-                reason = e.strerror if isinstance(e, OSError) and e.strerror else "not UTF-8 text"
-                self._report.fault(f"the file {config.file} can't be read: {reason}", (*place, "file"))
-        return None
+            raise ValueError(f"the environment variable `{config.env}` isn't set")
+        try:
+            if value := file.read_bytes().decode().removesuffix("\n").removesuffix("\r"):
+                return value
+        except (OSError, ValueError) as e:
+            reason = e.strerror if isinstance(e, OSError) and e.strerror else "not UTF-8 text"
+            raise ValueError(f"the file {config.file} can't be read: {reason}") from None
+        raise ValueError(f"the file {config.file} is empty")
+
+    def secret_file(self, name: str) -> Path | None:
+        """The file that holds a secret, relative to the config file that names it; None if it is in no file."""
+        file = self.secrets[name].file
+        return None if file is None else Path(self._root.value["secrets"].value[name].file).parent / file
+
+    @property
+    def secret_files(self) -> list[str]:
+        """The files that hold secrets."""
+        return [str(file) for name in self.secrets if (file := self.secret_file(name)) is not None]
+
+    def written(self, place: Place) -> str:
+        """The path of a place, as its author wrote it."""
+        return written(self._root, place)

@@ -16,8 +16,9 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from gateway_core.config.load import Loaded, load_all
+from gateway_core.config.load import Loaded, Loading
 from gateway_core.config.model import GatewayConfig
+from gateway_core.config.sources import gather
 from gateway_core.contract.config_node import Node, Place
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.services import RunningService
@@ -25,6 +26,7 @@ from gateway_core.pipeline.guards import text_of_error
 from gateway_core.runtime.gateway import Gateway
 
 from .earlier import Earlier
+from .rotation import warn_of_kept
 from .step import Step
 
 log = logging.getLogger("tidegate.reload")
@@ -45,6 +47,7 @@ class ReloadService(RunningService):
         gateway.add_earlier = self._earlier.add_to
         self._paths = read.files if read is not None else []
         self._files = list(read.loaded.files) if read is not None else []
+        self._secret_files = list(read.loaded.secret_files) if read is not None else []
         self._since_ns = read.since_ns if read is not None else 0
         self._begun = anyio.Event()
         self._asked = anyio.Event()
@@ -118,6 +121,7 @@ class ReloadService(RunningService):
                 if commit is not None:
                     await to_thread.run_sync(commit)
                     gateway.tell(lambda service: service.wanted(config))
+                warn_of_kept(gateway.config, config)
                 if step.changes:
                     await step.run()
             gateway.adopt(step.builder, step.reached(), step.failed, changed=bool(step.changes))
@@ -126,7 +130,8 @@ class ReloadService(RunningService):
 
     def took(self, loaded: Loaded, changes: str, failed: Mapping[Place, str], began_ns: int) -> list[Fault]:
         """The gateway now runs this config, except for what failed to start; it was read at `began_ns` or later."""
-        log.log(logging.INFO if changes else logging.DEBUG, "config reloaded: %s", changes or "nothing changed")
+        news = changes or self._gateway.config_error
+        log.log(logging.INFO if news else logging.DEBUG, "config reloaded: %s", changes or "nothing changed")
         self.loaded = loaded
         self._files = loaded.files
         self._gateway.config_error = "\n".join(failed.values()) or None
@@ -140,7 +145,15 @@ class ReloadService(RunningService):
             paths = self._all_paths()
         except StartError as e:
             raise ConfigError([Fault(str(e))]) from e
-        return await to_thread.run_sync(load_all, paths, self._gateway.registry, None, documents, without)
+        return await to_thread.run_sync(self._loaded, paths, documents, without)
+
+    def _loaded(self, paths: Sequence[Path], documents: Sequence[Node], without: Collection[Path]) -> Loaded:
+        registry = self._gateway.registry
+        loading = Loading(gather(paths, registry, os.environ, documents, without), registry, os.environ)
+        try:
+            return loading.run()
+        finally:  # also if it has faults: a secret's file that is missing may come later
+            self._secret_files = loading.secret_files
 
     def _all_paths(self) -> list[Path]:
         return [*self._paths, *self._gateway.registry.config_files(self._gateway.settings)]
@@ -152,7 +165,7 @@ class ReloadService(RunningService):
         await self._begun.wait()
         known = seen = await to_thread.run_sync(self._look)
         if any(
-            state[0] >= self._since_ns or state[0] < 0 if state else file in self._files
+            state[0] >= self._since_ns or state[0] < 0 if state else file in (*self._files, *self._secret_files)
             for file, state in known.items()
         ):
             known = {}  # something changed while it was read, or since
@@ -166,13 +179,14 @@ class ReloadService(RunningService):
             seen = now
 
     def _look(self) -> Signature:
-        """The state of all files that were read, and of those in the named folders. A file that can't be read is
-        represented by its error, and a reload then reports it."""
+        """The state of all files that were read, those of secrets too, and of those in the named folders. A file that
+        can't be read is represented by its error, and a reload then reports it. Symbolic links are followed, so that a
+        volume that Kubernetes replaces is noticed."""
         try:
             named = [str(path) for path in self._all_paths()]
         except StartError as e:
             return {str(e): (-1,)}
-        found = {path: _state(path) for path in {*self._files, *named}}
+        found = {path: _state(path) for path in {*self._files, *self._secret_files, *named}}
         for folder in filter(os.path.isdir, named):
             try:
                 names = os.listdir(folder)

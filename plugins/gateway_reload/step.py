@@ -27,6 +27,7 @@ from gateway_core.runtime.parts import Parts
 from gateway_core.runtime.status import bridge_status
 
 from .earlier import Earlier
+from .rotation import only_secrets_differ
 
 log = logging.getLogger("tidegate.reload")
 
@@ -76,10 +77,10 @@ def _check_possible(old: GatewayConfig, new: GatewayConfig) -> None:
             text = f"the broker of a trigger can't be changed (it is `{was}`, not `{wanted}`)"
             faults.append(Fault(text, f"triggers.{name}.broker", remedy="remove it and add it under another name"))
     for name in old.brokers.keys() & new.brokers.keys():
-        if old.brokers[name].channel != new.brokers[name].channel:
+        if not only_secrets_differ(old.brokers[name].channel, new.brokers[name].channel):
             text = "the channel of a broker can't be changed while the gateway runs: its events stay where they are"
             faults.append(Fault(text, f"brokers.{name}.channel", remedy="restart the gateway once they are delivered"))
-    if old.observers != new.observers:
+    if not only_secrets_differ(old.observers, new.observers):
         faults.append(Fault("observers can't be changed while the gateway runs", "observers", remedy="restart it"))
     if faults:
         raise ConfigError(faults)

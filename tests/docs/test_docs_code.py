@@ -80,6 +80,9 @@ def test_a_config_has_no_faults(block: Block, tmp_path: Path) -> None:
     assert set(config) <= SECTIONS, "a fragment that this test does not know"
     if names := _secrets(block.text) - set(config.get("secrets", {})):
         config["secrets"] = {**config.get("secrets", {}), **{n: {"env": "A_SECRET"} for n in names}}
+    for secret in (one["file"] for one in config.get("secrets", {}).values() if "file" in one):
+        (tmp_path / secret).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / secret).write_text("s3cret")
     tests = config.pop("tests", None)
     file = tmp_path / "tidegate.yaml"
     if tests is not None:  # beside a config: tests/scenario plays such files, the one of the page is read here

@@ -31,13 +31,16 @@ class Form(StrEnum):
 def check(
     paths: Paths = None,
     connect: Annotated[bool, typer.Option("--connect", help="Also try the endpoints: hosts, ports, files.")] = False,
+    secrets: Annotated[
+        bool, typer.Option("--secrets", help="Also list all secrets: where from, whether they are there, what for.")
+    ] = False,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Check a config and report all its faults; exit code 1 if there are any."""
+    """Check a config and report all its faults; exit code 1 if there are any, or if a listed secret is missing."""
     from .check import check_config
 
-    raise typer.Exit(check_config(paths, connect=connect, data_dir=data_dir, as_json=as_json))
+    raise typer.Exit(check_config(paths, connect=connect, secrets=secrets, data_dir=data_dir, as_json=as_json))
 
 
 def explain(

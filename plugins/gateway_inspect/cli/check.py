@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,19 +11,27 @@ from pathlib import Path
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import FAULT, OK
 from gateway_core.config.faults import render, to_json
-from gateway_core.config.load import Loaded, load_all
+from gateway_core.config.load import Loaded, Loading
 from gateway_core.config.registry import Registry
+from gateway_core.config.sources import gather
 from gateway_core.contract.errors import ConfigError, Fault, Probe
 
+from . import secrets_list
 
-def check_config(paths: Sequence[Path] | None, *, connect: bool, data_dir: Path | None, as_json: bool) -> int:
-    """Reports all faults; with `connect` also what trying the ends shows. Returns the exit code."""
+
+def check_config(
+    paths: Sequence[Path] | None, *, connect: bool, secrets: bool, data_dir: Path | None, as_json: bool
+) -> int:
+    """Reports all faults; with `connect` also what trying the ends shows, with `secrets` all secrets. Returns the exit
+    code."""
     settings = common.settings(data_dir=data_dir)
     faults: list[Fault] = []
     loaded: Loaded | None = None
+    loading: Loading | None = None
     registry = Registry.installed()
     try:
-        loaded = load_all(common.config_paths(paths), registry)
+        loading = Loading(gather(common.config_paths(paths), registry, os.environ), registry, os.environ)
+        loaded = loading.run()
     except ConfigError as e:
         faults = e.faults
     faults = [*faults, *(fault for check in registry.settings_checks for fault in check(settings))]
@@ -31,11 +40,15 @@ def check_config(paths: Sequence[Path] | None, *, connect: bool, data_dir: Path 
         probes = [probe for check in registry.connection_checks for probe in check(loaded.config, settings)]
     warnings = loaded.warnings if loaded else []
     failed = sum(not probe.ok for probe in probes)
-    good = not faults and not failed
+    rows = secrets_list.secret_rows(loading) if secrets and loading is not None else []
+    good = not faults and not failed and not any(row.missing for row in rows)
     if as_json:
         ends = {"probes": [asdict(probe) for probe in probes]} if connect else {}
-        common.print_json({**to_json(faults, warnings), "ok": good, **ends})
+        listed = {"secrets": secrets_list.as_json(rows)} if secrets else {}
+        common.print_json({**to_json(faults, warnings), "ok": good, **ends, **listed})
     else:
+        if secrets:
+            print(secrets_list.as_text(rows), end="\n\n")
         if probes:
             tried = [("ok" if p.ok else "FAILED", p.path, p.end, p.reason) for p in probes]
             print("\n".join(common.aligned([("RESULT", "PATH", "END", "REASON"), *tried])), end="\n\n")
