@@ -71,6 +71,7 @@ _KINDS: dict[Kind, str] = {
     "key_mapper": "Choose the record key of outgoing events.",
     "dead_letter": "Store undeliverable events: `dead_letter`. Every sink can be one, too.",
     "observer": "Are notified of what happens to events: an entry of `observers`.",
+    "authenticator": "Find out who sends: an entry of `authenticate` of an ingress.",
 }
 
 

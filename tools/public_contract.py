@@ -14,6 +14,10 @@ ROOT = Path(__file__).parents[1]
 PLUGINS = ROOT / "plugins"
 PACKAGES = (ROOT / "gateway_core" / "contract", PLUGINS / "gateway_testing", PLUGINS / "gateway_transport")
 MODULES = (
+    PLUGINS / "gateway_access" / "authenticator.py",
+    PLUGINS / "gateway_access" / "config.py",
+    PLUGINS / "gateway_access" / "gate.py",
+    PLUGINS / "gateway_access" / "peer.py",
     PLUGINS / "gateway_admin" / "routes.py",
     PLUGINS / "gateway_cloudevents" / "bindings.py",
     PLUGINS / "gateway_cloudevents" / "event_json.py",

@@ -180,6 +180,11 @@ class GatewayConfig(Config):
     """Other files to read as well, relative to this one; `*` is expanded."""
     _sections: Mapping[str, Mapping[str, Any]] = {}
 
+    @property
+    def sections(self) -> Mapping[str, Mapping[str, Any]]:
+        """All sections that plugins offer."""
+        return self._sections
+
     def section(self, name: str) -> Mapping[str, Any]:
         """The entries, by name, of a section that a plugin offers (`ConfigSection`); none if the config lacks it."""
         return self._sections.get(name, {})

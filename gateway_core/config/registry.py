@@ -9,10 +9,10 @@ from importlib.metadata import Distribution, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from ..contract.component import BuildContext, Command, Component, ComponentRef, Kind
+from ..contract.component import BuildContext, Command, Component, ComponentRef, Kind, SourceRef
 from ..contract.config_extension import ConfigFinding, ConfigSection, DocumentKind
 from ..contract.errors import Fault, MissingExtra, Probe, StartError
-from ..contract.interfaces import Clause, Filter
+from ..contract.interfaces import Admission, Clause, Filter
 from ..contract.runners import Runner
 from ..contract.services import Service
 from .faults import near
@@ -30,6 +30,7 @@ _HOOKS: dict[str, Kind] = {
     "gateway_key_mappers": "key_mapper",
     "gateway_dead_letters": "dead_letter",
     "gateway_observers": "observer",
+    "gateway_authenticators": "authenticator",
 }
 
 
@@ -63,6 +64,7 @@ class Registry:
         self.sections: dict[str, tuple[ConfigSection, str]] = {}  # with the plugin that offers it
         self.documents: dict[str, tuple[DocumentKind, str]] = {}
         self.services: dict[str, tuple[Service, str]] = {}
+        self.admissions: list[Callable[[GatewayConfig, SourceRef, BuildContext], Admission | None]] = []
         self._config_files: list[Callable[[Settings], Iterable[Path]]] = []
         self.runners: dict[str, tuple[Runner, str]] = {}
         self.config_checks: list[tuple[Callable[[GatewayConfig], Iterable[ConfigFinding]], str]] = []
@@ -110,6 +112,7 @@ class Registry:
             raise StartError(f"config section {section!r} of plugin {name!r} is one of the gateway's own")
         self.config_checks += [(check, name) for check in self._ask("gateway_config_checks", name)]
         self._config_files += self._ask("gateway_config_files", name)
+        self.admissions += self._ask("gateway_admissions", name)
         self.settings_checks += self._ask("gateway_settings_checks", name)
         self.connection_checks += self._ask("gateway_connection_checks", name)
 

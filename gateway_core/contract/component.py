@@ -30,7 +30,7 @@ def __getattr__(name: str) -> Any:
 TRACE_HEADERS = (b"traceparent", b"tracestate")
 """W3C Trace Context."""
 
-Kind = Literal["source", "sink", "channel", "codec", "filter", "key_mapper", "dead_letter", "observer"]
+Kind = Literal["source", "sink", "channel", "codec", "filter", "key_mapper", "dead_letter", "observer", "authenticator"]
 
 
 @runtime_checkable
@@ -258,6 +258,10 @@ class KeyMapperRef(ComponentRef):
 
 class ObserverRef(ComponentRef):
     kind = "observer"
+
+
+class AuthenticatorRef(ComponentRef):
+    kind = "authenticator"
 
 
 class ComponentBuilder(Protocol):

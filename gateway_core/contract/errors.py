@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -64,10 +65,12 @@ class Refused(TidegateError):
 
     `title` is the kind of fault in a few words, `detail` what is wrong with this input, `rule` the specification and
     section that says so, `attribute` the CloudEvents attribute at fault if there is one. `trace` is the trace
-    context that came with the input, if the gateway traces (`gateway_core.contract.tracing`).
+    context that came with the input, if the gateway traces (`gateway_core.contract.tracing`). `headers` are fields that
+    the answer also needs (`WWW-Authenticate`, `Retry-After`).
     """
 
     trace: str | None = None
+    headers: Sequence[tuple[bytes, bytes]] = ()
 
     def __init__(self, detail: str, *, status: int = 400, title: str = "", rule: str = "", attribute: str = "") -> None:
         super().__init__(detail)

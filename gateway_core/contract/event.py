@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .identity import Identity
+
 PARTITION_BITS = 48
 """A position is `partition << 48 | number in the partition`; the log calls its partitions shards."""
 _NUMBERS = (1 << PARTITION_BITS) - 1
@@ -40,11 +42,13 @@ class Event:
                   partitions sets it before, others leave it 0.
     `trace`       the trace context that travels beside the event (`gateway_core.contract.tracing`); None without
                   tracing.
+    `identity`    who sent it, from its ingress to the channel, which does not store it; None if the source does not
+                  know, and later.
 
     Equality compares attributes, data and key: the event, not where it is.
     """
 
-    __slots__ = ("attributes", "data", "json_data", "key", "position", "received_ns", "trace")
+    __slots__ = ("attributes", "data", "identity", "json_data", "key", "position", "received_ns", "trace")
 
     def __init__(
         self,
@@ -63,6 +67,7 @@ class Event:
         self.received_ns = received_ns
         self.position = position
         self.trace = trace
+        self.identity: Identity | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Event):
@@ -108,9 +113,10 @@ class Message:
     `headers` are (name, value) pairs in the order they came. HTTP names are lower-case; Kafka names are as written.
     `body` is None if the transport can tell "no body" from an empty one (Kafka's null value), else bytes.
     `key` is the record key, for transports that have one. `method` and `url` are those of an HTTP request, else "".
+    `peer` is what an ingress knows of the client, None if nothing asks for it.
     """
 
-    __slots__ = ("body", "headers", "key", "method", "url")
+    __slots__ = ("body", "headers", "key", "method", "peer", "url")
 
     def __init__(
         self,
@@ -125,6 +131,7 @@ class Message:
         self.key = key
         self.method = method
         self.url = url
+        self.peer: Any = None
 
     def header(self, name: bytes) -> bytes | None:
         """The first value of a header, by its lower-case name; None if it is absent."""

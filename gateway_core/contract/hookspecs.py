@@ -19,9 +19,10 @@ import pluggy
 if TYPE_CHECKING:
     from ..config.model import GatewayConfig
     from ..runtime.settings import Settings
-    from .component import Command, Component, Transport
+    from .component import BuildContext, Command, Component, SourceRef, Transport
     from .config_extension import ConfigFinding, ConfigSection, DocumentKind
     from .errors import Fault, Probe
+    from .interfaces import Admission
     from .runners import Runner
     from .services import Service
 
@@ -64,6 +65,17 @@ def gateway_dead_letters() -> list[Component]:  # type: ignore[empty-body]
 @hookspec
 def gateway_observers() -> list[Component]:  # type: ignore[empty-body]
     """Observers of what happens to events (`Observer`)."""
+
+
+@hookspec
+def gateway_authenticators() -> list[Component]:  # type: ignore[empty-body]
+    """Ways in which senders prove who they are (`build` returns a `gateway_access.authenticator.Authenticator`)."""
+
+
+@hookspec
+def gateway_admissions() -> list[Callable[[GatewayConfig, SourceRef, BuildContext], Admission | None]]:  # type: ignore[empty-body]
+    """What events must fulfil before a broker or bridge takes them. At the start and at each reload, each function
+    takes the config, a source in it and the source's context, and returns the check of its events, or None."""
 
 
 @hookspec

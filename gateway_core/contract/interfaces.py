@@ -30,6 +30,10 @@ Send = Callable[[Event, float, Callable[[Outcome], None]], None]
 """`Sink.send`."""
 
 
+Admission = Callable[[Sequence[Event]], Refused | None]
+"""Whether events that arrived together may come in (None), or why none of them may. Must be quick and not raise."""
+
+
 class Intake(Protocol):
     """Where a source delivers its events. The core provides it."""
 

@@ -17,9 +17,3 @@ def wait_s(policy: DeliveryConfig, retry: int, draw: float) -> float:
     """The wait before this retry, in seconds, drawn uniformly from the upper half of its ceiling; `draw` is a random
     number in [0, 1). The spread keeps senders that failed together from retrying together."""
     return ceiling_s(policy, retry) * (0.5 + 0.5 * draw)
-
-
-def retry_plan(policy: DeliveryConfig) -> list[tuple[float, float]]:
-    """For retry 1, 2, …: the shortest and the longest wait before it, in seconds. A `Retry-After` (up to
-    `retry_after_max_s`), limits and order may make the waits longer."""
-    return [(wait_s(policy, n, 0.0), ceiling_s(policy, n)) for n in range(1, policy.retry + 1)]

@@ -17,7 +17,8 @@ from ..delivery.dead_letter import DeadLetterWriter
 from .guards import FilterGuard
 from .infos import lag_of, reader_state, source_errors
 from .intake import BoundSource, Counted
-from .metering import Accept, Meter
+from .metering import Meter
+from .tracing import Accept
 
 
 class Broker(Counted):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -11,7 +11,7 @@ from ..contract.capabilities import Sharing, pulls
 from ..contract.component import SourceRef
 from ..contract.errors import Refused
 from ..contract.event import Event
-from ..contract.interfaces import Intake, Observer, Outcome, Source
+from ..contract.interfaces import Accepted, Admission, Intake, Observer, Outcome, Source
 from ..contract.one_line import one_line
 from ..contract.tracing import Origin, Tracer
 from .tracing import Accept, traced_intake, traced_refusal
@@ -24,11 +24,19 @@ TELL_S = 60.0
 
 class SwitchableIntake:
     """The intake given to a source. It forwards to a broker or bridge, which a reload may replace. If it is
-    `traced`, spans begin here."""
+    `traced`, spans begin here. What the `admissions` refuse is not forwarded."""
 
-    def __init__(self, intake: Intake, traced: tuple[Tracer, Origin] | None = None) -> None:
+    def __init__(
+        self, intake: Intake, traced: tuple[Tracer, Origin] | None = None, admissions: Sequence[Admission] = ()
+    ) -> None:
         self._traced = traced
+        self._admissions = admissions
         self.switch_to(intake)
+
+    def admit_by(self, admissions: Sequence[Admission]) -> None:
+        """Replaces the admissions."""
+        self._admissions = admissions
+        self.switch_to(self.target)
 
     def switch_to(self, intake: Intake) -> None:
         """Forwards to this intake from now on. The previous one still answers what it accepted."""
@@ -40,9 +48,29 @@ class SwitchableIntake:
         self.attempted = intake.attempted
         self.undeliverable = intake.undeliverable
         self.withdraw = intake.withdraw
+        for admission in self._admissions:
+            self.accept = admitted(admission, intake.refuse, self.accept)
         if self._traced is not None:
-            self.accept = traced_intake(*self._traced, intake.accept)
+            self.accept = traced_intake(*self._traced, self.accept)
             self.refuse = traced_refusal(*self._traced, intake.refuse)
+
+
+def admitted(admission: Admission, refuse: Callable[[Refused], None], accept: Accept) -> Accept:
+    """`accept` for events that the admission lets in."""
+
+    def checked(events: Sequence[Event], done: Accepted) -> None:
+        try:
+            refusal = admission(events)
+        except Exception as e:  # closed, never open
+            done(e)
+            return
+        if refusal is None:
+            accept(events, done)
+        else:
+            refuse(refusal)
+            done(refusal)
+
+    return checked
 
 
 @dataclass(slots=True)

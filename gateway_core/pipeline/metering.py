@@ -10,8 +10,7 @@ from ..contract.clock import Clock
 from ..contract.event import Event
 from ..contract.interfaces import Accepted, Outcome, Send
 from .histogram import Histogram
-
-Accept = Callable[[Sequence[Event], Accepted], None]
+from .tracing import Accept
 
 BUSY_PER_S = 500
 ONE_OF = 8

@@ -10,9 +10,9 @@ from ..config.model import BridgeConfig, DeliveryConfig, GatewayConfig, TriggerC
 from ..config.registry import Registry
 from ..contract.capabilities import Gathering, LimitingInFlight, pulls
 from ..contract.clock import Clock
-from ..contract.component import BuildContext, ComponentRef
+from ..contract.component import BuildContext, ComponentRef, SourceRef
 from ..contract.config_node import Place, dotted
-from ..contract.interfaces import Filter, ReadingSink, Send, Sink
+from ..contract.interfaces import Admission, Filter, ReadingSink, Send, Sink
 from ..delivery import Budget, Subscription, deliveries
 from ..delivery.dead_letter import DeadLetterWriter
 from ..delivery.deliveries import OrderKeyOf
@@ -114,9 +114,15 @@ class Builder:
         ref = self._config.brokers[broker.name].ingress[number]
         place = ("brokers", broker.name, "ingress", number)
         source = self._make(ref, place, broker=broker.name)
-        return BoundSource(
-            ref, source, SwitchableIntake(broker, self._tracing.source(broker.name, ref.name, source)), dotted(place)
-        )
+        traced = self._tracing.source(broker.name, ref.name, source)
+        intake = SwitchableIntake(broker, traced, self.admissions(ref, place, broker.name))
+        return BoundSource(ref, source, intake, dotted(place))
+
+    def admissions(self, ref: SourceRef, place: Place, broker: str) -> list[Admission]:
+        """What the events of a source of this broker or bridge must fulfil."""
+        context = replace(self._context, owner=dotted(place), place=place, broker=broker)
+        found = [made(self._config, ref, context) for made in self._registry.admissions]
+        return [admission for admission in found if admission is not None]
 
     def _filter(self, config: TriggerConfig | BridgeConfig, place: Place) -> tuple[Filter, FilterGuard | None]:
         """The filter, and its guard if it comes from plugins."""
@@ -203,7 +209,8 @@ class Builder:
         )
         bridge.subscription.feed = bridge
         sinks = [sink] if dead_letter is None else [sink, dead_letter]
-        intake = SwitchableIntake(bridge, self._tracing.source(name, config.source.name, source))
+        traced = self._tracing.source(name, config.source.name, source)
+        intake = SwitchableIntake(bridge, traced, self.admissions(config.source, (*place, "source"), name))
         bound_source = bound_source or BoundSource(config.source, source, intake, dotted((*place, "source")))
         return Bridged(name, bridge, bound_source, dead_letter, sinks, meter)
 

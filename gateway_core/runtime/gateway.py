@@ -18,7 +18,7 @@ from ..contract.clock import Clock, SystemClock
 from ..contract.config_node import Place
 from ..contract.errors import StartError, TidegateError
 from ..contract.services import RunningService
-from ..contract.status import ConfigStatus, GatewayStatus
+from ..contract.status import ConfigStatus, GatewayStatus, ProcessStatus
 from ..pipeline.broker import ReadingTrigger, Trigger
 from ..pipeline.infos import addresses, channel_state
 from .build import Builder, Built
@@ -27,7 +27,6 @@ from .component_tasks import started as start_of
 from .config_read import ConfigRead, Reloader
 from .folder import DataFolder
 from .parts import Parts
-from .process import process_status
 from .role import Role
 from .settings import Settings
 from .status import bridge_status, broker_status, orphan_status, start_failure, takes_events, with_failure
@@ -75,6 +74,7 @@ class Gateway:
         self.config_read_ns = read.since_ns if read is not None else 0
         self.failed: dict[Place, str] = {}
         self.measure: Callable[[], dict[str, Any]] = dict  # components' own metrics
+        self.process: Callable[[], ProcessStatus] | None = None  # what this process uses, if a service reports it
         self.add_earlier: Callable[[str, Any], Any] = lambda section, entry: entry  # what predecessors counted
         self.services: dict[str, RunningService] = {
             service.name: service.build(self)
@@ -235,7 +235,7 @@ class Gateway:
             bridges=[add("bridges", bridge_status(b, self._ready)) for b in built.bridges.values()],
             observers=[observer.status() for observer in built.observers],
             measured=self.measure(),
-            processes=[process_status(self.worker)] if self.settings.metrics else [],
+            processes=[self.process()] if self.process else [],
         )
 
     @property

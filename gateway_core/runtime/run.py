@@ -17,7 +17,6 @@ from ..contract.errors import ConfigError
 from ..contract.runners import Started
 from .config_read import ConfigRead, read_config
 from .gateway import Gateway, Task
-from .process import raise_descriptor_limit
 from .settings import Settings
 from .stopping import StopSignals
 
@@ -38,7 +37,6 @@ def run(
     config = read_config([Path(p) for p in paths], settings, registry)
     if faults := registry.missing_runner(settings):
         raise ConfigError(faults)
-    raise_descriptor_limit()
     runner = registry.runner(settings)
     return runner.run(config, on_started) if runner is not None else run_process(config, on_started)
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
 
 from msgspec.structs import replace
 
 from ..config.model import TriggerConfig
 from ..contract.condition import Condition
 from ..contract.config_node import Place
-from ..contract.status import BridgeStatus, BrokerStatus, Entry, TriggerStatus
+from ..contract.status import BridgeStatus, BrokerStatus, TriggerStatus
 from ..pipeline.bridge import Bridged
 from ..pipeline.broker import Broker
 from ..pipeline.infos import addresses, channel_state, source_errors, source_states
-
-AnEntry = TypeVar("AnEntry", bound=Entry)
 
 
 def broker_status(broker: Broker) -> BrokerStatus:
@@ -117,10 +114,3 @@ def bridge_status(bridged: Bridged, running: bool) -> BridgeStatus:
         attempt=bridged.meter.attempt.status() if bridged.meter else None,
         delivery=bridged.meter.delivery.status() if bridged.meter else None,
     )
-
-
-def with_own_reader(entry: AnEntry, merged: AnEntry) -> AnEntry:
-    """Without the reader of a predecessor: the subscriber that it has now does not read the channel."""
-    if isinstance(entry, TriggerStatus) and isinstance(merged, TriggerStatus) and entry.reader is None:
-        return replace(merged, reader=None)
-    return merged

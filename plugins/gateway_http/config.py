@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
+from gateway_access.config import AccessConfig
 from gateway_serving.address import leads_to
 from gateway_serving.asgi import checked_path
 from gateway_serving.limits import Bytes, ListenerLimits, Seconds
@@ -82,7 +83,7 @@ class LimitsConfig(ListenerLimits):
     """Maximum size of a body, in bytes (413)."""
 
 
-class HttpSourceConfig(Config):
+class HttpSourceConfig(AccessConfig):
     """Receives events over HTTP: `POST` to the path. Sources with the same `listen` share the socket and differ by
     path."""
 

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from gateway_access.gate import Gate
 from gateway_cloudevents.trace_headers import of_headers
 from gateway_serving.content_coding import decoded
 
-from gateway_core.contract.errors import Refused
+from gateway_core.contract.errors import Refused, TidegateError
 from gateway_core.contract.event import Message
+from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Accepted, Codec, Intake
 
 from . import responses
 from .responses import Response
 
+Accept = Callable[[Message, Accepted, "Identity | None"], None]
+
 
 class Endpoint:
     """One ingress: decodes events from requests and passes them to the intake."""
 
-    __slots__ = ("_decode", "_intake", "_max_body_bytes", "_now_ns", "_traces", "owner", "path", "target")
+    __slots__ = ("_decode", "_intake", "_max_body_bytes", "_now_ns", "_traces", "gate", "owner", "path", "target")
 
     def __init__(
         self,
@@ -30,6 +35,7 @@ class Endpoint:
         traces: bool = False,
         *,
         max_body_bytes: int,
+        gate: Gate | None = None,
     ) -> None:
         self.path = path
         self.target = path.encode()
@@ -39,14 +45,41 @@ class Endpoint:
         self._intake = intake
         self._traces = traces
         self._max_body_bytes = max_body_bytes
+        self.gate = gate
 
     def take(self, message: Message, done: Accepted) -> None:
-        """Calls `done` with None once the message's events are safe, else with the error for the response."""
+        """Calls `done` with None once the message's events are safe, else with the error for the response. With a
+        `gate`, the message has its `peer`."""
+        if self.gate is None:
+            self._accept(message, done)
+        else:
+            self.gate.check(message, partial(self._checked, self._accept, message, done))
+
+    def take_coded(self, message: Message, done: Accepted) -> None:
+        """`take` for a message with a `Content-Encoding`, which is removed before the codec sees the message."""
+        if self.gate is None:
+            self._accept_coded(message, done)
+        else:
+            self.gate.check(message, partial(self._checked, self._accept_coded, message, done))
+
+    def _checked(
+        self, accept: Accept, message: Message, done: Accepted, who: Identity | None, error: TidegateError | None
+    ) -> None:
+        if isinstance(error, Refused):
+            self._refuse(error, message, done)
+        elif error is not None:
+            done(error)
+        else:
+            accept(message, done, who)
+
+    def _accept(self, message: Message, done: Accepted, who: Identity | None = None) -> None:
         now = self._now_ns()
         try:
             events = self._decode(message)
             for event in events:
                 event.received_ns = now
+            if self.gate is not None and who is not None and (refusal := self.gate.admit(who, message, events)):
+                raise refusal
         except Refused as e:
             self._refuse(e, message, done)
             return
@@ -64,14 +97,15 @@ class Endpoint:
         except Exception as e:
             done(e)
 
-    def take_coded(self, message: Message, done: Accepted) -> None:
-        """`take` for a message with a `Content-Encoding`, which is removed before the codec sees the message."""
+    def _accept_coded(self, message: Message, done: Accepted, who: Identity | None = None) -> None:
         try:
             headers, body = decoded(message.headers, message.body or b"", self._max_body_bytes)
         except Refused as e:
             self._refuse(e, message, done)
             return
-        self.take(Message(headers, body, message.key, message.method, message.url), done)
+        plain = Message(headers, body, message.key, message.method, message.url)
+        plain.peer = message.peer
+        self._accept(plain, done, who)
 
     def _refuse(self, error: Refused, message: Message, done: Accepted) -> None:
         if self._traces:

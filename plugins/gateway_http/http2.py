@@ -24,6 +24,7 @@ from gateway_core.contract.event import Message
 from . import responses
 from .endpoint import Endpoint, decide
 from .listener import HttpListener
+from .peer import peer_of
 from .responses import Response
 
 log = logging.getLogger(__name__)
@@ -238,6 +239,8 @@ class Http2Connection(asyncio.Protocol):
                 result.set_result(error)
 
         self._endpoints.append(endpoint)
+        if endpoint.gate is not None:
+            message.peer = peer_of(self._transport)
         try:
             coded = message.header(b"content-encoding") is not None
             (endpoint.take_coded if coded else endpoint.take)(message, done)

@@ -16,11 +16,14 @@ import asyncio
 from collections import deque
 from typing import cast
 
+from gateway_access.peer import Peer
+
 from gateway_core.contract.event import Message
 
 from . import responses
 from .endpoint import Endpoint
 from .listener import HttpListener
+from .peer import peer_of
 from .reader import RequestReader
 from .responses import Response, wire
 
@@ -52,7 +55,7 @@ class Connection(RequestReader):
     """One client. See the module's docstring for the invariants."""
 
     __slots__ = (
-        "_busy", "_done", "_endpoint", "_eof", "_head_bytes", "_held_back", "_lingers", "_paused", "_queue",
+        "_busy", "_done", "_endpoint", "_eof", "_head_bytes", "_held_back", "_lingers", "_paused", "_peer", "_queue",
         "_write_blocked", "held",
     )  # fmt: skip
 
@@ -60,6 +63,7 @@ class Connection(RequestReader):
         super().__init__(listener)
         self._done = self._answered
         self._endpoint: Endpoint | None = None
+        self._peer: Peer | None = None
         self._queue: deque[Pending] = deque()
         self._busy = self._paused = self._write_blocked = self._lingers = self._eof = self._held_back = False
         self.held = 0  # bytes in the listener's budget
@@ -111,6 +115,8 @@ class Connection(RequestReader):
         if self.held:
             self._release()
         take = endpoint.take_coded if coded else endpoint.take
+        if endpoint.gate is not None:
+            message.peer = self._peer = self._peer or peer_of(self._transport)
         if self._busy or self._queue:
             pending = Pending(self, endpoint)
             self._push(pending)

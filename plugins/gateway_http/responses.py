@@ -12,8 +12,6 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import NamedTuple
 
-from gateway_serving import content_coding
-from gateway_serving.content_coding import UnknownCoding
 from gateway_serving.unexpected import log_unexpected
 
 from gateway_core.contract.errors import NotDelivered, Overloaded, Refused, StorageError
@@ -65,9 +63,13 @@ def for_error(error: BaseException | None) -> Response:
     if error is None:
         return ACCEPTED
     if isinstance(error, Refused):
-        more = (content_coding.ACCEPTED,) if isinstance(error, UnknownCoding) else ()
         return problem(
-            error.status, error.detail, title=error.title, attribute=error.attribute, rule=error.rule, headers=more
+            error.status,
+            error.detail,
+            title=error.title,
+            attribute=error.attribute,
+            rule=error.rule,
+            headers=tuple(error.headers),
         )
     if isinstance(error, NotDelivered):  # a 4xx that senders don't retry (RFC 9110 section 15.5.21)
         return problem(error.status, str(error), title="Not delivered", sink_status=error.code)

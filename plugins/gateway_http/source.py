@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from anyio.abc import TaskGroup
+from gateway_access.exposure import refuse_open
+from gateway_access.gate import gate_of
 from gateway_cloudevents.bindings import HTTP
 from gateway_serving.address import url_at
 
@@ -29,6 +31,9 @@ class HttpSource:
         self._tls = None if context.offline else server_tls(options.tls, context.owner)
         self._listener: Listener | None = None
         self._endpoint: Endpoint | None = None
+        if not context.offline:
+            refuse_open(options, context.owner)
+        self._gate = gate_of(options, context)
         self.address = ""
 
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
@@ -37,6 +42,8 @@ class HttpSource:
             # each worker would get its own port, and only the first worker's would be known
             raise StartError(f"{context.owner}: {context.workers} workers share one port: `listen` needs a fixed one")
         self._endpoint = self._new_endpoint(intake)
+        if self._gate is not None:
+            await self._gate.start(tasks)
         self._listener = await attach(options, self._endpoint, self._make, context.workers, tasks)
         self.address = self._url(self._listener.port)
 
@@ -47,10 +54,16 @@ class HttpSource:
         if old._listener is None or old._endpoint is None:
             return False
         endpoint = self._new_endpoint(intake)
+        if self._gate is not None:
+            await self._gate.start(tasks)
         listener = await follow(old._listener, old._endpoint, self._options, endpoint, self._make, tasks)
         if listener is None:
+            if self._gate is not None:
+                await self._gate.stop()
             return False
         old._listener = None
+        if old._gate is not None:
+            await old._gate.stop()
         self._listener, self._endpoint = listener, endpoint
         self.address = self._url(listener.port)
         return True
@@ -60,7 +73,9 @@ class HttpSource:
         now_ns = context.clock.now_ns
         limit = self._options.limits.max_body_bytes
         return Endpoint(
-            self._options.path, self._codec, now_ns, intake, context.owner, context.traces, max_body_bytes=limit
+            *(self._options.path, self._codec, now_ns, intake, context.owner, context.traces),
+            max_body_bytes=limit,
+            gate=self._gate,
         )
 
     def _url(self, port: int) -> str:
@@ -72,6 +87,8 @@ class HttpSource:
     async def stop(self) -> None:
         if self._listener is not None and self._endpoint is not None:
             await detach(self._listener, self._endpoint)
+        if self._gate is not None:
+            await self._gate.stop()
 
     def _make(self) -> Listener:
         if self._options.server == "hypercorn":

@@ -12,12 +12,13 @@ from typing import Any
 
 from gateway_cloudevents import event_json
 
+from gateway_core.config.model import DeliveryConfig
 from gateway_core.contract.capabilities import Previewing, Reading, pulls
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import PARTITION_BITS, Event, Message
 from gateway_core.contract.interfaces import Clause
 from gateway_core.delivery import Subscription
-from gateway_core.delivery.backoff import retry_plan
+from gateway_core.delivery.backoff import ceiling_s, wait_s
 from gateway_core.pipeline.bridge import Bridged
 from gateway_core.pipeline.broker import ReadingTrigger, Trigger
 from gateway_core.pipeline.filters import clause_of, match_all
@@ -209,3 +210,9 @@ def read_event(text: bytes, sources: list[Any]) -> Event:
             events[0].key = event.key
             return events[0]
     return event
+
+
+def retry_plan(policy: DeliveryConfig) -> list[tuple[float, float]]:
+    """For retry 1, 2, …: the shortest and the longest wait before it, in seconds. A `Retry-After` (up to
+    `retry_after_max_s`), limits and order may make the waits longer."""
+    return [(wait_s(policy, n, 0.0), ceiling_s(policy, n)) for n in range(1, policy.retry + 1)]

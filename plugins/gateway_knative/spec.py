@@ -17,6 +17,7 @@ from .destinations import Objects, destination
 from .part import Part, mapping
 
 LISTEN = "${TIDEGATE_LISTEN:-127.0.0.1:8080}"
+ANONYMOUS = "${TIDEGATE_ANONYMOUS:-null}"
 """The address of the ingress of brokers from manifests."""
 BROKER_LABEL = "eventing.knative.dev/broker"
 ORDER_ANNOTATION = "kafka.eventing.knative.dev/delivery.order"
@@ -186,6 +187,7 @@ def _ingress(subject: Subject) -> Node:
     file, line = subject.top.node.file, subject.top.node.line
     options = {
         "listen": Node(LISTEN, file, line),
+        "anonymous": Node(ANONYMOUS, file, line, plain=True),
         "path": Node(ingress_path(subject.namespace, subject.name), file, line),
     }
     http = mapping({"http": mapping(options, file, line)}, file, line)

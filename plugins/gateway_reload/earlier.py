@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
-from gateway_core.contract.status import Entry
-from gateway_core.runtime.status import AnEntry, with_own_reader
+from msgspec.structs import replace
+
+from gateway_core.contract.status import Entry, TriggerStatus
+
+AnEntry = TypeVar("AnEntry", bound=Entry)
 
 
 class Earlier:
@@ -45,3 +48,10 @@ class Earlier:
     def forget(self, wanted: Callable[[str, str], bool]) -> None:
         """Drops the counts of entries that no longer exist."""
         self._counts = {key: counts for key, counts in self._counts.items() if wanted(*key)}
+
+
+def with_own_reader(entry: AnEntry, merged: AnEntry) -> AnEntry:
+    """Without the reader of a predecessor: the subscriber that it has now does not read the channel."""
+    if isinstance(entry, TriggerStatus) and isinstance(merged, TriggerStatus) and entry.reader is None:
+        return replace(merged, reader=None)
+    return merged

@@ -7,7 +7,7 @@ successor; an unchanged source stays open, and feeds whatever is behind it then.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from gateway_core.config.model import GatewayConfig, TriggerConfig
 from gateway_core.contract.capabilities import pulls
 from gateway_core.contract.config_node import Place, dotted
 from gateway_core.contract.errors import ConfigError, Fault, StartError
-from gateway_core.contract.interfaces import Sink
+from gateway_core.contract.interfaces import Admission, Sink
 from gateway_core.pipeline.bridge import Bridged
 from gateway_core.pipeline.broker import Broker, ReadingTrigger, Trigger
 from gateway_core.pipeline.guards import text_of_error
@@ -38,14 +38,16 @@ Names = Mapping[str, list[str]]
 @dataclass(frozen=True)
 class Changes:
     """Names that are `added`, `removed` or `changed`. A changed broker keeps its channel, and gets other sources or
-    another dead letter."""
+    another dead letter. `sections` of plugins that differ change what sources admit."""
 
     brokers: Names
     triggers: Names
     bridges: Names
+    sections: Sequence[str] = ()
 
     def __bool__(self) -> bool:
-        return any(names for kind in (self.brokers, self.triggers, self.bridges) for names in kind.values())
+        kinds = (self.brokers, self.triggers, self.bridges)
+        return bool(self.sections) or any(names for kind in kinds for names in kind.values())
 
     def __str__(self) -> str:
         told = [
@@ -54,7 +56,7 @@ class Changes:
             for what, names in section.items()
             if names
         ]
-        return "; ".join(told)
+        return "; ".join([*told, *(f"changed section {name}" for name in self.sections)])
 
 
 def plan(old: GatewayConfig, new: GatewayConfig) -> Changes:
@@ -66,7 +68,8 @@ def plan(old: GatewayConfig, new: GatewayConfig) -> Changes:
         trigger = new.triggers[name]
         if trigger.broker in begun or (trigger.broker in brokers["changed"] and _differs(trigger, old, new)):
             triggers["changed"].append(name)
-    return Changes(brokers, triggers, _compared(old.bridges, new.bridges))
+    sections = [name for name in new.sections if old.section(name) != new.section(name)]
+    return Changes(brokers, triggers, _compared(old.bridges, new.bridges), sections)
 
 
 def _check_possible(old: GatewayConfig, new: GatewayConfig) -> None:
@@ -111,6 +114,7 @@ class Fresh:
     dead_letters: dict[str, tuple[Sink, Sink]] = field(default_factory=dict)  # without and with tracing
     triggers: dict[str, Trigger | ReadingTrigger] = field(default_factory=dict)
     bridges: dict[str, Bridged] = field(default_factory=dict)
+    admissions: list[tuple[BoundSource, list[Admission]]] = field(default_factory=list)  # of sources that are kept
 
 
 class Step:
@@ -132,6 +136,7 @@ class Step:
 
     def _build(self) -> Fresh:
         changes, builder, built, fresh = self.changes, self.builder, self._built, Fresh()
+        fresh.admissions = list(self._admissions())
         for name in changes.brokers["added"]:
             fresh.brokers[name] = builder.broker(name)
         for name in changes.brokers["changed"]:
@@ -159,6 +164,17 @@ class Step:
             fresh.bridges[name] = builder.bridge(name, before.bound_source if before is not None and same else None)
         return fresh
 
+    def _admissions(self) -> Iterator[tuple[BoundSource, list[Admission]]]:
+        make = self.builder.admissions
+        for name in self._built.brokers.keys() & self._new.brokers.keys():
+            for bound_source in self._built.brokers[name].bound_sources:
+                if (i := self._place(bound_source, name)) is not None:
+                    yield bound_source, make(bound_source.ref, ("brokers", name, "ingress", i), name)
+        for name in self._built.bridges.keys() & self._new.bridges.keys():
+            bound_source = self._built.bridges[name].bound_source
+            if bound_source.ref == self._new.bridges[name].source:
+                yield bound_source, make(bound_source.ref, ("bridges", name, "source"), name)
+
     def _place(self, bound_source: BoundSource, broker: str) -> int | None:
         refs = self._new.brokers[broker].ingress
         return refs.index(bound_source.ref) if bound_source.ref in refs else None
@@ -168,6 +184,8 @@ class Step:
     async def run(self) -> None:
         """Applies the changes. `failed` lists what can't be started; the rest runs, whatever a part raises."""
         changes, built = self.changes, self._built
+        for bound_source, admissions in self._fresh.admissions:  # first: what is closed must not wait
+            bound_source.intake.admit_by(admissions)
         for name in changes.bridges["removed"]:
             if name in built.bridges:
                 await quietly(partial(self._parts.retire_bridge, built.bridges.pop(name), with_source=True))

@@ -7,7 +7,7 @@ import time
 from typing import Protocol
 from weakref import WeakSet
 
-from gateway_core.contract import process_facts
+from . import process_facts
 
 log = logging.getLogger(__name__)
 

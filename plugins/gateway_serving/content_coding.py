@@ -21,6 +21,8 @@ _RULE = "RFC 9110 section 8.4.1.3"
 class UnknownCoding(Refused):
     """The body has an unsupported content coding; the response names the supported ones."""
 
+    headers = (ACCEPTED,)
+
     def __init__(self, coding: bytes) -> None:
         detail = f"the content coding {coding[:100].decode('latin-1')!r} is not supported; send gzip, or none"
         super().__init__(detail, status=415, rule="RFC 9110 section 8.4")

@@ -16,8 +16,9 @@ from functools import partial
 from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
-from gateway_core.contract import process_facts
 from gateway_core.contract.shortage import on_exhausted
+
+from . import process_facts
 
 log = logging.getLogger("tidegate.descriptors")
 

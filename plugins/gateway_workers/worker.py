@@ -30,7 +30,6 @@ from gateway_core.contract.status import GatewayStatus
 from gateway_core.runtime.config_read import read_config
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.log_output import configure
-from gateway_core.runtime.process import raise_descriptor_limit
 from gateway_core.runtime.role import Role
 from gateway_core.runtime.run import serve
 from gateway_core.runtime.settings import Settings
@@ -183,7 +182,6 @@ def main() -> None:
     sock.setblocking(False)
     if os.getppid() != parent:
         sys.exit(COULD_NOT_START)  # it died before the system was told
-    raise_descriptor_limit()
     sys.exit(anyio.run(_work, sock, backend_options={"use_uvloop": True}))
 
 

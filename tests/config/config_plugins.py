@@ -49,6 +49,7 @@ class HttpSourceConfig(Config):
     codec: CodecRef = CodecRef("cloudevents")
     """How requests become events."""
     tls: TlsConfig | None = None
+    anonymous: bool | None = None
     """Serves HTTPS."""
 
     def receives(self, url: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from gateway_inspect import explain as explaining
+from gateway_inspect.explain import retry_plan
 from gateway_scenario.play import staged
 from gateway_scenario.stage import Stage
 from gateway_testing import FakeClock, MemoryFeed, ScriptedSink
@@ -25,7 +26,6 @@ from gateway_core.contract.component import BuildContext, FilterRef
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Clause, Filter, Outcome
 from gateway_core.delivery import Subscription
-from gateway_core.delivery.backoff import retry_plan
 from gateway_core.pipeline.filters import all_of, clause_of
 from gateway_core.runtime.build import Builder
 from gateway_core.runtime.settings import Settings

@@ -9,8 +9,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ..contract import process_facts
-from ..contract.status import ProcessStatus
+from gateway_serving import process_facts
+
+from gateway_core.contract.status import ProcessStatus
 
 _IMPORTED_S = time.time()
 _TICK = os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,30 @@
+"""Options of sources that let senders in."""
+
+from __future__ import annotations
+
+from gateway_core.contract.component import AuthenticatorRef, Config
+
+from .policy import AllowConfig
+from .quota import QuotaConfig
+
+
+class AccessConfig(Config):
+    """Who may send, what, and how much."""
+
+    authenticate: list[AuthenticatorRef] = []
+    """How senders prove who they are. Any of these suffices."""
+    anonymous: bool | None = None
+    """Whether senders without credentials may send. An ingress on an address other than loopback needs `authenticate`,
+    or `true` here. With both, wrong credentials are still refused."""
+    allow: list[AllowConfig] = []
+    """Which senders may send which events: at least one entry must allow an event. Without entries, all may."""
+    quota: QuotaConfig | None = None
+    """How much may be sent."""
+    auth_context: bool = False
+    """Whether each event says who sent it, in the attributes `authtype` and `authid` (CloudEvents extension "Auth
+    Context"). What the sender wrote there is replaced."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether there is anything to check."""
+        return bool(self.authenticate or self.allow or self.quota is not None or self.auth_context)

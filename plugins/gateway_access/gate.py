@@ -1,0 +1,158 @@
+"""The gate of an ingress: finds out who sends a request, and lets in what this sender may send."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from anyio.abc import TaskGroup
+from gateway_serving.unexpected import log_unexpected
+
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import Overloaded, Refused, TidegateError
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.identity import ANONYMOUS, Identity
+
+from .authenticator import Authenticator, Unauthenticated
+from .config import AccessConfig
+from .policy import Policies
+from .quota import Quotas
+
+log = logging.getLogger("tidegate.access")
+
+Checked = Callable[[Identity | None, TidegateError | None], None]
+"""Takes the sender, or else why the request is refused: `Refused`, or `Overloaded` if nobody can tell now."""
+Denied = Callable[[Message, Identity | None, Refused], None]
+"""Takes a request that was denied, its sender if known, and the refusal."""
+
+
+class Gate:
+    """The checks of one ingress. `denied` is told of each attempt with no, wrong or insufficient rights."""
+
+    def __init__(self, options: AccessConfig, context: BuildContext, denied: Denied | None = None) -> None:
+        self._names = [ref.name for ref in options.authenticate]
+        self._authenticators: list[Authenticator] = [
+            context.build(ref, f"authenticate[{i}]") for i, ref in enumerate(options.authenticate)
+        ]
+        self._anonymous = options.anonymous if options.anonymous is not None else not options.authenticate
+        self._challenges = [a.challenge for a in self._authenticators]
+        self._policies = Policies(options.allow, context) if options.allow else None
+        self._quotas = Quotas(options.quota, context) if options.quota is not None else None
+        self._auth_context = options.auth_context
+        self._denied = denied
+        self._tasks: TaskGroup | None = None
+
+    async def start(self, tasks: TaskGroup) -> None:
+        """Starts the authenticators."""
+        self._tasks = tasks
+        for authenticator in self._authenticators:
+            await authenticator.start(tasks)
+
+    async def stop(self) -> None:
+        """Stops the authenticators."""
+        for authenticator in self._authenticators:
+            await authenticator.stop()
+
+    # -- before a request is decoded ---------------------------------------------------------------------------------
+
+    def check(self, request: Message, checked: Checked) -> None:
+        """Finds the sender of a request. Calls `checked` once, at once if it can."""
+        if self._quotas is not None and (refusal := self._quotas.attempt(request)) is not None:
+            self._refuse(request, None, refusal, checked)
+            return
+        self._ask(0, request, checked)
+
+    def _ask(self, first: int, request: Message, checked: Checked) -> None:
+        for number in range(first, len(self._authenticators)):
+            try:
+                found = self._authenticators[number].authenticate(request)
+            except Exception as e:
+                self._failed(request, e, checked)
+                return
+            if found is None:
+                continue
+            if isinstance(found, Identity):
+                self._known(found, request, checked)
+            elif self._tasks is None:
+                self._failed(request, Overloaded("the ingress is not open"), checked)
+            else:
+                self._tasks.start_soon(self._wait, number, found, request, checked)
+            return
+        if self._anonymous:
+            self._known(ANONYMOUS, request, checked)
+        else:
+            self._failed(request, Unauthenticated("the request has no credentials"), checked)
+
+    async def _wait(self, number: int, pending: Awaitable[Identity | None], request: Message, checked: Checked) -> None:
+        try:
+            found = await pending
+        except Exception as e:
+            self._failed(request, e, checked)
+        except BaseException:  # the ingress stops
+            checked(None, Overloaded("the gateway stops"))
+            raise
+        else:
+            if found is None:
+                self._ask(number + 1, request, checked)
+            else:
+                self._known(found, request, checked)
+
+    def _known(self, who: Identity, request: Message, checked: Checked) -> None:
+        if self._quotas is not None and (refusal := self._quotas.request(who, request)) is not None:
+            self._refuse(request, who, refusal, checked)
+            return
+        checked(who, None)
+
+    def _failed(self, request: Message, error: Exception, checked: Checked) -> None:
+        if isinstance(error, Overloaded):
+            checked(None, error)
+            return
+        if not isinstance(error, Refused):  # closed, never open
+            log_unexpected(log, "authenticating a request", error)
+            checked(None, Overloaded("the credentials can't be checked now"))
+            return
+        if isinstance(error, Unauthenticated):
+            if not error.headers:
+                error.challenged_by(self._challenges)
+            if self._quotas is not None:
+                self._quotas.failed(request)
+        self._refuse(request, None, error, checked)
+
+    def _refuse(self, request: Message, who: Identity | None, refusal: Refused, checked: Checked) -> None:
+        if self._denied is not None:
+            self._denied(request, who, refusal)
+        checked(None, refusal)
+
+    # -- once it is decoded ------------------------------------------------------------------------------------------
+
+    def admit(self, who: Identity, request: Message, events: Sequence[Event]) -> Refused | None:
+        """Sets the sender of events that came with one request. Returns why they may not come in, None if they may."""
+        for event in events:
+            event.identity = who
+            if self._auth_context:
+                _mark(event, who)
+        refusal: Refused | None = None
+        if self._policies is not None:
+            refusal = self._policies.refusal(events)
+        if refusal is None and self._quotas is not None:
+            refusal = self._quotas.events(who, events)
+        if refusal is not None and self._denied is not None:
+            self._denied(request, who, refusal)
+        return refusal
+
+
+def _mark(event: Event, who: Identity) -> None:
+    """Writes the sender into the event (CloudEvents extension "Auth Context")."""
+    attributes: dict[str, Any] = event.attributes
+    attributes["authtype"] = who.type
+    attributes.pop("authclaims", None)
+    if who is ANONYMOUS:
+        attributes.pop("authid", None)
+    else:
+        attributes["authid"] = who.subject
+
+
+def gate_of(options: AccessConfig, context: BuildContext, denied: Denied | None = None) -> Gate | None:
+    """The gate of an ingress; None if its options check nothing."""
+    return Gate(options, context, denied) if options.guarded else None

@@ -1,0 +1,25 @@
+"""The client of a connection, for the authenticators of an ingress."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from gateway_access.peer import Peer
+
+UNKNOWN = Peer("")
+
+
+def peer_of(transport: asyncio.Transport | None) -> Peer:
+    """Who is at the other end of a connection."""
+    if transport is None:
+        return UNKNOWN
+    name = transport.get_extra_info("peername")
+    address = f"[{name[0]}]:{name[1]}" if name and ":" in name[0] else f"{name[0]}:{name[1]}" if name else ""
+    tls = transport.get_extra_info("ssl_object")
+
+    def certificate() -> Mapping[str, Any] | None:
+        return (tls.getpeercert() or None) if tls is not None else None
+
+    return Peer(address, certificate)

@@ -1,0 +1,207 @@
+"""The gate of an ingress, with authenticators of a third party's plugin in a whole gateway."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import httpx
+import pytest
+from anyio.abc import TaskGroup
+from gateway_access.authenticator import Forbidden, Unauthenticated
+
+from gateway_core.config.load import load_all
+from gateway_core.config.model import GatewayConfig
+from gateway_core.config.registry import Registry
+from gateway_core.contract.component import BuildContext, Component, Config, SourceRef
+from gateway_core.contract.errors import Overloaded, Refused, StartError
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.hookspecs import hookimpl
+from gateway_core.contract.identity import Identity
+from gateway_core.contract.interfaces import Admission
+from gateway_core.runtime.gateway import Gateway
+from gateway_core.runtime.settings import Settings
+
+pytestmark = pytest.mark.anyio
+
+EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/shop", "ce-type": "order.placed"}
+
+
+class ByName:
+    """Believes the header `x-name`. "slow" answers later, "away" can't be checked, "broken" raises."""
+
+    challenge = 'Name realm="test"'
+    started = 0
+
+    def __init__(self, options: Config, context: BuildContext) -> None:
+        self.peers: list[str] = []
+
+    async def start(self, tasks: TaskGroup) -> None:
+        ByName.started += 1
+
+    async def stop(self) -> None:
+        ByName.started -= 1
+
+    def authenticate(self, request: Message) -> Identity | Awaitable[Identity | None] | None:
+        name = request.header(b"x-name")
+        assert request.peer.host == "127.0.0.1"
+        match name:
+            case None:
+                return None
+            case b"slow":
+                return self._later()
+            case b"away":
+                raise Overloaded("nobody can tell now")
+            case b"broken":
+                raise ZeroDivisionError("secret inner text")
+            case b"wrong":
+                raise Unauthenticated("no such name")
+        return Identity(name.decode(), "by_name", "user", {"team": "shop"})
+
+    async def _later(self) -> Identity:
+        await anyio.lowlevel.checkpoint()
+        return Identity("slow", "by_name")
+
+
+class Mine:
+    """A third party's plugin. `banned` is a type that no source may bring, by its own rule."""
+
+    banned = ""
+
+    @hookimpl
+    def gateway_authenticators(self) -> list[Component]:
+        return [Component("by_name", "Believes a header.", Config, ByName)]
+
+    @hookimpl
+    def gateway_admissions(self) -> list[Callable[[GatewayConfig, SourceRef, BuildContext], Admission | None]]:
+        return [self._admission]
+
+    def _admission(self, config: GatewayConfig, ref: SourceRef, context: BuildContext) -> Admission | None:
+        assert context.place == ("brokers", "default", "ingress", 0)
+
+        def admit(events: Sequence[Event]) -> Refused | None:
+            bad = any(event.attributes["type"] == self.banned for event in events)
+            return Forbidden("this type is banned") if bad else None
+
+        return admit
+
+
+class Watching:
+    """Another one's, which only looks."""
+
+    def __init__(self) -> None:
+        self.seen: list[Event] = []
+
+    @hookimpl
+    def gateway_admissions(self) -> list[Callable[[GatewayConfig, SourceRef, BuildContext], Admission | None]]:
+        return [lambda config, ref, context: self.seen.extend]
+
+
+@pytest.fixture
+def registry() -> Registry:
+    found = Registry.installed()
+    found.add("mine", Mine())
+    return found
+
+
+@asynccontextmanager
+async def running(registry: Registry, folder: Path, options: str) -> AsyncIterator[tuple[Gateway, httpx.AsyncClient]]:
+    """A gateway whose one ingress has these options."""
+    file = folder / "tidegate.yaml"
+    file.write_text(f"brokers: {{default: {{ingress: [{{http: {{listen: '127.0.0.1:0', {options}}}}}]}}}}")
+    config = load_all([file], registry, {}).config
+    gateway = Gateway(config, Settings(data_dir=folder / "data", admin="off"), registry)
+    stop, started = anyio.Event(), anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(gateway.run, stop, started)
+        with anyio.fail_after(30):
+            await started.wait()
+        url = gateway.ingress["default"][0]
+        async with httpx.AsyncClient(base_url=url, headers=EVENT, verify=False, timeout=30) as client:
+            yield gateway, client
+        stop.set()
+
+
+def accepted(gateway: Gateway) -> int:
+    return gateway.status().brokers[0].accepted
+
+
+@pytest.mark.spec("AC-01")
+@pytest.mark.parametrize("engine", ["native", "hypercorn"])
+async def test_only_a_proven_sender_gets_in(registry: Registry, tmp_path: Path, engine: str) -> None:
+    async with running(registry, tmp_path, f"server: {engine}, authenticate: [by_name]") as (gateway, client):
+        answers = {
+            name: (await client.post("", headers={"x-name": name} if name else {}))
+            for name in ("", "wrong", "a", "slow")
+        }
+        assert {name: answer.status_code for name, answer in answers.items()} == {
+            "": 401,
+            "wrong": 401,
+            "a": 202,
+            "slow": 202,
+        }
+        assert answers[""].headers["www-authenticate"] == 'Name realm="test"'
+        assert answers["wrong"].json()["detail"] == "no such name"
+        assert accepted(gateway) == 2
+        assert gateway.status().brokers[0].refused == 2
+
+
+@pytest.mark.spec("AC-02")
+async def test_an_authenticator_that_fails_lets_nobody_in(registry: Registry, tmp_path: Path) -> None:
+    async with running(registry, tmp_path, "authenticate: [by_name], anonymous: true") as (gateway, client):
+        for name in ("away", "broken"):
+            answer = await client.post("", headers={"x-name": name})
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+            assert "secret" not in answer.text
+        assert (await client.post("", headers={"x-name": "wrong"})).status_code == 401
+        assert accepted(gateway) == 0
+        assert (await client.post("")).status_code == 202
+
+
+@pytest.mark.spec("AC-03")
+async def test_the_sender_is_written_into_the_event_if_configured(registry: Registry, tmp_path: Path) -> None:
+    watching = Watching()
+    registry.add("watching", watching)
+    forged = {"ce-authid": "admin", "ce-authtype": "system", "ce-authclaims": "{}"}
+    options = "authenticate: [by_name], anonymous: true, auth_context: true"
+    async with running(registry, tmp_path, options) as (_, client):
+        assert (await client.post("", headers={**forged, "x-name": "a"})).status_code == 202
+        assert (await client.post("", headers=forged)).status_code == 202
+    marks = [{k: v for k, v in event.attributes.items() if k.startswith("auth")} for event in watching.seen]
+    assert marks == [{"authid": "a", "authtype": "user"}, {"authtype": "unauthenticated"}]
+    assert [event.identity.subject for event in watching.seen if event.identity] == ["a", "anonymous"]
+
+
+@pytest.mark.spec("AC-04")
+async def test_admissions_refuse_what_a_source_brings(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(registry, tmp_path, "anonymous: true") as (gateway, client):
+        monkeypatch.setattr(Mine, "banned", "order.placed")
+        answer = await client.post("")
+        assert (answer.status_code, answer.json()["detail"]) == (403, "this type is banned")
+        assert (accepted(gateway), gateway.status().brokers[0].refused) == (0, 1)
+        monkeypatch.setattr(Mine, "banned", "")
+        assert (await client.post("")).status_code == 202
+
+
+@pytest.mark.spec("AC-05")
+async def test_an_ingress_for_other_machines_must_say_who_may_send(registry: Registry, tmp_path: Path) -> None:
+    def config(options: str) -> Any:
+        file = tmp_path / "tidegate.yaml"
+        file.write_text(f"brokers: {{default: {{ingress: [{{http: {{listen: '0.0.0.0:0', {options}}}}}]}}}}")
+        return load_all([file], registry, {})
+
+    def build(options: str) -> None:
+        Gateway(config(options).config, Settings(data_dir=tmp_path / "data", admin="off"), registry)
+
+    assert [w.message for w in config("path: /").warnings] == ["anyone who reaches this address could send events"]
+    with pytest.raises(StartError, match=r"anyone who reaches .* could send events: add `authenticate`"):
+        build("path: /")
+    for options in ("anonymous: true", "authenticate: [by_name]"):
+        assert config(options).warnings == []
+        build(options)
