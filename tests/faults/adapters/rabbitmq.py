@@ -26,8 +26,8 @@ class Rabbit:
     name = "rabbitmq"
     server = "rabbitmq"
     server_settings = ""
-    ordered = True
-    ordered_workers = False  # a worker that was killed delivers what it had stored behind the others
+    ordered = False  # the server may give messages back behind later ones after it was killed: the card says so
+    ordered_workers = False
 
     def prepare(self, at: Place) -> None:
         async def work(channel: AbstractChannel) -> None:
