@@ -8,10 +8,14 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from gateway_file.private_files import replace_file
+from gateway_transport.renewed import Renewed
 
-from gateway_core.contract.errors import TidegateError
+from gateway_core.contract.errors import StartError, TidegateError
+
+T = TypeVar("T")
 
 MOST_BYTES = 64 * 1024 * 1024
 _KEPT_MODE = stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP
@@ -23,38 +27,25 @@ class BadFile(TidegateError):
 
 def read_bytes(path: Path) -> bytes:
     """The file's content. Raises `BadFile`: it can't be read, is too large, or everyone may write to it."""
-    return read_stamped(path)[0]
-
-
-Stamp = tuple[int, int, int, int]
-"""Changes when a file does: its inode, size, and times of change."""
-
-
-def read_stamped(path: Path) -> tuple[bytes, Stamp]:
-    """The file's content, and the stamp that it had before. Raises `BadFile`."""
     try:
         with path.open("rb") as file:
-            found = os.fstat(file.fileno())
-            if found.st_mode & stat.S_IWOTH:
+            if os.fstat(file.fileno()).st_mode & stat.S_IWOTH:
                 raise BadFile(f"{path}: every user may write to it, and so let themselves in: run `chmod o-w`")
             content = file.read(MOST_BYTES + 1)
     except OSError as e:
         raise BadFile(f"{path}: can't be read: {e.strerror or e}") from e
     if len(content) > MOST_BYTES:
         raise BadFile(f"{path}: is larger than {MOST_BYTES} bytes")
-    return content, _stamp(found)
+    return content
 
 
-def stamp(path: Path) -> Stamp | None:
-    """The file's stamp; None if there is no such file."""
+def renewed(path: Path, read: Callable[[bytes, Path], T], owner: str, what: str) -> Renewed[T]:
+    """What `read` makes of the file, as it is now and whenever it changes. Raises `StartError` if it can't be used now;
+    later, what was read before stays valid."""
     try:
-        return _stamp(path.stat())
-    except OSError:
-        return None
-
-
-def _stamp(found: os.stat_result) -> Stamp:
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        return Renewed([path], lambda: read(read_bytes(path), path), owner, what)
+    except BadFile as e:
+        raise StartError(f"{owner}: {e}") from e
 
 
 def edit(path: Path, change: Callable[[bytes | None], bytes]) -> None:
