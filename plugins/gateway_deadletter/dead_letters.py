@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, DeadLetterRef
 from gateway_core.contract.event import Event, text_of
 from gateway_core.delivery.dead_letter import without_facts
+
+from .sink import DeadLetterSink
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,8 @@ class Query:
 class Stores:
     """All readable dead letter sinks of a config. `unreadable` lists the others (a sink elsewhere)."""
 
-    def __init__(self, config: GatewayConfig, data_dir: Path, registry: Registry) -> None:
+    def __init__(self, config: GatewayConfig, data_dir: Path, registry: Registry, keys: Sequence[bytes] = ()) -> None:
+        """`keys` decrypt beside those of the config."""
         self.data_dir = data_dir
         self.stores: list[Store] = []
         self.unreadable: list[str] = []
@@ -74,6 +77,8 @@ class Stores:
         context = BuildContext("", data_dir.absolute(), SystemClock(), registry)
         for owner, broker, ref, name, trigger in _places(config):
             built = registry.build(ref, replace(context, owner=owner, broker=name, trigger=trigger))
+            if keys and isinstance(built, DeadLetterSink):
+                built.read_with(keys)
             address = getattr(built, "address", owner)
             if not isinstance(built, DeadLetterStore):
                 self.unreadable.append(f"{owner}: {address}")

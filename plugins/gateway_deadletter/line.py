@@ -1,8 +1,9 @@
-"""One dead letter as one line: `{"id", "event", "key_base64", "received", "trace"}`.
+"""One dead letter as one line: `{"id", "event", "key_base64", "received", "trace"}`, or `{"id", "key", "encrypted"}`.
 
 `event` is a structured CloudEvent with the facts among its attributes; `gateway_cloudevents.event_json` says how it
 keeps every byte. `id` is a time in nanoseconds and a random suffix, both in hexadecimal: it does not change when others
-are removed.
+are removed. `encrypted` has the rest, in base64, and `key` says under which key (`encryption`). A line is JSON in both
+cases, so that one which a crash tore is recognized without a key.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from gateway_cloudevents import event_json
 
 from gateway_core.contract.event import Event
 
+from .encryption import Damaged, KeyMissing, Keys
+
 
 class _Line(msgspec.Struct, omit_defaults=True):
-    event: msgspec.Raw
+    event: msgspec.Raw = msgspec.Raw(b"")
     id: str | None = None
+    key: str = ""
+    encrypted: bytes | None = None
     key_base64: str | None = None
     received: str | None = None
     trace: str | None = None
@@ -30,9 +35,11 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def write(event: Event, now_ns: int) -> bytes:
-    """The line for an event, without the line break. Raises `ValueError` if it can't be written as JSON."""
-    body: dict[str, Any] = {"id": f"{now_ns:016x}{os.urandom(2).hex()}"}
+def write(event: Event, now_ns: int, keys: Keys | None = None) -> bytes:
+    """The line for an event, without the line break, encrypted if there are keys. Raises `ValueError` if it can't be
+    written as JSON."""
+    id_ = f"{now_ns:016x}{os.urandom(2).hex()}"
+    body: dict[str, Any] = {} if keys else {"id": id_}
     bare = event
     if event.key is not None:
         bare = Event(event.attributes, event.data, event.json_data)
@@ -42,13 +49,24 @@ def write(event: Event, now_ns: int) -> bytes:
     if event.trace is not None:
         body["trace"] = event.trace
     body["event"] = msgspec.Raw(event_json.dump(bare))
-    return _encode(body)
+    if keys is None:
+        return _encode(body)
+    return _encode({"id": id_, "key": keys.first, "encrypted": keys.encrypt(_encode(body), id_.encode())})
 
 
-def read(line: bytes) -> tuple[str, Event]:
-    """Id and event of a line. Raises `ValueError` if it is not a dead letter."""
+def read(line: bytes, keys: Keys | None = None, *, also_plain: bool = True) -> tuple[str, Event]:
+    """Id and event of a line. Raises `Unreadable` if it is encrypted and can't be decrypted, or plain and must not be;
+    `ValueError` if it is not a dead letter."""
     try:
         body = _decode(line)
+        if body.encrypted is not None:
+            id_ = body.id or ""
+            body = _decode(_decrypted(body, keys))
+            body.id = id_
+        elif not also_plain:
+            raise Unreadable("not encrypted; `also_plain: true` reads such lines, whoever wrote them")
+        if not bytes(body.event):
+            raise ValueError("not a dead letter: it has no event")
         event = event_json.load(bytes(body.event))
         if body.key_base64 is not None:
             event.key = msgspec.convert(body.key_base64, bytes)
@@ -60,10 +78,29 @@ def read(line: bytes) -> tuple[str, Event]:
     return body.id or _digest(line), event
 
 
+class Unreadable(ValueError):
+    """A dead letter that these keys don't open. The text has no fact of the line but its key's id."""
+
+
+def _decrypted(body: _Line, keys: Keys | None) -> bytes:
+    try:
+        if keys is None:
+            raise KeyMissing
+        return keys.decrypt(body.key, body.encrypted or b"", (body.id or "").encode())
+    except KeyMissing:
+        key = body.key if len(body.key) == 8 and body.key.isalnum() else "?"
+        raise Unreadable(
+            f"encrypted with the key {key}, which is not among the keys (`encrypt`, `--key-file`)"
+        ) from None
+    except Damaged:
+        raise Unreadable("can't be decrypted: it was changed, or copied from another line") from None
+
+
 def id_of(line: bytes) -> str | None:
     """The id of a line, None if it is not a dead letter."""
     try:
-        return _decode(line).id or _digest(line)
+        body = _decode(line)
+        return body.id or _digest(line) if body.encrypted is not None or bytes(body.event) else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 
 def build(config: DeadLetterConfig, context: BuildContext) -> DeadLetterSink:
     """The sink of this worker. Each worker writes its own file and reads those of all."""
+    from .encryption import Keys, parse_key
     from .sink import DeadLetterSink
     from .store import Store
 
+    encrypt = config.encrypt
+    keys = Keys(map(parse_key, encrypt.keys)) if encrypt is not None else None
     path = config.path or context.data_dir / "dead-letter" / f"{context.broker or 'default'}.jsonl"
-    return DeadLetterSink(Store(path), context, fsync=config.fsync)
+    return DeadLetterSink(
+        Store(path, keys, also_plain=encrypt is None or encrypt.also_plain), context, fsync=config.fsync
+    )
 
 
 @hookimpl

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from anyio.abc import TaskGroup
 from gateway_file.line_writer import FileTarget, LineWriter
@@ -15,6 +15,7 @@ from gateway_core.contract.files import private_folder
 from gateway_core.contract.interfaces import Outcome
 
 from . import line as line_format
+from .encryption import Keys
 from .store import Store
 
 
@@ -23,6 +24,7 @@ class DeadLetterSink:
 
     def __init__(self, store: Store, context: BuildContext, *, fsync: bool) -> None:
         self._store = store
+        self._keys = store.keys
         self._clock = context.clock
         self._owner = context.owner
         self._file = store.file_of(context.worker, context.workers)
@@ -44,11 +46,15 @@ class DeadLetterSink:
 
     def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
         try:
-            line = line_format.write(event, self._clock.now_ns())
+            line = line_format.write(event, self._clock.now_ns(), self._keys)
         except ValueError as e:
             done(Outcome(False, reason=str(e)))
             return
         self._writer.write(line, timeout_s, done)
+
+    def read_with(self, keys: Iterable[bytes]) -> None:
+        """Decrypts with these keys too."""
+        self._store.keys = Keys([*(self._keys.keys if self._keys else ()), *keys])
 
     def entries(self) -> Iterator[tuple[str, Event]]:
         """All dead letters of all workers, oldest first: (id, event with the facts as attributes)."""

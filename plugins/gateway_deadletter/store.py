@@ -17,15 +17,19 @@ from gateway_file.line_writer import is_at, sync_directory
 from gateway_core.contract.event import Event
 
 from . import line as line_format
+from .encryption import Keys
 
 log = logging.getLogger("tidegate.deadletter")
 
 
 class Store:
-    """The files of all workers for one configured path."""
+    """The files of all workers for one configured path, and the keys that decrypt their lines. With `also_plain` lines
+    that are not encrypted are read, too."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, keys: Keys | None = None, *, also_plain: bool = True) -> None:
         self.path = path.absolute()
+        self.keys = keys
+        self.also_plain = also_plain
 
     def file_of(self, worker: int, workers: int) -> Path:
         """The file that a worker appends to."""
@@ -41,8 +45,24 @@ class Store:
         return mine + [Path(p) for p in sorted(glob.glob(pattern))]
 
     def entries(self) -> Iterator[tuple[str, Event]]:
-        """All dead letters, oldest first. Other lines are logged and skipped."""
-        yield from heapq.merge(*(_read(file) for file in self.files()), key=itemgetter(0))
+        """All dead letters, oldest first. Other lines are logged and skipped; those that can't be decrypted once for
+        each file and reason."""
+        yield from heapq.merge(*(self._read(file) for file in self.files()), key=itemgetter(0))
+
+    def _read(self, file: Path) -> Iterator[tuple[str, Event]]:
+        closed: dict[str, list[int]] = {}
+        for number, (line, end) in enumerate(_lines(file), 1):
+            try:
+                yield line_format.read(line, self.keys, also_plain=self.also_plain)
+            except line_format.Unreadable as e:
+                closed.setdefault(str(e), []).append(number)
+            except ValueError as e:
+                if line.strip() and end:
+                    log.warning("%s:%d: %s", file, number, e)
+        for reason, numbers in closed.items():
+            log.warning(
+                "%s: %d dead letters can't be read, the first in line %d: %s", file, len(numbers), numbers[0], reason
+            )
 
     def remove(self, ids: Sequence[str]) -> int:
         """Removes dead letters; returns how many existed. Each file is replaced atomically, or not at all."""
@@ -56,15 +76,6 @@ def _lines(file: Path) -> Iterator[tuple[bytes, bytes]]:
         for line in f:
             whole = line.endswith(b"\n")
             yield (line[:-1], b"\n") if whole else (line, b"")
-
-
-def _read(file: Path) -> Iterator[tuple[str, Event]]:
-    for number, (line, end) in enumerate(_lines(file), 1):
-        try:
-            yield line_format.read(line)
-        except ValueError as e:
-            if line.strip() and end:
-                log.warning("%s:%d: %s", file, number, e)
 
 
 def _rewrite(file: Path, ids: set[str]) -> int:

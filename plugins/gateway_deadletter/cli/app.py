@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,6 +19,11 @@ Trigger = Annotated[str | None, typer.Option(help="Only dead letters of this tri
 Reason = Annotated[str | None, typer.Option(help="Only dead letters whose reason contains this text.")]
 Broker = Annotated[str | None, typer.Option(help="Only dead letters of this broker.")]
 
+KeyFile = Annotated[
+    list[Path] | None,
+    typer.Option(help="A file of more keys for encrypted dead letters, one in a line. Reads the files itself."),
+]
+
 
 @dlq.command("list")
 def list_(
@@ -27,6 +33,7 @@ def list_(
     broker: Broker = None,
     trigger: Trigger = None,
     reason: Reason = None,
+    key_file: KeyFile = None,
     as_json: Json = False,
 ) -> None:
     """List dead letters, oldest first.
@@ -37,7 +44,7 @@ def list_(
     from ..dead_letters import Query
     from .dlq import Where, list_dead_letters
 
-    list_dead_letters(Where(config, data_dir, admin), Query(broker, trigger, reason), as_json=as_json)
+    list_dead_letters(Where(config, data_dir, admin, key_file or ()), Query(broker, trigger, reason), as_json=as_json)
 
 
 @dlq.command()
@@ -46,12 +53,13 @@ def show(
     config: Config = None,
     data_dir: DataDir = None,
     admin: Admin = None,
+    key_file: KeyFile = None,
     as_json: Json = False,
 ) -> None:
     """Show one dead letter in full: reason, attributes, data."""
     from .dlq import Where, show_dead_letter
 
-    show_dead_letter(Where(config, data_dir, admin), id_, as_json=as_json)
+    show_dead_letter(Where(config, data_dir, admin, key_file or ()), id_, as_json=as_json)
 
 
 @dlq.command()
@@ -72,6 +80,7 @@ def replay(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent.")] = False,
     config: Config = None,
     data_dir: DataDir = None,
+    key_file: KeyFile = None,
     as_json: Json = False,
 ) -> None:
     """Send the original events again, and remove the accepted ones from the dead letter.
@@ -86,4 +95,4 @@ def replay(
         raise typer.BadParameter("pass ids of dead letters, or --all")
     query = Query(broker, trigger, reason, frozenset(ids or ()))
     plan = Replay(to, retry, dry_run, as_json, header or ())
-    raise typer.Exit(replay_dead_letters(Where(config, data_dir).stores(), query, plan))
+    raise typer.Exit(replay_dead_letters(Where(config, data_dir, key_files=key_file or ()).stores(), query, plan))

@@ -19,6 +19,7 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.one_line import one_line
 
 from ..dead_letters import Query, Stores, detail, row
+from ..encryption import parse_key
 
 COLUMNS = ("id", "trigger", "type", "event_id", "attempts", "code", "reason", "last")
 _PAGE = 1000
@@ -32,18 +33,36 @@ class Where:
     config: Sequence[Path] | None = None
     data_dir: Path | None = None
     admin: str | None = None
+    key_files: Sequence[Path] = ()
 
     @property
     def asks(self) -> bool:
-        """Whether to ask a gateway."""
-        return self.admin is not None or (not self.config and is_running(common.settings(data_dir=self.data_dir)))
+        """Whether to ask a gateway. Raises `CommandError` if keys are given, too: it has its own."""
+        if self.admin is not None and self.key_files:
+            raise common.CommandError("--key-file reads the files itself: leave out --admin")
+        return self.admin is not None or (
+            not self.config and not self.key_files and is_running(common.settings(data_dir=self.data_dir))
+        )
 
     def stores(self) -> Stores:
         """The stores of the config, and of the triggers that were applied to its gateway."""
         registry = Registry.installed()
         settings = common.settings(data_dir=self.data_dir)
         loaded = load([*common.config_paths(self.config), *registry.config_files(settings)], registry)
-        return Stores(loaded, settings.data_dir, registry)
+        return Stores(loaded, settings.data_dir, registry, [key for file in self.key_files for key in _keys(file)])
+
+
+def _keys(file: Path) -> list[bytes]:
+    """The keys in a file. Raises `CommandError`."""
+    try:
+        keys = [parse_key(line) for line in file.read_text().splitlines() if line.strip()]
+    except OSError as e:
+        raise common.CommandError(f"{file} can't be read: {e.strerror}") from e
+    except ValueError:
+        raise common.CommandError(f"{file}: a key is 32 bytes, in base64 or hexadecimal") from None
+    if not keys:
+        raise common.CommandError(f"{file} has no key")
+    return keys
 
 
 @dataclass(slots=True)
