@@ -63,10 +63,15 @@ class Gate:
             return
         self._ask(0, request, checked)
 
-    def _ask(self, first: int, request: Message, checked: Checked) -> None:
+    def _ask(self, first: int, request: Message, checked: Checked, wrong: Exception | None = None) -> None:
+        """Asks the authenticators from the `first` on. `wrong` is what the ones before raised: any of them suffices, so
+        that a token of another issuer, say, is for the next one to judge."""
         for number in range(first, len(self._authenticators)):
             try:
                 found = self._authenticators[number].authenticate(request)
+            except (Unauthenticated, Overloaded) as e:
+                wrong = _graver(wrong, e)
+                continue
             except Exception as e:
                 self._failed(request, e, checked)
                 return
@@ -77,26 +82,38 @@ class Gate:
             elif self._tasks is None:
                 self._failed(request, Overloaded("the ingress is not open"), checked)
             else:
-                self._tasks.start_soon(self._wait, number, found, request, checked)
+                self._tasks.start_soon(self._wait, number, found, request, checked, wrong)
             return
-        if self._anonymous:
+        if wrong is not None:
+            self._failed(request, wrong, checked)
+        elif self._anonymous:
             self._known(ANONYMOUS, request, checked)
         else:
             self._failed(request, Unauthenticated("the request has no credentials"), checked)
 
-    async def _wait(self, number: int, pending: Awaitable[Identity | None], request: Message, checked: Checked) -> None:
+    async def _wait(
+        self,
+        number: int,
+        pending: Awaitable[Identity | None],
+        request: Message,
+        checked: Checked,
+        wrong: Exception | None,
+    ) -> None:
+        found: Identity | None = None
         try:
             found = await pending
+        except (Unauthenticated, Overloaded) as e:
+            wrong = _graver(wrong, e)
         except Exception as e:
             self._failed(request, e, checked)
+            return
         except BaseException:  # the ingress stops
             checked(None, Overloaded("the gateway stops"))
             raise
+        if found is None:
+            self._ask(number + 1, request, checked, wrong)
         else:
-            if found is None:
-                self._ask(number + 1, request, checked)
-            else:
-                self._known(found, request, checked)
+            self._known(found, request, checked)
 
     def _known(self, who: Identity, request: Message, checked: Checked) -> None:
         if self._quotas is not None and (refusal := self._quotas.request(who, request)) is not None:
@@ -140,6 +157,11 @@ class Gate:
         if refusal is not None and self._denied is not None:
             self._denied(request, who, refusal)
         return refusal
+
+
+def _graver(first: Exception | None, second: Exception) -> Exception:
+    """Which of two refusals the sender is told: one that asks to come again, else the first."""
+    return second if first is None or (isinstance(second, Overloaded) and not isinstance(first, Overloaded)) else first
 
 
 def _mark(event: Event, who: Identity) -> None:

@@ -1,0 +1,114 @@
+"""The authenticator `oidc`: reads the token of a request, and remembers the valid ones.
+
+Source: RFC 6750 (bearer tokens) sections 2.1 and 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from hashlib import sha256
+from typing import Any
+
+from anyio.abc import TaskGroup
+from gateway_access.authenticator import Unauthenticated
+
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.event import Message
+from gateway_core.contract.identity import Identity
+
+from .config import OidcConfig
+from .verifier import TokenRejected, TokenVerifier, Verified
+
+NAME = "oidc"
+CHALLENGE = 'Bearer realm="tidegate"'
+KEPT = 4096
+"""Valid tokens that are remembered, of each of two generations."""
+
+
+class OidcAuthenticator:
+    """Takes the tokens of one issuer. A token that was seen before costs a hash of it: valid ones are remembered until
+    they expire, or their key is gone. The tokens themselves are not kept."""
+
+    challenge = CHALLENGE
+
+    def __init__(self, config: OidcConfig, context: BuildContext) -> None:
+        self._type = config.type
+        self._now_ns = context.clock.now_ns
+        self._verifier = TokenVerifier(config, context.clock, context.owner, self._drop)
+        self._store = self._verifier.store
+        self._seen: dict[bytes, tuple[float, str, Identity]] = {}
+        self._seen_before: dict[bytes, tuple[float, str, Identity]] = {}
+
+    async def start(self, tasks: TaskGroup) -> None:
+        """Begins to fetch keys. Raises `StartError` if a file of ours can't be used; the issuer may be away."""
+        await self._verifier.start(tasks)
+
+    async def stop(self) -> None:
+        """Stops fetching keys."""
+        await self._verifier.stop()
+
+    def info(self) -> dict[str, Any]:
+        """For status: the keys."""
+        return self._store.info()
+
+    def authenticate(self, request: Message) -> Identity | Awaitable[Identity | None] | None:
+        """The sender that the token names; None without `Authorization: Bearer`."""
+        value: bytes | None = None
+        bearers = fields = 0
+        for name, field in request.headers:
+            if name == b"authorization":
+                fields += 1
+                if field[:7].lower() == b"bearer ":
+                    bearers += 1
+                    value = field
+        if value is None:
+            return None
+        if fields > 1:
+            raise _refused("the request has more than one `Authorization`", "invalid_request")
+        digest = sha256(value).digest()
+        if (seen := self._seen.get(digest) or self._again(digest)) is not None and self._store.usable:
+            if self._now_ns() < seen[0] * 1e9:
+                return seen[2]
+            self._seen.pop(digest, None)
+        try:
+            found = self._verifier.verify(value[7:].strip(b" "))
+        except TokenRejected as e:
+            raise _refused(str(e)) from None
+        if isinstance(found, Verified):
+            return self._keep(digest, found)
+        return self._later(digest, found)
+
+    async def _later(self, digest: bytes, pending: Awaitable[Verified]) -> Identity:
+        try:
+            return self._keep(digest, await pending)
+        except TokenRejected as e:
+            raise _refused(str(e)) from None
+
+    def _keep(self, digest: bytes, found: Verified) -> Identity:
+        who = Identity(found.subject, NAME, self._type or _type_of(found.subject), found.claims)
+        self._remember(digest, (found.until, found.key, who))
+        return who
+
+    def _again(self, digest: bytes) -> tuple[float, str, Identity] | None:
+        """A token of the older generation, which belongs to the newer one from now on."""
+        if (entry := self._seen_before.pop(digest, None)) is not None:
+            self._remember(digest, entry)
+        return entry
+
+    def _remember(self, digest: bytes, entry: tuple[float, str, Identity]) -> None:
+        if len(self._seen) >= KEPT:
+            self._seen_before, self._seen = self._seen, {}
+        self._seen[digest] = entry
+
+    def _drop(self, keys: frozenset[str]) -> None:
+        """Forgets the tokens that were signed with other keys than these."""
+        self._seen = {digest: entry for digest, entry in self._seen.items() if entry[1] in keys}
+        self._seen_before = {digest: entry for digest, entry in self._seen_before.items() if entry[1] in keys}
+
+
+def _type_of(subject: str) -> str:
+    return "service_account" if subject.startswith("system:serviceaccount:") else "user"
+
+
+def _refused(why: str, error: str = "invalid_token") -> Unauthenticated:
+    return Unauthenticated(why, [f'{CHALLENGE}, error="{error}", error_description="{why}"'], rule="RFC 6750 section 3")

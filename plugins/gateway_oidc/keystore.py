@@ -1,0 +1,198 @@
+"""Keeps an issuer's keys current, away from the path of events.
+
+They are read at an interval, and when a token names an unknown key. Strangers can write such tokens, so that is
+limited; the requests that wait for the same reading share it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from gateway_core.contract.clock import Clock
+from gateway_core.contract.errors import Overloaded
+
+from .issuer import IssuerFault, KeySource
+from .keys import Algorithms, KeySet, KeySetFault, read_key_set
+
+log = logging.getLogger("tidegate.oidc")
+
+EXTRA_READS = 4
+"""How often in a row unknown keys can cause a reading; each is given back after `EXTRA_READ_S`."""
+EXTRA_READ_S = 10.0
+_LONGEST_PAUSE_S = 60.0  # between attempts while the issuer is away
+_MOST_WAITING = 256  # requests that wait for keys
+_MOST_ABSENT = 256  # names of keys that the issuer does not have, remembered for EXTRA_READ_S
+
+
+class KeyStore:
+    """The keys of one issuer. `dropped` is told of the ids of all current keys when some are gone."""
+
+    def __init__(
+        self,
+        source: KeySource,
+        algorithms: Algorithms,
+        clock: Clock,
+        owner: str,
+        *,
+        refresh_s: float,
+        max_age_s: float,
+        timeout_s: float,
+        dropped: Callable[[frozenset[str]], None] = lambda ids: None,
+    ) -> None:
+        self._source = source
+        self._algorithms = algorithms
+        self._clock = clock
+        self._owner = owner
+        self._refresh_s = refresh_s
+        self._max_age_s = max_age_s
+        self._timeout_s = timeout_s
+        self._dropped = dropped
+        self.keys = KeySet(())
+        self.good_until = float("-inf")  # on the monotonic clock: then the keys are too old to be used
+        self.error: str | None = None
+        self._read_at: float | None = None
+        self._failures = 0
+        self._wake = anyio.Event()
+        self._round = anyio.Event()
+        self._begun = self._ended = self._succeeded = 0  # numbers of readings
+        self._extra = float(EXTRA_READS)
+        self._extra_at = 0.0
+        self._waiting = 0
+        self._absent: dict[str, float] = {}
+        self._reading: anyio.CancelScope | None = None
+        self._stopping = False
+        self._stopped = anyio.Event()
+
+    async def start(self, tasks: TaskGroup) -> None:
+        """Begins to read. Raises `StartError` if a file of ours can't be used; the issuer may be away."""
+        await self._source.start()
+        self._extra_at = self._clock.monotonic()
+        tasks.start_soon(self._keep)
+
+    async def stop(self) -> None:
+        """Stops reading."""
+        self._stopping = True
+        if self._reading is not None:
+            self._reading.cancel()
+            await self._stopped.wait()
+        await self._source.stop()
+
+    @property
+    def usable(self) -> bool:
+        """Whether there are keys that are not too old."""
+        return self._clock.monotonic() < self.good_until
+
+    def info(self) -> dict[str, Any]:
+        """For status: how many keys there are, how old they are in seconds, and the error of the last reading."""
+        age = None if self._read_at is None else round(self._clock.monotonic() - self._read_at, 1)
+        return {"keys": len(self.keys), "keys_age_s": age, "error": self.error}
+
+    def overloaded(self) -> Overloaded:
+        """The refusal for a token that can't be checked now."""
+        return Overloaded("the issuer's keys are not available", EXTRA_READ_S)
+
+    async def look_for(self, kid: str | None, known: Callable[[], bool]) -> None:
+        """Reads the keys again, because `known` is false: no usable key fits a token. Returns when it is true, or when
+        the issuer surely has no such key. Raises `Overloaded` if that can't be found out now."""
+        name = kid or ""
+        if self.usable and self._clock.monotonic() < self._absent.get(name, 0.0):
+            return
+        if self._waiting >= _MOST_WAITING:
+            raise self.overloaded()
+        self._waiting += 1
+        wanted = self._begun + 1
+        try:
+            with anyio.move_on_after(self._timeout_s):
+                # the reading under way may have begun too early, but mostly brings the key
+                await self._ends(self._begun, known)
+                if not known() and self._succeeded < wanted and (self._wake.is_set() or self._may_read()):
+                    self._wake.set()
+                    await self._ends(wanted, known)
+        finally:
+            self._waiting -= 1
+        if known():
+            return
+        if self._succeeded < wanted:
+            raise self.overloaded()
+        if len(self._absent) >= _MOST_ABSENT:
+            self._absent.clear()
+        self._absent[name] = self._clock.monotonic() + EXTRA_READ_S
+
+    async def _ends(self, number: int, known: Callable[[], bool]) -> None:
+        """Waits until this reading has ended, or `known` is true."""
+        while self._ended < number and not known():
+            await self._round.wait()
+
+    def _may_read(self) -> bool:
+        now = self._clock.monotonic()
+        self._extra = min(float(EXTRA_READS), self._extra + (now - self._extra_at) / EXTRA_READ_S)
+        self._extra_at = now
+        if self._extra < 1:
+            return False
+        self._extra -= 1
+        return True
+
+    async def _keep(self) -> None:
+        try:
+            with anyio.CancelScope() as self._reading:
+                while not self._stopping:
+                    await self._turn()
+        finally:
+            self._stopped.set()
+
+    async def _turn(self) -> None:
+        """Reads the keys, and waits until they are to be read again."""
+        self._wake = anyio.Event()
+        self._begun += 1
+        await self._read()
+        self._ended = self._begun
+        done, self._round = self._round, anyio.Event()
+        done.set()
+        timer = self._clock.call_later(self._pause_s(), self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
+
+    def _pause_s(self) -> float:
+        if self._failures == 0:
+            return self._refresh_s * random.uniform(0.9, 1.0)
+        return min(self._refresh_s, _LONGEST_PAUSE_S, 2.0 ** (self._failures - 1)) * random.uniform(0.8, 1.0)
+
+    async def _read(self) -> None:
+        try:
+            text = await self._source.read()
+            keys = await anyio.to_thread.run_sync(read_key_set, text, self._algorithms)
+        except (IssuerFault, KeySetFault) as e:
+            self._failed(f"{self._source.place}: {e}" if isinstance(e, KeySetFault) else str(e))
+        except Exception as e:  # a bug must not end the readings
+            log.exception("%s: reading the keys failed", self._owner)
+            self._failed(type(e).__name__)
+        else:
+            self._take(keys)
+
+    def _take(self, keys: KeySet) -> None:
+        now = self._clock.monotonic()
+        if self.error is not None:
+            log.info("%s: the issuer's keys are available again", self._owner)
+        elif not len(keys):
+            log.warning("%s: %s has no key that may be used, so no token is valid", self._owner, self._source.place)
+        gone = self.keys.ids - keys.ids
+        self.keys, self.error, self._failures = keys, None, 0
+        self._read_at, self.good_until = now, now + self._max_age_s
+        self._succeeded = self._begun
+        if gone:
+            self._dropped(keys.ids)
+
+    def _failed(self, why: str) -> None:
+        self._failures += 1
+        if self.error is None:
+            left = "the last ones are used" if self.usable else "requests with tokens are answered 503 until they are"
+            log.warning("%s: the issuer's keys can't be read: %s; %s", self._owner, why, left)
+        self.error = why

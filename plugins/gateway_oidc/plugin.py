@@ -1,0 +1,33 @@
+"""The plugin's hooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gateway_core.contract.component import BuildContext, Component
+from gateway_core.contract.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from .config import OidcConfig
+
+
+def _build(options: OidcConfig, context: BuildContext) -> Any:
+    from .authenticator import OidcAuthenticator
+
+    return OidcAuthenticator(options, context)
+
+
+@hookimpl
+def gateway_authenticators() -> list[Component]:
+    from .config import OidcConfig
+
+    return [
+        Component(
+            "oidc",
+            "Takes signed tokens (JWT) that an OpenID Connect or OAuth 2.0 issuer issued.",
+            OidcConfig,
+            _build,
+            extra="oidc",
+            requires=("joserfc",),
+        )
+    ]
