@@ -62,14 +62,17 @@ def preview(options: HttpSinkConfig, target: Target, message: Message) -> Messag
     header_lines(message)
     secret = {name.lower().encode() for name in options.headers} if options.hides("headers") else set()
     fixed = [(n, _HIDDEN if n in _SECRET or n in secret else v) for n, v in target.headers]
+    if options.credentials is not None and options.credentials.bearer:
+        fixed.append((b"authorization", _HIDDEN))
     return Message([*fixed, *message.headers], message.body or b"", None, "POST", target.address)
 
 
 class RequestWriter:
     """Writes each request as one piece of HTTP/1.1 bytes."""
 
-    def __init__(self, target: Target) -> None:
-        lines = b"".join([b"%s: %s\r\n" % header for header in target.headers])
+    def __init__(self, target: Target, *more: tuple[bytes, bytes]) -> None:
+        """Each request has the target's header fields, and these."""
+        lines = b"".join([b"%s: %s\r\n" % header for header in (*target.headers, *more)])
         self._start = b"POST %s HTTP/1.1\r\n" % target.path.encode() + lines
         self.probe = b"OPTIONS %s HTTP/1.1\r\n" % target.path.encode() + lines + b"\r\n"
 
@@ -109,6 +112,11 @@ class NativeSink:
         self._pool = Pool(target.host, target.port, tls, options.max_connections, options.connect_timeout_s, classifier)
         self._held: list[Exchange] | None = [] if options.probe else None  # until the probe is answered
         self._probing = False
+
+    def authorize(self, value: bytes) -> None:
+        """See `credentials.bearer_sink.Engine`."""
+        self._writer = RequestWriter(self._target, (b"authorization", value))
+        self._write = self._writer.write
 
     async def start(self, tasks: TaskGroup) -> None:
         self._loop = asyncio.get_running_loop()

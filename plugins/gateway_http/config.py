@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from gateway_access.config import AccessConfig
@@ -15,7 +16,10 @@ from gateway_transport.client_tls import ClientTlsConfig
 from pydantic import AfterValidator, Field, model_validator
 
 from gateway_core.contract.component import CodecRef, Config
+from gateway_core.contract.config_node import Place
 
+from .credentials.config import CredentialsConfig
+from .url import Url, in_the_clear
 from .webhook_config import WebhookSenderConfig
 
 _LISTEN = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/\s]*)):(?P<port>\d{1,5})")
@@ -36,17 +40,6 @@ def _listen(text: str) -> str:
     return text
 
 
-def _url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("write http://HOST[:PORT]/PATH or https://…")
-    if not text.isascii() or not text.isprintable() or " " in text:
-        raise ValueError("the URL contains a character that must be percent-encoded")
-    if parts.port == 0:
-        raise ValueError("port 0 is not a port to connect to")
-    return text
-
-
 def _headers(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not _NAME.fullmatch(name) or name.lower() in _RESERVED or name.lower().startswith("ce-"):
@@ -58,7 +51,6 @@ def _headers(headers: dict[str, str]) -> dict[str, str]:
 
 Listen = Annotated[str, AfterValidator(_listen)]
 UrlPath = Annotated[str, AfterValidator(checked_path)]
-Url = Annotated[str, AfterValidator(_url)]
 Headers = Annotated[dict[str, str], AfterValidator(_headers)]
 
 
@@ -126,6 +118,8 @@ class HttpSinkConfig(Config):
     """Timeout for a new connection, in seconds."""
     tls: ClientTlsConfig = ClientTlsConfig()
     """Certificates for `https://`."""
+    credentials: CredentialsConfig | None = None
+    """What the sink proves itself with at the subscriber. Client certificates are in `tls`."""
     probe: bool = False
     """Sends an `OPTIONS` request before the first event. Events are sent whatever the response is. To send only with
     permission, use `webhook`."""
@@ -140,3 +134,20 @@ class HttpSinkConfig(Config):
             if any(name.lower() == "webhook-request-origin" for name in self.headers):
                 raise ValueError("`webhook` sets the header WebHook-Request-Origin itself: remove it from `headers`")
         return self
+
+    @model_validator(mode="after")
+    def _one_authorization(self) -> Self:
+        if self.credentials is not None and self.credentials.bearer:
+            if urlsplit(self.url).username is not None:
+                raise ValueError("`credentials` sets `Authorization`: leave user and password out of the URL")
+            if any(name.lower() == "authorization" for name in self.headers):
+                raise ValueError("`credentials` sets `Authorization`: leave it out of `headers`")
+        return self
+
+    def warnings(self) -> Iterator[tuple[Place, str, str]]:
+        """See `gateway_core.contract.component.Warns`."""
+        if self.credentials is not None and self.credentials.bearer:
+            if in_the_clear(self.url):
+                yield ("credentials",), "the token can be read on the way, and used by others", "use https://"
+            elif self.url.startswith("https:") and not self.tls.verify:
+                yield ("tls", "verify"), "whoever answers gets the token", "set `ca_file` instead"

@@ -22,7 +22,7 @@ import httptools
 
 from gateway_core.contract.interfaces import Outcome
 
-from .outcome import ResponseClassifier, unanswered
+from .outcome import Classifier, unanswered
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_ANSWER_BYTES = 4 * 1024 * 1024  # per response, including interim responses, chunk extensions and trailers
@@ -49,7 +49,7 @@ class Exchange:
 class ConnectionOwner(Protocol):
     """What a connection needs from its pool."""
 
-    classifier: ResponseClassifier
+    classifier: Classifier
     known: dict[bytes, Outcome]
     """Outcomes by the bytes of a response."""
 

@@ -30,5 +30,6 @@ SINK = Guarantees(
     "time.",
     binding="CloudEvents HTTP binding 1.0.2",
     modes=("binary", "structured"),
-    credentials="TLS, client certificates, basic authentication, header fields such as `Authorization`.",
+    credentials="TLS, client certificates, basic authentication, OAuth 2 client credentials, bearer tokens from files, "
+    "header fields such as `Authorization`.",
 )

@@ -38,9 +38,14 @@ class HttpxSink(AsyncSink):
         )
         self._client: httpx.AsyncClient | None = None
         self._probed = not options.probe
+        self._headers = self._target.headers
         self.address = self._target.address
         self.classify = self._classifier.classify
         self.replies = context.wants_reply
+
+    def authorize(self, value: bytes) -> None:
+        """See `credentials.bearer_sink.Engine`."""
+        self._headers = [*self._target.headers, (b"authorization", value)]
 
     async def start(self, tasks: TaskGroup) -> None:
         await super().start(tasks)
@@ -70,7 +75,7 @@ class HttpxSink(AsyncSink):
             self._probed = True
             await self._probe(self._client)
         # a reply is an event whose bytes are passed on, so no content coding is requested
-        headers = [(b"accept-encoding", b"identity"), *self._target.headers, *message.headers]
+        headers = [(b"accept-encoding", b"identity"), *self._headers, *message.headers]
         try:
             async with self._client.stream(
                 "POST", self._target.url, headers=headers, content=message.body or b""
@@ -102,7 +107,7 @@ class HttpxSink(AsyncSink):
 
     async def _probe(self, client: httpx.AsyncClient) -> None:
         try:
-            await client.options(self._target.address, headers=self._target.headers)
+            await client.options(self._target.address, headers=self._headers)
         except httpx.HTTPError:
             return  # the first POST shows it (Knative data plane: a failed probe does not stop the delivery)
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from typing import Protocol
 
 from gateway_serving.content_coding import decoded
 
@@ -54,6 +55,17 @@ def is_retried(status: int) -> bool:
 def unanswered(reason: str) -> Outcome:
     """An attempt without a response, or without a valid HTTP response."""
     return Outcome(False, retry=True, reason=reason)
+
+
+class Classifier(Protocol):
+    """What a connection asks of a response."""
+
+    def body_limit(self, status: int) -> int:
+        """How much of a body is kept."""
+
+    def classify(self, status: int, headers: Headers, body: bytes, truncated: bool = False) -> Outcome:
+        """The outcome of a final response. Header names are in lower case; `truncated` is true if the body was
+        longer."""
 
 
 class ResponseClassifier:

@@ -19,7 +19,7 @@ from gateway_core.contract.shortage import is_shortage
 
 from .connection import ClientConnection, Exchange
 from .local_ports import no_port_left
-from .outcome import ResponseClassifier, unanswered
+from .outcome import Classifier, unanswered
 
 SWEEP_S = 0.1
 FINE_S = 2.0
@@ -38,7 +38,7 @@ class Pool:
         tls: ssl.SSLContext | None,
         limit: int,
         connect_timeout_s: float,
-        classifier: ResponseClassifier,
+        classifier: Classifier,
     ) -> None:
         self._host = host
         self._port = port

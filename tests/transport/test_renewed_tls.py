@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import ssl
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trustme
-from gateway_transport import renewed_tls
+from gateway_transport import renewed
 from gateway_transport.client_tls import ClientTlsConfig, client_context
 
 from tests.transport.test_client_tls import greeting, server
@@ -24,7 +23,7 @@ def ca() -> trustme.CA:
 
 @pytest.fixture(autouse=True)
 def _always_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renewed_tls, "CHECK_S", 0.0)
+    monkeypatch.setattr(renewed, "CHECK_S", 0.0)
 
 
 def issue(ca: trustme.CA, folder: Path, who: str) -> None:
@@ -44,7 +43,7 @@ def test_a_new_connection_shows_the_renewed_certificate(
 ) -> None:
     ca.cert_pem.write_to_path(tmp_path / "ca.pem")
     issue(ca, tmp_path, "first@example.com")
-    caplog.set_level(logging.INFO, "tidegate.tls")
+    caplog.set_level(logging.INFO, "gateway_transport.renewed")
     with server(ca, asks=True) as far:
         context = client_context(options(tmp_path), "triggers.t.subscriber")
         assert greeting(context, far.port) == "hello"
@@ -83,18 +82,3 @@ def test_authorities_are_renewed_too(ca: trustme.CA, tmp_path: Path) -> None:
         trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
         with pytest.raises(ssl.SSLCertVerificationError):
             greeting(context, far.port)
-
-
-def test_the_files_are_not_read_for_each_connection(
-    ca: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
-    monkeypatch.setattr(renewed_tls, "CHECK_S", 3600.0)
-    looked: list[Path] = []
-    stamp: Any = renewed_tls._stamp
-    monkeypatch.setattr(renewed_tls, "_stamp", lambda file: looked.append(file) or stamp(file))
-    with server(ca) as far:
-        context = client_context(ClientTlsConfig(ca_file=tmp_path / "ca.pem"), "owner")
-        for _ in range(3):
-            greeting(context, far.port)
-    assert looked == [tmp_path / "ca.pem"]

@@ -1,0 +1,1 @@
+"""What a sink proves itself with at its subscriber."""

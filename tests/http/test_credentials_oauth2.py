@@ -1,0 +1,390 @@
+"""Access tokens of the HTTP sink: from a real authorization server, and from endpoints that fail."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+from urllib.parse import parse_qsl
+
+import anyio
+import pytest
+from gateway_http.credentials import oauth2
+from gateway_testing import Subscriber
+from gateway_testing.subscriber import Answer, Received
+
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Outcome
+from tests.oauth_server import SECRET, is_valid, oauth_server
+from tests.twins import twins
+
+pytestmark = pytest.mark.anyio
+
+EVENT = Event({"specversion": "1.0", "id": "1", "type": "t"}, b'{"n":1}')
+
+
+@pytest.fixture(params=twins("native", "httpx"))
+def client(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def anyio_backend() -> Any:
+    return "asyncio", {"use_uvloop": True}
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oauth2, "WAITS_S", (0.05, 0.2))
+
+
+class Endpoint(Subscriber):
+    """A token endpoint that gives the tokens `token-1`, `token-2` and so on."""
+
+    def __init__(self, decide: Callable[[Received], Answer | str] | None = None, **members: Any) -> None:
+        self._members = members
+        super().__init__(decide=decide or self._grant)
+
+    def _grant(self, request: Received) -> Answer:
+        return grant(f"token-{len(self.requests)}", **self._members)
+
+
+def grant(token: str, **members: Any) -> Answer:
+    return 200, {}, json.dumps({"access_token": token, "token_type": "Bearer", "expires_in": 3600, **members}).encode()
+
+
+def credentials(url: str, **more: Any) -> dict[str, Any]:
+    return {"oauth2": {"token_url": url, "client_id": "tidegate", "client_secret": SECRET, **more}}
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with Endpoint() as found:
+        yield found
+
+
+def sent(subscriber: Subscriber) -> list[str]:
+    """The tokens that it got."""
+    return [request.headers.get("authorization", "").removeprefix("Bearer ") for request in subscriber.requests]
+
+
+# -- the request --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("OC-02")
+async def test_what_is_asked_for(kit: Any, client: str) -> None:
+    more = {"scopes": ["a", "b:c"], "audience": "orders", "resource": "https://orders.example/"}
+    with Endpoint() as endpoint, Subscriber() as subscriber:
+        given = credentials(endpoint.url + "t?x=y", **more, client_id="us er", client_secret="p:ss&ü")
+        async with kit.sink(subscriber.url, client=client, credentials=given, probe=True) as sink:
+            assert [(await kit.send(sink, EVENT)).code for _ in range(3)] == [202] * 3
+        assert sent(subscriber) == ["token-1"] * 4
+        (request,) = endpoint.requests
+    assert (request.method, request.path) == ("POST", "/t?x=y")
+    assert request.headers["content-type"] == "application/x-www-form-urlencoded"
+    # RFC 6749 section 2.3.1: both are encoded like form fields first
+    assert base64.b64decode(request.headers["authorization"].removeprefix("Basic ")) == b"us+er:p%3Ass%26%C3%BC"
+    form = {"grant_type": "client_credentials", "scope": "a b:c"}
+    assert dict(parse_qsl(request.body.decode())) == {
+        **form,
+        "audience": "orders",
+        "resource": "https://orders.example/",
+    }
+
+
+@pytest.mark.spec("OC-02")
+async def test_the_client_in_the_body(kit: Any, endpoint: Endpoint) -> None:
+    with Subscriber() as subscriber:
+        given = credentials(endpoint.url, client_authentication="post", client_secret="p:ss&ü")
+        async with kit.sink(subscriber.url, credentials=given) as sink:
+            assert (await kit.send(sink)).delivered
+    (request,) = endpoint.requests
+    assert "authorization" not in request.headers
+    asked = {"grant_type": "client_credentials", "client_id": "tidegate", "client_secret": "p:ss&ü"}
+    assert dict(parse_qsl(request.body.decode())) == asked
+
+
+@pytest.mark.spec("OC-02", "OC-03")
+@pytest.mark.usefixtures("processes", "real_time")
+@pytest.mark.parametrize("authentication", ["basic", "post"])
+async def test_a_real_server_under_load(kit: Any, client: str, authentication: str) -> None:
+    """Tokens are valid for two seconds, and the subscriber refuses those that have ended."""
+    ids: list[str] = []
+
+    def guard(request: Received) -> Answer:
+        if not is_valid(request.headers.get("authorization")):
+            return 401
+        ids.append(request.headers["ce-id"])
+        return 202
+
+    wanted: list[str] = []
+
+    async def deliver(sink: Any, number: str) -> None:
+        wanted.append(number)
+        event = Event({"specversion": "1.0", "id": number, "type": "t"}, b"{}")
+        while not (outcome := await kit.send(sink, event)).delivered:
+            assert outcome.retry, outcome
+
+    with oauth_server(2) as url, Subscriber(decide=guard) as subscriber:
+        given = credentials(url, client_authentication=authentication)
+        async with (
+            kit.sink(subscriber.url, client=client, credentials=given) as sink,
+            anyio.create_task_group() as tasks,
+        ):
+            tokens: set[str] = set()
+            while len(tokens) < 3:
+                tasks.start_soon(deliver, sink, str(len(wanted)))
+                await anyio.sleep(0.02)
+                tokens = set(sent(subscriber))
+    assert sorted(ids) == sorted(wanted)
+
+
+# -- one request --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("OC-03")
+async def test_sinks_and_events_share_one_request(kit: Any, client: str) -> None:
+    answer = threading.Event()
+
+    def slow(request: Received) -> Answer:
+        answer.wait(30)
+        return grant("the-token")
+
+    with Endpoint(slow) as endpoint, Subscriber() as subscriber:
+        async with AsyncExitStack() as stack:
+            given = credentials(endpoint.url)
+            sinks = [
+                await stack.enter_async_context(kit.sink(subscriber.url, client=client, credentials=given))
+                for _ in range(3)
+            ]
+            outcomes: list[Outcome] = []
+            async with anyio.create_task_group() as tasks:
+
+                async def send(sink: Any) -> None:
+                    outcomes.append(await kit.send(sink))
+
+                for n in range(30):
+                    tasks.start_soon(send, sinks[n % 3])
+                await kit.until(lambda: endpoint.requests)
+                answer.set()
+            assert [o.delivered for o in outcomes] == [True] * 30
+        assert len(endpoint.requests) == 1
+        assert set(sent(subscriber)) == {"the-token"}
+
+
+@pytest.mark.spec("OC-03")
+async def test_the_token_outlives_the_sink_that_asked_for_it(kit: Any, endpoint: Endpoint) -> None:
+    with Subscriber() as subscriber:
+        async with anyio.create_task_group() as tasks:
+
+            async def started(**more: Any) -> Any:
+                options = {"url": subscriber.url, "credentials": credentials(endpoint.url, **more)}
+                sink = kit.build("sink", options)
+                await sink.start(tasks)
+                return sink
+
+            first, second = await started(), await started()
+            assert (await kit.send(first)).delivered
+            await first.stop()
+            third = await started(scopes=["another"])
+            assert [(await kit.send(sink)).delivered for sink in (second, third)] == [True, True]
+            await second.stop()
+            last = await started()
+            assert (await kit.send(last)).delivered
+            await third.stop()
+            await last.stop()
+    assert sent(subscriber) == ["token-1", "token-1", "token-2", "token-3"]
+
+
+@pytest.mark.spec("OC-03")
+async def test_a_token_is_renewed_if_it_was_used(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oauth2, "RENEWED_AT", 0.6)
+    with Endpoint(expires_in="1") as endpoint, Subscriber() as subscriber:
+        async with kit.sink(subscriber.url, credentials=credentials(endpoint.url)) as sink:
+            assert (await kit.send(sink)).delivered
+            await kit.until(lambda: len(endpoint.requests) == 2)
+            await anyio.sleep(1.2)  # nobody needs the second one: it lapses
+            assert len(endpoint.requests) == 2
+            assert (await kit.send(sink)).delivered
+    assert sent(subscriber) == ["token-1", "token-3"]
+
+
+# -- a token that is refused --------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("OC-04")
+async def test_a_refused_token_is_dropped_once(kit: Any, client: str, endpoint: Endpoint) -> None:
+    def revoked(request: Received) -> Answer:
+        return 202 if request.headers["authorization"] != "Bearer token-1" else 401
+
+    with Subscriber(decide=revoked) as subscriber:
+        async with kit.sink(subscriber.url, client=client, credentials=credentials(endpoint.url)) as sink:
+            async with anyio.create_task_group() as tasks:
+                firsts: list[Outcome] = []
+
+                async def send() -> None:
+                    firsts.append(await kit.send(sink))
+
+                for _ in range(10):
+                    tasks.start_soon(send)
+            assert {(o.code, o.retry, o.local) for o in firsts if not o.delivered} == {(401, True, False)}
+            assert (await retried(kit, sink)).delivered
+        assert len(endpoint.requests) == 2
+
+
+@pytest.mark.spec("OC-04", "OC-05")
+async def test_a_subscriber_that_refuses_every_token(kit: Any, client: str, endpoint: Endpoint) -> None:
+    with Subscriber(default=401) as subscriber:
+        async with kit.sink(subscriber.url, client=client, credentials=credentials(endpoint.url)) as sink:
+            assert (await kit.send(sink)).retry
+            for _ in range(20):
+                outcome = await retried(kit, sink)
+                assert (outcome.code, outcome.retry) == (401, False), "as without credentials"
+        assert len(endpoint.requests) == 2
+
+
+async def retried(kit: Any, sink: Any) -> Outcome:
+    """The outcome of the next attempt that was made."""
+    with anyio.fail_after(30):
+        while (outcome := await kit.send(sink)).local:  # noqa: ASYNC110
+            await anyio.sleep(0.05)
+    result: Outcome = outcome
+    return result
+
+
+# -- no token -----------------------------------------------------------------------------------------------------
+
+ECHO = json.dumps({"error": "invalid_client", "error_description": f"not {SECRET}"}).encode()
+UNUSABLE: dict[str, tuple[Answer, str]] = {
+    "refused": ((401, {}, ECHO), "401 Unauthorized (invalid_client)"),
+    "secret as error": ((400, {}, json.dumps({"error": SECRET}).encode()), "400 Bad Request"),
+    "error that is none": ((400, {}, b'{"error": "a\\nb"}'), "400 Bad Request"),
+    "away": (503, "503 Service Unavailable"),
+    "no answer": (None, "connection closed before the response was complete"),
+    "redirect": ((307, {"location": "http://127.0.0.1:9/"}, b""), "307 Temporary Redirect"),
+    "empty": (200, "not that of a token endpoint"),
+    "page": ((200, {}, b"<html>sign in</html>"), "not that of a token endpoint"),
+    "list": ((200, {}, b"[]"), "not that of a token endpoint"),
+    "deep": ((200, {}, b"[" * 60_000), "not that of a token endpoint"),
+    "not UTF-8": ((200, {}, b'{"access_token": "\xff"}'), "not that of a token endpoint"),
+    "no token": ((200, {}, b'{"token_type": "Bearer"}'), "not that of a token endpoint"),
+    "empty token": (grant(""), "1 to 16384 bytes"),
+    "injection": (grant("a\r\nx: y"), "a character that HTTP does not allow"),
+    "blank": (grant("a b"), "a character that HTTP does not allow"),
+    "not ASCII": (grant("tökén"), "a character that HTTP does not allow"),
+    "long token": (grant("a" * 20_000), "1 to 16384 bytes"),
+    "other type": (grant("a", token_type="DPoP"), "another type"),
+    "odd lifetime": (grant("a", expires_in="soon"), "`expires_in` is not a number"),
+    "no lifetime": (grant("a", expires_in="NaN"), "`expires_in` is not a number"),
+    "huge": ((200, {}, b'{"access_token": "' + b"a" * 6_000_000 + b'"}'), "more than 65536 bytes"),
+}
+
+
+@pytest.mark.spec("OC-05", "OC-07")
+@pytest.mark.parametrize("name", UNUSABLE)
+async def test_what_is_no_token(kit: Any, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    answer, reason = UNUSABLE[name]
+    with Endpoint(lambda request: answer) as endpoint, Subscriber() as subscriber:
+        async with kit.sink(subscriber.url, credentials=credentials(endpoint.url)) as sink:
+            outcomes = [await kit.send(sink) for _ in range(5)]
+    assert {(o.delivered, o.retry, o.local, o.code) for o in outcomes} == {(False, True, True, None)}
+    assert all(reason in o.reason and SECRET not in o.reason and "\n" not in o.reason for o in outcomes)
+    assert subscriber.requests == []
+    lines = [r.getMessage() for r in caplog.records if r.name == "tidegate.credentials"]
+    assert len(lines) == 1, "one line, however often it fails"
+    assert reason in lines[0]
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.spec("OC-05")
+async def test_the_endpoint_comes_back(kit: Any, client: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tidegate.credentials")
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+    with Subscriber() as subscriber:
+        given = credentials(f"http://127.0.0.1:{port}/token")
+        async with kit.sink(subscriber.url, client=client, credentials=given) as sink:
+            outcome = await kit.send(sink)
+            assert (outcome.local, outcome.reason) == (
+                *(True,),
+                f"no access token: http://127.0.0.1:{port}/token: connection refused",
+            )
+            with Subscriber(decide=lambda request: grant("late"), port=port):
+                assert (await retried(kit, sink)).delivered
+        assert sent(subscriber) == ["late"]
+    lines = [r.getMessage() for r in caplog.records]
+    assert lines[-1] == f"here: http://127.0.0.1:{port}/token gives access tokens again"
+
+
+@pytest.mark.spec("OC-05")
+async def test_there_is_no_storm(kit: Any, client: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oauth2, "WAITS_S", (60.0, 60.0))
+    with Endpoint(lambda request: 500) as endpoint, Subscriber() as subscriber:
+        async with kit.sink(subscriber.url, client=client, credentials=credentials(endpoint.url)) as sink:
+            for _ in range(200):
+                assert (await kit.send(sink)).local
+        assert (len(endpoint.requests), len(subscriber.requests)) == (1, 0)
+
+
+@pytest.mark.spec("OC-05")
+async def test_the_endpoint_says_how_long_to_wait(kit: Any) -> None:
+    with Endpoint(lambda request: (429, {"retry-after": "60"}, b"")) as endpoint, Subscriber() as subscriber:
+        async with kit.sink(subscriber.url, credentials=credentials(endpoint.url)) as sink:
+            end = time.monotonic() + 0.5
+            while time.monotonic() < end:
+                assert (await kit.send(sink)).local
+                await anyio.sleep(0.01)
+        assert len(endpoint.requests) == 1
+
+
+@pytest.mark.spec("OC-05")
+@pytest.mark.parametrize("stops", [False, True])
+async def test_an_endpoint_that_is_silent(kit: Any, client: str, stops: bool) -> None:
+    """Attempts end in time; a sink that stops ends them too."""
+    answer = threading.Event()
+
+    def silent(request: Received) -> Answer:
+        answer.wait(30)
+        return None
+
+    outcomes: list[Outcome] = []
+    with Endpoint(silent) as endpoint, Subscriber() as subscriber:
+        try:
+            async with kit.sink(subscriber.url, client=client, credentials=credentials(endpoint.url)) as sink:
+                for _ in range(3):
+                    sink.send(EVENT, 30.0 if stops else 0.1, outcomes.append)
+                await kit.until(lambda: endpoint.requests if stops else len(outcomes) == 3)
+            assert [(o.retry, o.local) for o in outcomes] == [(True, not stops)] * 3
+        finally:
+            answer.set()
+        assert subscriber.requests == []
+
+
+@pytest.mark.spec("OC-05")
+async def test_a_token_is_sent_until_it_ends_while_the_endpoint_is_away(
+    kit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oauth2, "RENEWED_AT", 0.0)
+    monkeypatch.setattr(oauth2, "UNUSED_AT", 0.5)
+    asked = 0
+
+    def once(request: Received) -> Answer:
+        nonlocal asked
+        asked += 1
+        return grant("only", expires_in=2) if asked == 1 else 500
+
+    with Endpoint(once) as endpoint, Subscriber() as subscriber:
+        async with kit.sink(subscriber.url, credentials=credentials(endpoint.url)) as sink:
+            assert (await kit.send(sink)).delivered
+            while (outcome := await kit.send(sink)).delivered:  # noqa: ASYNC110
+                await anyio.sleep(0.05)
+            assert outcome.local
+            assert len(endpoint.requests) > 1
+        assert set(sent(subscriber)) == {"only"}
