@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, Field, RootModel, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
@@ -13,16 +13,7 @@ from gateway_core.config.registry import Offer, Registry
 from gateway_core.contract.component import ComponentRef, Config, Kind
 from gateway_core.contract.config_extension import ConfigSection
 
-_KINDS: tuple[Kind, ...] = (
-    "source",
-    "sink",
-    "dead_letter",
-    "channel",
-    "codec",
-    "filter",
-    "key_mapper",
-    "observer",
-)
+_KINDS: tuple[Kind, ...] = get_args(Kind)
 _PLACE = {"type": "string", "pattern": r"\$\{[^{}]*\}", "description": "Filled in when the config is loaded."}
 _NOTES = ("title", "description", "default", "examples", "deprecated")
 _LAST = "include"

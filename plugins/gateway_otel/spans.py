@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from opentelemetry.trace import SpanKind
 
 from gateway_core.contract.event import Event
+from gateway_core.contract.identity import ANONYMOUS
 from gateway_core.contract.tracing import Origin, SendContext
 
 Attributes = dict[str, str | int]
@@ -129,4 +130,10 @@ def of_event(event: Event) -> Attributes:
         found["messaging.message.id"] = found["cloudevents.event_id"]
     if event.data is not None:
         found["messaging.message.body.size"] = len(event.data)
-    return found
+    return found | of_sender(event)
+
+
+def of_sender(event: Event) -> Attributes:
+    """The attributes for who sent an event, if its ingress knows."""
+    who = event.identity
+    return {} if who is None or who is ANONYMOUS else {"user.id": who.subject}

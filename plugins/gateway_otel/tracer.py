@@ -71,7 +71,11 @@ class OtelTracer:
             for event, found in zip(events, own, strict=True)
             if found is not None
         ]
-        attributes = {**kind.attributes, "messaging.batch.message_count": len(events)}
+        attributes = {
+            **kind.attributes,
+            **spans.of_sender(events[0]),
+            "messaging.batch.message_count": len(events),
+        }
         span = self._start(kind, came, attributes, links[:MOST_LINKS], events[0].received_ns)
         shared = context.write(span.get_span_context())
         for event, found in zip(events, own, strict=True):

@@ -23,6 +23,7 @@ _ABOUT = {
     "codec": "CloudEvents whose data has a maximum size",
     "filter": "A filter on the text of an attribute",
     "key-mapper": "Record keys from the beginning of an attribute",
+    "authenticator": "Senders that know a shared token",
 }
 _PLACES = {
     "pyproject.toml": "pyproject.toml",
@@ -43,6 +44,7 @@ class Kind(StrEnum):
     codec = "codec"
     filter = "filter"
     key_mapper = "key-mapper"
+    authenticator = "authenticator"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from gateway_auth.keys import add_key
 from gateway_testing import Subscriber
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
@@ -174,6 +175,25 @@ def test_each_attempt_is_a_span_and_so_is_the_dead_letter(tmp_path: Path) -> Non
     assert parent_of(burial) == of_span(receive)
     assert context_of(letter.headers) == of_span(burial)
     says(burial, {"tidegate.reason": "500 Internal Server Error", "tidegate.outcome": "delivered"})
+
+
+@pytest.mark.spec("AC-07")
+def test_the_sender_is_named_in_the_span_of_what_it_sent(tmp_path: Path) -> None:
+    spans, keys = Spans(), tmp_path / "keys.json"
+    _, key = add_key(keys, "billing")
+    http = f"{{listen: '127.0.0.1:0', authenticate: [{{api_key: {{file: '{keys}'}}}}]}}"
+    text = f"{OBSERVED}brokers: {{default: {{ingress: [http: {http}]}}}}\n"
+    batch = {"content-type": "application/cloudevents-batch+json", "x-api-key": key}
+    events = [{"specversion": "1.0", "id": str(n), "source": "/s", "type": "t"} for n in range(2)]
+    with traced(text, tmp_path, spans) as g:
+        assert post(g.ingress(), {**binary(), "x-api-key": key}) == 202
+        assert post(g.ingress(), batch, json.dumps(events).encode()) == 202
+        assert post(g.ingress(), binary()) == 401
+        one, many, refused = spans.wait_for("receive default", 3)
+    for span in (one, many):
+        says(span, {"user.id": "key billing", "error.type": None})
+        assert key not in str(span.to_json())
+    says(refused, {"user.id": None, "http.response.status_code": 401})
 
 
 @pytest.mark.spec("CARD-02")

@@ -47,7 +47,10 @@ def test_a_package_is_whole(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_package_imports_public_names_only(kind: Kind) -> None:
     """Nothing with a leading underscore, and from plugins only what the pages name."""
-    public = ("gateway_core.contract", "gateway_testing", "gateway_transport", "gateway_cloudevents.event_json")
+    public = (
+        *("gateway_core.contract", "gateway_testing", "gateway_transport", "gateway_cloudevents.event_json"),
+        "gateway_access",
+    )
     for path, text in package(kind, "my-queue").items():
         for node in ast.walk(ast.parse(text)) if path.endswith(".py") else ():
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gateway_"):

@@ -2,6 +2,7 @@
 pytest and anyio's pytest plugin. docs/howto/test-a-plugin.md shows them.
 """
 
+from .authenticator import AuthenticatorSuite, request
 from .channel import ChannelSuite
 from .codec import CodecSuite
 from .filter import FilterSuite
@@ -16,6 +17,7 @@ from .source import SourceSuite
 from .source_remote import SourceRemote
 
 __all__ = [
+    "AuthenticatorSuite",
     "ChannelSuite",
     "CodecSuite",
     "ControllableRemote",
@@ -34,4 +36,5 @@ __all__ = [
     "SourceRemote",
     "SourceSuite",
     "Suite",
+    "request",
 ]

@@ -11,11 +11,13 @@ from typing import Any, cast
 
 import anyio
 import pytest
+from gateway_access.authenticator import Authenticator
 from gateway_cloudevents.bindings import HTTP
 
 from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import (
+    AuthenticatorRef,
     Binding,
     BuildContext,
     ChannelRef,
@@ -64,6 +66,9 @@ class Kit:
     def registry(self) -> Registry:
         """All components that are installed."""
         return _installed()
+
+    def authenticator(self, name: str, options: Any = None) -> Authenticator:
+        return cast(Authenticator, self._build(AuthenticatorRef(name, options)))
 
     def codec(self, name: str, options: Any = None, binding: Binding = HTTP) -> Codec:
         return cast(Codec, self._build(CodecRef(name, options), binding=binding))
