@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway_core.contract.component import AuthenticatorRef, Config
 
 from .policy import AllowConfig
-from .quota import QuotaConfig
+from .quota_config import QuotaConfig
 
 
 class AccessConfig(Config):

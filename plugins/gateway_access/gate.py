@@ -16,6 +16,7 @@ from gateway_core.contract.identity import ANONYMOUS, Identity
 
 from .authenticator import Authenticator, Unauthenticated
 from .config import AccessConfig
+from .counts import Counts
 from .policy import Policies
 from .quota import Quotas
 
@@ -28,9 +29,16 @@ Denied = Callable[[Message, Identity | None, Refused], None]
 
 
 class Gate:
-    """The checks of one ingress. `denied` is told of each attempt with no, wrong or insufficient rights."""
+    """The checks of one ingress. `denied` is told of each attempt with no, wrong or insufficient rights, `counts`
+    counts them."""
 
-    def __init__(self, options: AccessConfig, context: BuildContext, denied: Denied | None = None) -> None:
+    def __init__(
+        self,
+        options: AccessConfig,
+        context: BuildContext,
+        denied: Denied | None = None,
+        counts: Counts | None = None,
+    ) -> None:
         self._names = [ref.name for ref in options.authenticate]
         self._authenticators: list[Authenticator] = [
             context.build(ref, f"authenticate[{i}]") for i, ref in enumerate(options.authenticate)
@@ -41,6 +49,7 @@ class Gate:
         self._quotas = Quotas(options.quota, context) if options.quota is not None else None
         self._auth_context = options.auth_context
         self._denied = denied
+        self._counts = counts or Counts()
         self._tasks: TaskGroup | None = None
 
     async def start(self, tasks: TaskGroup) -> None:
@@ -137,9 +146,13 @@ class Gate:
         self._refuse(request, None, error, checked)
 
     def _refuse(self, request: Message, who: Identity | None, refusal: Refused, checked: Checked) -> None:
+        self._tell(request, who, refusal)
+        checked(None, refusal)
+
+    def _tell(self, request: Message, who: Identity | None, refusal: Refused) -> None:
+        self._counts.refused(who, refusal)
         if self._denied is not None:
             self._denied(request, who, refusal)
-        checked(None, refusal)
 
     # -- once it is decoded ------------------------------------------------------------------------------------------
 
@@ -153,9 +166,9 @@ class Gate:
         if self._policies is not None:
             refusal = self._policies.refusal(events)
         if refusal is None and self._quotas is not None:
-            refusal = self._quotas.events(who, events)
-        if refusal is not None and self._denied is not None:
-            self._denied(request, who, refusal)
+            refusal = self._quotas.events(who, request, events)
+        if refusal is not None:
+            self._tell(request, who, refusal)
         return refusal
 
 
@@ -175,6 +188,8 @@ def _mark(event: Event, who: Identity) -> None:
         attributes["authid"] = who.subject
 
 
-def gate_of(options: AccessConfig, context: BuildContext, denied: Denied | None = None) -> Gate | None:
+def gate_of(
+    options: AccessConfig, context: BuildContext, denied: Denied | None = None, counts: Counts | None = None
+) -> Gate | None:
     """The gate of an ingress; None if its options check nothing."""
-    return Gate(options, context, denied) if options.guarded else None
+    return Gate(options, context, denied, counts) if options.guarded else None

@@ -20,7 +20,7 @@ from gateway_core.contract.config_node import Place
 
 from .credentials.config import CredentialsConfig
 from .url import Url, in_the_clear
-from .webhook_config import WebhookSenderConfig
+from .webhook_config import WebhookReceiverConfig, WebhookSenderConfig
 
 _LISTEN = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/\s]*)):(?P<port>\d{1,5})")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -92,6 +92,8 @@ class HttpSourceConfig(AccessConfig):
     """Serves HTTPS."""
     limits: LimitsConfig = LimitsConfig()
     """Limits for clients."""
+    webhook: WebhookReceiverConfig | None = None
+    """Grants permission to webhook senders that ask for it. Without it, nobody gets permission."""
 
     def receives(self, url: str) -> bool:
         """Whether a request to this URL comes in here."""

@@ -55,6 +55,10 @@ class Endpoint:
         else:
             self.gate.check(message, partial(self._checked, self._accept, message, done))
 
+    def options(self, headers: list[tuple[bytes, bytes]]) -> Response:
+        """The response to an `OPTIONS` request."""
+        return responses.options_answer()
+
     def take_coded(self, message: Message, done: Accepted) -> None:
         """`take` for a message with a `Content-Encoding`, which is removed before the codec sees the message."""
         if self.gate is None:
@@ -130,7 +134,7 @@ def decide(routes: Routes, method: bytes, target: bytes, headers: list[tuple[byt
     """The endpoint of a request, or the response if the body does not matter."""
     endpoint = find(routes, target)
     if method == b"OPTIONS" and (endpoint is not None or target == b"*"):
-        return responses.for_options(headers)
+        return endpoint.options(headers) if endpoint is not None else responses.options_answer()
     if endpoint is None or method != b"POST":
         return method_refused(routes, target, method)
     return endpoint

@@ -29,6 +29,8 @@ def _sink(options: HttpSinkConfig, context: BuildContext) -> Any:
 
 @hookimpl
 def gateway_transports() -> list[Transport]:
+    from gateway_access.counts import metrics
+
     from . import guarantees
     from .config import HttpSinkConfig, HttpSourceConfig
 
@@ -41,6 +43,7 @@ def gateway_transports() -> list[Transport]:
                 HttpSourceConfig,
                 _source,
                 guarantees=guarantees.SOURCE,
+                metrics=metrics("http"),
             ),
             sink=Component(
                 "http",

@@ -34,6 +34,14 @@ class Response(NamedTuple):
 ACCEPTED = Response(202)
 
 
+class Answered(Exception):
+    """A request that holds no event and gets an answer of its own."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__("answered")
+        self.response = response
+
+
 def problem(
     status: int,
     detail: str,
@@ -62,6 +70,8 @@ def for_error(error: BaseException | None) -> Response:
     """The response for an input's result; None means accepted."""
     if error is None:
         return ACCEPTED
+    if isinstance(error, Answered):
+        return error.response
     if isinstance(error, Refused):
         return problem(
             error.status,
@@ -85,14 +95,9 @@ def log_once(error: BaseException) -> None:
     log_unexpected(log, "taking an event", error)
 
 
-def for_options(headers: list[tuple[bytes, bytes]]) -> Response:
-    """`Allow`, and the permission that a webhook sender may request (CloudEvents HTTP webhooks 4.1, 4.2)."""
-    answer: list[tuple[bytes, bytes]] = [(b"allow", _ALLOW)]
-    for name, value in headers:
-        if name == b"webhook-request-origin":
-            answer += [(b"webhook-allowed-origin", value), (b"webhook-allowed-rate", b"*")]
-            break
-    return Response(200, tuple(answer))
+def options_answer(permission: Headers = ()) -> Response:
+    """`Allow`, and the permission that a webhook sender gets (CloudEvents HTTP webhooks 4.2)."""
+    return Response(200, ((b"allow", _ALLOW), *permission))
 
 
 def not_allowed(method: bytes) -> Response:

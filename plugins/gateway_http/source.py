@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from anyio.abc import TaskGroup
+from gateway_access.counts import Counts
 from gateway_access.exposure import refuse_open
 from gateway_access.gate import gate_of
 from gateway_cloudevents.bindings import HTTP
@@ -18,6 +21,7 @@ from .listener import Listener
 from .secrecy import shown_url
 from .server import NativeListener, attach, detach, follow
 from .tls import server_tls
+from .webhook_receiver import WebhookEndpoint, WebhookReceiver
 
 
 class HttpSource:
@@ -33,7 +37,8 @@ class HttpSource:
         self._endpoint: Endpoint | None = None
         if not context.offline:
             refuse_open(options, context.owner)
-        self._gate = gate_of(options, context)
+        self._counts = Counts()
+        self._gate = gate_of(options, context, counts=self._counts)
         self.address = ""
 
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
@@ -72,11 +77,19 @@ class HttpSource:
         context = self._context
         now_ns = context.clock.now_ns
         limit = self._options.limits.max_body_bytes
-        return Endpoint(
+        kind = Endpoint if self._options.webhook is None else WebhookEndpoint
+        endpoint = kind(
             *(self._options.path, self._codec, now_ns, intake, context.owner, context.traces),
             max_body_bytes=limit,
             gate=self._gate,
         )
+        if isinstance(endpoint, WebhookEndpoint) and self._options.webhook is not None:
+            endpoint.handshakes(WebhookReceiver(self._options.webhook, context.clock.monotonic, self._counts))
+        return endpoint
+
+    def metrics(self) -> Mapping[str, Mapping[str, float]]:
+        """See `gateway_core.contract.capabilities.Measured`."""
+        return self._counts.metrics("http")
 
     def _url(self, port: int) -> str:
         options = self._options

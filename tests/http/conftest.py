@@ -16,7 +16,7 @@ import gateway_http.plugin
 import pytest
 
 from gateway_core.config.registry import Registry
-from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.clock import Clock, SystemClock
 from gateway_core.contract.component import BuildContext, Component, Config
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
@@ -148,8 +148,11 @@ class Kit:
         return offer.component.build(offer.component.config.model_validate(options), self.context(**changes))
 
     @asynccontextmanager
-    async def source(self, intake: MemoryIntake, owner: str = "here", **options: Any) -> AsyncIterator[Source]:
-        source: Source = self.build("source", {"listen": "127.0.0.1:0", **options}, owner=owner)
+    async def source(
+        self, intake: MemoryIntake, owner: str = "here", clock: Clock | None = None, **options: Any
+    ) -> AsyncIterator[Source]:
+        changes: dict[str, Any] = {"owner": owner, "clock": clock or SystemClock()}
+        source: Source = self.build("source", {"listen": "127.0.0.1:0", **options}, **changes)
         async with anyio.create_task_group() as tasks:
             await source.start(cast(Intake, intake), tasks)
             try:

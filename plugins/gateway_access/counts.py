@@ -1,0 +1,56 @@
+"""Counts what an ingress refused, for its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gateway_core.contract.component import OwnMetric
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.identity import Identity
+
+MOST_NAMES = 100
+"""Senders that are counted by name in one worker; the others are counted as `OTHERS`."""
+OTHERS = "(others)"
+UNKNOWN = "(unknown)"
+"""Who had no or wrong credentials."""
+
+
+class Counts:
+    """Refused requests by status and by sender."""
+
+    def __init__(self) -> None:
+        self._by_status: dict[str, int] = {}
+        self._by_sender: dict[str, int] = {}
+
+    def refused(self, who: Identity | None, refusal: Refused) -> None:
+        """Counts one."""
+        status = str(refusal.status)
+        self._by_status[status] = self._by_status.get(status, 0) + 1
+        name = UNKNOWN if who is None else who.subject
+        if name not in self._by_sender and len(self._by_sender) >= MOST_NAMES:
+            name = OTHERS
+        self._by_sender[name] = self._by_sender.get(name, 0) + 1
+
+    def metrics(self, word: str) -> Mapping[str, Mapping[str, float]]:
+        """The numbers of `metrics(word)`."""
+        by_status, by_sender = (metric.name for metric in metrics(word))
+        return {by_status: {**self._by_status}, by_sender: {**self._by_sender}}
+
+
+def metrics(word: str) -> tuple[OwnMetric, OwnMetric]:
+    """The metrics of a source with this name that lets senders in."""
+    return (
+        OwnMetric(
+            f"tidegate_{word}_denied_total",
+            "counter",
+            "Requests refused because of who sent them, or of a quota, by status (401, 403, 413, 429).",
+            by="status",
+        ),
+        OwnMetric(
+            f"tidegate_{word}_denied_by_sender_total",
+            "counter",
+            f"The same by sender: the first {MOST_NAMES} by name, the others as `{OTHERS}`, those without valid "
+            f"credentials as `{UNKNOWN}`.",
+            by="sender",
+        ),
+    )

@@ -1,0 +1,67 @@
+"""Options of quotas."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from gateway_core.contract.component import Config
+
+PerSecond = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=1 << 40)]
+
+
+class LimitConfig(Config):
+    """Limits of what comes in. Each is unlimited unless it is set."""
+
+    requests_per_s: PerSecond | None = None
+    """Requests a second (429)."""
+    events_per_s: PerSecond | None = None
+    """Events a second (429). The events of a batch count each; a batch is refused or accepted as a whole."""
+    bytes_per_s: PerSecond | None = None
+    """Bytes of bodies a second, as they arrive (429)."""
+    burst_s: Annotated[float, Field(ge=0.001, le=3600, allow_inf_nan=False)] = 1.0
+    """How many seconds' worth may come at once after a pause; one request or event always may. A request that is larger
+    than that could never pass: it is refused with 413."""
+    max_event_bytes: Count | None = None
+    """Largest event: the bytes of its data and of its attributes' names and values (413)."""
+    max_batch: Count | None = None
+    """Most events in one request (413)."""
+
+
+class OverrideConfig(LimitConfig):
+    """Limits of certain senders, in place of `per_identity`."""
+
+    subjects: Annotated[list[str], Field(min_length=1)] = Field(alias="from")
+    """The senders, such as `key billing`. `*` at the end stands for anything."""
+
+    def fits(self, subject: str) -> bool:
+        """Whether these are the limits of this sender."""
+        return any(subject.startswith(p[:-1]) if p.endswith("*") else subject == p for p in self.subjects)
+
+
+class QuotaConfig(Config):
+    """How much may come in here. A request beyond a rate gets 429 with `Retry-After`. Of several workers each has its
+    share of each rate."""
+
+    per_identity: LimitConfig = LimitConfig()
+    """Limits of each sender. Senders who did not have to prove who they are count by their address (IPv6: by its /64
+    network)."""
+    overrides: list[OverrideConfig] = []
+    """Other limits for certain senders. The first entry that fits counts."""
+    total: LimitConfig = LimitConfig()
+    """Limits of all senders together."""
+    identities: Annotated[int, Field(ge=1, le=100_000)] = 1000
+    """Most senders, and most addresses, that are counted one by one at the same time. Further ones share the limits of
+    one sender until there is room."""
+    failures_per_minute: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = 60
+    """How often an address may fail to prove who it is; then its requests get 429 before their credentials are looked
+    at, so that guessing is slow. Use `null` if all senders come through one proxy."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        for name, limits in (("per_identity", self.per_identity), ("total", self.total)):
+            if limits.bytes_per_s is not None and limits.bytes_per_s * limits.burst_s < 1:
+                raise ValueError(f"`{name}` lets no byte pass: `bytes_per_s` times `burst_s` is less than 1")
+        return self
