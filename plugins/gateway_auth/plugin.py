@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from gateway_core.contract.component import BuildContext, Command, Component
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_extension import ConfigFinding
+
     from .config import ApiKeyConfig, BasicConfig
+    from .hmac_config import HmacConfig
+    from .mtls import MtlsConfig
+    from .standard_webhooks import StandardWebhooksConfig
 
 
 def _api_key(options: ApiKeyConfig, context: BuildContext) -> Any:
@@ -23,14 +30,50 @@ def _basic(options: BasicConfig, context: BuildContext) -> Any:
     return BasicAuthenticator(options, context)
 
 
+def _hmac(options: HmacConfig, context: BuildContext) -> Any:
+    from .hmac import HmacAuthenticator
+
+    return HmacAuthenticator(options, context)
+
+
+def _standard_webhooks(options: StandardWebhooksConfig, context: BuildContext) -> Any:
+    from .standard_webhooks import StandardWebhooksAuthenticator
+
+    return StandardWebhooksAuthenticator(options, context)
+
+
+def _mtls(options: MtlsConfig, context: BuildContext) -> Any:
+    from .mtls import MtlsAuthenticator
+
+    return MtlsAuthenticator(options, context)
+
+
 @hookimpl
 def gateway_authenticators() -> list[Component]:
     from .config import ApiKeyConfig, BasicConfig
+    from .hmac_config import HmacConfig
+    from .mtls import MtlsConfig
+    from .standard_webhooks import StandardWebhooksConfig
 
+    webhooks = "Requests signed as Standard Webhooks 1.0 says (HMAC-SHA256 or Ed25519)."
     return [
         Component("api_key", "API keys, kept as hashes in a file (`tidegate auth key`).", ApiKeyConfig, _api_key),
         Component("basic", "User names and passwords (HTTP Basic authentication, RFC 7617).", BasicConfig, _basic),
+        Component("hmac", "Requests signed with a shared secret: GitHub, Stripe, Slack, any other.", HmacConfig, _hmac),
+        Component("standard_webhooks", webhooks, StandardWebhooksConfig, _standard_webhooks),
+        Component("mtls", "Client certificates, by their names.", MtlsConfig, _mtls),
     ]
+
+
+def _check(config: GatewayConfig) -> Iterable[ConfigFinding]:
+    from .mtls_check import check
+
+    return check(config)
+
+
+@hookimpl
+def gateway_config_checks() -> list[Callable[[GatewayConfig], Iterable[ConfigFinding]]]:
+    return [_check]
 
 
 def _auth() -> Any:
