@@ -17,6 +17,7 @@ from gateway_core.contract.identity import ANONYMOUS, Identity
 from .authenticator import Authenticator, Unauthenticated
 from .config import AccessConfig
 from .counts import Counts
+from .denials import recorder
 from .policy import Policies
 from .quota import Quotas
 
@@ -24,21 +25,13 @@ log = logging.getLogger("tidegate.access")
 
 Checked = Callable[[Identity | None, TidegateError | None], None]
 """Takes the sender, or else why the request is refused: `Refused`, or `Overloaded` if nobody can tell now."""
-Denied = Callable[[Message, Identity | None, Refused], None]
-"""Takes a request that was denied, its sender if known, and the refusal."""
 
 
 class Gate:
-    """The checks of one ingress. `denied` is told of each attempt with no, wrong or insufficient rights, `counts`
-    counts them."""
+    """The checks of one ingress. Attempts without the rights they need are in the audit log, and `counts` counts
+    them."""
 
-    def __init__(
-        self,
-        options: AccessConfig,
-        context: BuildContext,
-        denied: Denied | None = None,
-        counts: Counts | None = None,
-    ) -> None:
+    def __init__(self, options: AccessConfig, context: BuildContext, counts: Counts | None = None) -> None:
         self._names = [ref.name for ref in options.authenticate]
         self._authenticators: list[Authenticator] = [
             context.build(ref, f"authenticate[{i}]") for i, ref in enumerate(options.authenticate)
@@ -48,7 +41,7 @@ class Gate:
         self._policies = Policies(options.allow, context) if options.allow else None
         self._quotas = Quotas(options.quota, context) if options.quota is not None else None
         self._auth_context = options.auth_context
-        self._denied = denied
+        self._denied = recorder(context)
         self._counts = counts or Counts()
         self._tasks: TaskGroup | None = None
 
@@ -151,8 +144,7 @@ class Gate:
 
     def _tell(self, request: Message, who: Identity | None, refusal: Refused) -> None:
         self._counts.refused(who, refusal)
-        if self._denied is not None:
-            self._denied(request, who, refusal)
+        self._denied(request, who, refusal)
 
     # -- once it is decoded ------------------------------------------------------------------------------------------
 
@@ -188,8 +180,6 @@ def _mark(event: Event, who: Identity) -> None:
         attributes["authid"] = who.subject
 
 
-def gate_of(
-    options: AccessConfig, context: BuildContext, denied: Denied | None = None, counts: Counts | None = None
-) -> Gate | None:
+def gate_of(options: AccessConfig, context: BuildContext, counts: Counts | None = None) -> Gate | None:
     """The gate of an ingress; None if its options check nothing."""
-    return Gate(options, context, denied, counts) if options.guarded else None
+    return Gate(options, context, counts) if options.guarded else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -148,6 +149,12 @@ async def test_only_a_proven_sender_gets_in(registry: Registry, tmp_path: Path, 
         assert answers["wrong"].json()["detail"] == "no such name"
         assert accepted(gateway) == 2
         assert gateway.status().brokers[0].refused == 2
+    lines = [json.loads(line) for line in (tmp_path / "data/audit/audit.jsonl").read_text().splitlines()]
+    wanted = {("denied", 401, "no such name"), ("denied", 401, "the request has no credentials")}
+    assert {(line["result"], line["status"], line["reason"]) for line in lines} == wanted
+    assert {(line["where"], line["what"], line["ingress"]) for line in lines} == {
+        ("127.0.0.1", "event.send", "brokers.default.ingress[0]")
+    }
 
 
 @pytest.mark.spec("AC-02")
