@@ -20,6 +20,7 @@ from gateway_core.contract.outcome import unwritable
 
 from .config import HttpSinkConfig
 from .connection import Exchange
+from .credentials.signing import signature_headers, signing
 from .outcome import ResponseClassifier
 from .pool import Pool
 from .secrecy import shown_url
@@ -64,7 +65,9 @@ def preview(options: HttpSinkConfig, target: Target, message: Message) -> Messag
     fixed = [(n, _HIDDEN if n in _SECRET or n in secret else v) for n, v in target.headers]
     if options.credentials is not None and options.credentials.bearer:
         fixed.append((b"authorization", _HIDDEN))
-    return Message([*fixed, *message.headers], message.body or b"", None, "POST", target.address)
+    signatures = signature_headers(options.credentials)
+    written = [(n, _HIDDEN if n in signatures else v) for n, v in message.headers]
+    return Message([*fixed, *written], message.body or b"", None, "POST", target.address)
 
 
 class RequestWriter:
@@ -105,7 +108,7 @@ class NativeSink:
         self.replies = context.wants_reply
         self.most_in_flight = options.max_connections  # one request at a time on each
         self._options, self._target = options, target
-        self._encode = codec.encode
+        self._encode = signing(codec.encode, options.credentials, context)
         self._writer = RequestWriter(target)
         self._write = self._writer.write
         self._connect_timeout_s = options.connect_timeout_s

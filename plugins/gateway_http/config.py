@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from gateway_access.config import AccessConfig
+from gateway_cloudevents.config import CloudEventsConfig
 from gateway_serving.address import leads_to
 from gateway_serving.asgi import checked_path
 from gateway_serving.limits import Bytes, ListenerLimits, Seconds
@@ -138,18 +139,28 @@ class HttpSinkConfig(Config):
         return self
 
     @model_validator(mode="after")
-    def _one_authorization(self) -> Self:
-        if self.credentials is not None and self.credentials.bearer:
-            if urlsplit(self.url).username is not None:
+    def _one_proof(self) -> Self:
+        if self.credentials is not None:
+            names = self.credentials.header_names()
+            _headers(dict.fromkeys(names, ""))
+            if found := next((name for name in self.headers if name.lower() in names), None):
+                raise ValueError(f"`credentials` sets {found!r}: leave it out of `headers`")
+            if self.credentials.bearer and urlsplit(self.url).username is not None:
                 raise ValueError("`credentials` sets `Authorization`: leave user and password out of the URL")
-            if any(name.lower() == "authorization" for name in self.headers):
-                raise ValueError("`credentials` sets `Authorization`: leave it out of `headers`")
         return self
 
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
         """See `gateway_core.contract.component.Warns`."""
-        if self.credentials is not None and self.credentials.bearer:
+        if self.credentials is None:
+            return
+        if self.credentials.bearer:
             if in_the_clear(self.url):
                 yield ("credentials",), "the token can be read on the way, and used by others", "use https://"
             elif self.url.startswith("https:") and not self.tls.verify:
                 yield ("tls", "verify"), "whoever answers gets the token", "set `ca_file` instead"
+            return
+        if in_the_clear(self.url):
+            yield ("credentials",), "signed events can be read on the way, and sent once more", "use https://"
+        if isinstance(self.codec.options, CloudEventsConfig) and self.codec.options.mode == "binary":
+            text = "the signature covers the body only, and in binary mode the attributes are header fields"
+            yield ("credentials",), text, "set `codec: {cloudevents: {mode: structured}}`"

@@ -31,5 +31,5 @@ SINK = Guarantees(
     binding="CloudEvents HTTP binding 1.0.2",
     modes=("binary", "structured"),
     credentials="TLS, client certificates, basic authentication, OAuth 2 client credentials, bearer tokens from files, "
-    "header fields such as `Authorization`.",
+    "signatures (HMAC, Standard Webhooks), header fields such as `Authorization`.",
 )

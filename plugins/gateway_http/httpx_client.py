@@ -21,6 +21,7 @@ from gateway_core.contract.shortage import is_shortage
 from .client import Target, header_lines, preview
 from .config import HttpSinkConfig
 from .connection import MAX_ANSWER_BYTES
+from .credentials.signing import signing
 from .local_ports import no_port_left
 from .outcome import ResponseClassifier, unanswered
 
@@ -31,6 +32,7 @@ class HttpxSink(AsyncSink):
     def __init__(self, options: HttpSinkConfig, context: BuildContext) -> None:
         self._options = options
         self._codec: Codec = context.build(options.codec, "codec", binding=HTTP)
+        self._encode = signing(self._codec.encode, options.credentials, context)
         self._target = Target(options, context.wants_reply)
         self._tls = client_context(options.tls, context.owner) if self._target.tls and not context.offline else None
         self._classifier = ResponseClassifier(
@@ -65,7 +67,7 @@ class HttpxSink(AsyncSink):
     async def deliver(self, event: Event) -> Outcome:
         assert self._client is not None, "send before start"
         try:
-            message = self._codec.encode(event)
+            message = self._encode(event)
             if event.trace is not None:
                 message.headers = [*message.headers, *trace_headers.headers(event.trace)]
             header_lines(message)
@@ -103,7 +105,7 @@ class HttpxSink(AsyncSink):
         return self._classifier.classify(response.status_code, found, bytes(body[:limit]), len(body) > limit)
 
     def preview(self, event: Event) -> Message:
-        return preview(self._options, self._target, self._codec.encode(event))
+        return preview(self._options, self._target, self._encode(event))
 
     async def _probe(self, client: httpx.AsyncClient) -> None:
         try:

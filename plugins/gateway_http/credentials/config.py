@@ -17,6 +17,7 @@ from gateway_core.contract.component import Config
 from gateway_core.contract.config_node import Place
 
 from ..url import Url, in_the_clear
+from .signing_config import HmacSenderConfig, WebhooksSenderConfig
 
 _SCOPE = re.compile(r"[!#-\[\]-~]+")  # RFC 6749 section 3.3
 
@@ -118,3 +119,18 @@ class BearerConfig(Config):
 
 class CredentialsConfig(BearerConfig):
     """What a sink proves itself with: exactly one of these."""
+
+    kinds: ClassVar[tuple[str, ...]] = (*BearerConfig.kinds, "hmac", "standard_webhooks")
+
+    hmac: HmacSenderConfig | None = None
+    """A signature of the body with a shared secret."""
+    standard_webhooks: WebhooksSenderConfig | None = None
+    """A signature of the body as Standard Webhooks says."""
+
+    def header_names(self) -> list[str]:
+        """The header fields that they set, in lower case."""
+        if self.hmac is not None:
+            return [name for name in (self.hmac.header, self.hmac.timestamp_header) if name]
+        if self.standard_webhooks is not None:
+            return [f"{self.standard_webhooks.header_prefix}{word}" for word in ("id", "timestamp", "signature")]
+        return ["authorization"]
