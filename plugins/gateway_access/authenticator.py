@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from anyio.abc import TaskGroup
 
@@ -36,6 +36,14 @@ class Authenticator(Protocol):
         (`gateway_access.peer.Peer`). None if the request has no credentials of this kind; the next authenticator then
         looks. Raises `Unauthenticated` if the credentials are wrong, `Overloaded` if they can't be checked now. It must
         be quick: what takes longer returns an awaitable."""
+
+
+@runtime_checkable
+class Recognizing(Protocol):
+    """An authenticator that can tell at once who sends, if the same credentials came before."""
+
+    def recognize(self, request: Message) -> Identity | None:
+        """The sender of a request. None unless `authenticate` would return the same; it looks then. Does not raise."""
 
 
 class Unauthenticated(Refused):

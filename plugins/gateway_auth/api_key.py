@@ -82,6 +82,20 @@ class ApiKeyAuthenticator:
     async def stop(self) -> None:
         """There is nothing to stop."""
 
+    def recognize(self, request: Message) -> Identity | None:
+        """See `gateway_access.authenticator.Recognizing`."""
+        presented = None
+        wanted = self._header
+        for name, value in request.headers:
+            if name == wanted:
+                if presented is not None:
+                    return None
+                presented = value
+        if presented is None or self._keys is None or self._elsewhere:
+            return None
+        known = self._keys.current().right.get(presented)
+        return known.identity if known is not None and not known.expires_ns else None
+
     def authenticate(self, request: Message) -> Identity | None:
         presented = None
         wanted = self._header

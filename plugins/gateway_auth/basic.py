@@ -87,6 +87,17 @@ class BasicAuthenticator:
         self._digests.clear()
         self._wrong.clear()
 
+    def recognize(self, request: Message) -> Identity | None:
+        """See `gateway_access.authenticator.Recognizing`."""
+        found = [value for name, value in request.headers if name == b"authorization"]
+        if len(found) != 1 or found[0][: len(_SCHEME)].lower() != _SCHEME or self._renewed is None:
+            return None
+        self._current()
+        return self._right.get(self._digest(found[0][len(_SCHEME) :].strip()))
+
+    def _digest(self, token: bytes) -> bytes:
+        return blake2b(token, key=self._key, digest_size=16).digest()
+
     def authenticate(self, request: Message) -> Identity | Coroutine[Any, Any, Identity] | None:
         found = [value for name, value in request.headers if name == b"authorization"]
         if not found or all(value[: len(_SCHEME)].lower() != _SCHEME for value in found):
@@ -97,7 +108,7 @@ class BasicAuthenticator:
         if len(token) > _LONGEST_TOKEN:
             raise Unauthenticated(_WRONG)
         self._current()
-        digest = blake2b(token, key=self._key, digest_size=16).digest()
+        digest = self._digest(token)
         if (identity := self._right.get(digest)) is not None:
             return identity
         if digest in self._wrong:

@@ -50,10 +50,13 @@ class Endpoint:
     def take(self, message: Message, done: Accepted) -> None:
         """Calls `done` with None once the message's events are safe, else with the error for the response. With a
         `gate`, the message has its `peer`."""
-        if self.gate is None:
+        gate = self.gate
+        if gate is None:
             self._accept(message, done)
+        elif (who := gate.recognize(message)) is not None:
+            self._accept(message, done, who)
         else:
-            self.gate.check(message, partial(self._checked, self._accept, message, done))
+            gate.check(message, partial(self._checked, self._accept, message, done))
 
     def options(self, headers: list[tuple[bytes, bytes]]) -> Response:
         """The response to an `OPTIONS` request."""
