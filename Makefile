@@ -50,9 +50,9 @@ conformance: $(READY)  ## make test-all, and write docs/conformance.md: each req
 	@$(BIN)/python tools/fetch.py
 	$(SPREAD) $(ALL) --conformance=docs/conformance.md $(ARGS)
 
-bench: $(READY)  ## measure, beside the targets, in one table; then each transport beside a loop written by hand
+bench: $(READY)  ## measure, beside the targets, in one table; then each transport beside a loop written by hand, and authentication beside none
 	$(BIN)/python tests/bench/run.py $(ARGS)
-	@for transport in mqtt nats rabbitmq redis websocket; do $(BIN)/python tests/bench/$${transport}_loops.py || exit 1; done
+	@for what in mqtt nats rabbitmq redis websocket access; do $(BIN)/python tests/bench/$${what}_loops.py || exit 1; done
 
 docs: $(READY)  ## write everything that is generated: reference pages, pictures, the snapshot of the contract
 	$(BIN)/python tools/docs.py

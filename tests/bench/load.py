@@ -28,14 +28,14 @@ DATA = json.dumps(
 ID = "0123456789abcdef"
 
 
-def request(url: str, mode: str, batch: int) -> tuple[bytes, int]:
+def request(url: str, mode: str, batch: int, header: str = "") -> tuple[bytes, int]:
     """The bytes of one request, every id of it being `ID`, and how many events it has."""
     parts = urlsplit(url)
     event = (
         f'{{"specversion":"1.0","id":"{ID}","source":"/bench","type":"com.example.order","partitionkey":"k-001",'
         f'"datacontenttype":"application/json","data":{DATA}}}'
     )
-    head = f"POST {parts.path or '/'} HTTP/1.1\r\nhost: {parts.netloc}\r\n"
+    head = f"POST {parts.path or '/'} HTTP/1.1\r\nhost: {parts.netloc}\r\n" + (f"{header}\r\n" if header else "")
     if mode == "binary":
         body, kind = DATA, "application/json"
         head += f"ce-specversion: 1.0\r\nce-id: {ID}\r\nce-source: /bench\r\nce-type: com.example.order\r\n"
@@ -51,8 +51,8 @@ def request(url: str, mode: str, batch: int) -> tuple[bytes, int]:
 class Load:
     """One run; `connections` protocols share its counts."""
 
-    def __init__(self, url: str, mode: str, batch: int, limit: int) -> None:
-        template, self.events_each = request(url, mode, batch)
+    def __init__(self, url: str, mode: str, batch: int, limit: int, header: str = "") -> None:
+        template, self.events_each = request(url, mode, batch, header)
         self.parts = template.split(ID.encode())
         self.limit = limit
         self.sent = self.ok = self.bad = 0
@@ -104,10 +104,10 @@ class Connection(asyncio.Protocol):
 
 
 async def run(
-    url: str, mode: str, rate: float, seconds: float, connections: int, batch: int, limit: int
+    url: str, mode: str, rate: float, seconds: float, connections: int, batch: int, limit: int, header: str = ""
 ) -> dict[str, object]:
     loop = asyncio.get_running_loop()
-    load = Load(url, mode, batch, limit)
+    load = Load(url, mode, batch, limit, header)
     parts = urlsplit(url)
     assert parts.hostname == "127.0.0.1", "loopback only"
     links = [
@@ -160,8 +160,9 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--batch", type=int, default=100)
     parser.add_argument("--limit", type=int, default=0, help="requests at the most; 0: as many as the time allows")
+    parser.add_argument("--header", default="", help="a header field of each request, NAME: VALUE")
     a = parser.parse_args()
-    print(json.dumps(uvloop.run(run(a.url, a.mode, a.rate, a.seconds, a.connections, a.batch, a.limit))))
+    print(json.dumps(uvloop.run(run(a.url, a.mode, a.rate, a.seconds, a.connections, a.batch, a.limit, a.header))))
 
 
 if __name__ == "__main__":
