@@ -1,59 +1,215 @@
-"""Who may send what: the entries of `allow`."""
+"""Who may send what: entries of which at least one must allow each event.
+
+An entry never allows by accident: what can't be evaluated (a filter that raises, a claim of another type) does not
+allow.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, model_validator
 
 from gateway_core.contract.component import BuildContext, Config, FilterRef
 from gateway_core.contract.event import Event
 from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Filter
+from gateway_core.contract.one_line import one_line
+from gateway_core.pipeline.guards import Errors
 
 from .authenticator import Forbidden
 
+ANONYMOUS_WORD = "anonymous"
+"""The word in `from` for senders without credentials. Nothing else there stands for them, not even `*`."""
+_MOST_SUBJECT = 100
+
+
+def _subject(text: str) -> str:
+    if not text:
+        raise ValueError("a subject can't be empty; write a subject, or `*` for every sender with credentials")
+    if "*" in text[:-1]:
+        raise ValueError("`*` may only be the last character")
+    return text
+
+
+Subject = Annotated[str, AfterValidator(_subject)]
+Claim = StrictStr | StrictBool | StrictInt
+Claims = Annotated[list[Claim], Field(min_length=1)]
+
 
 class AllowConfig(Config):
-    """Allows events. All keys that are set must fit."""
+    """Allows events. All keys that are given must fit."""
 
-    subjects: list[str] = Field(default=[], alias="from")
-    """Senders. `*` at the end stands for anything. Without it, any sender."""
-    claims: dict[str, Any] = {}
-    """Claims of the sender, with their values."""
+    subjects: list[Subject] | None = Field(default=None, alias="from")
+    """Who may send, by subject. A `*` at the end stands for any rest, as in Knative; `*` alone is every sender with
+    credentials. `anonymous` is every sender without: nothing else lets those in. Without this key, every sender with
+    credentials; an empty list is nobody."""
+    authenticator: Annotated[str, Field(min_length=1)] | None = None
+    """Which authenticator must have proved the subject, such as `oidc`. By default any."""
+    claims: dict[str, Claim | Claims] = {}
+    """Claims that the sender must have, each with its value or a list of possible values. A claim that is a list fits
+    if one of its items does. Dots lead into nested claims (`realm_access.roles`), unless there is a claim of the whole
+    name."""
     filters: list[FilterRef] = []
     """Filters that the event must match, all of them."""
 
+    @model_validator(mode="after")
+    def _says_something(self) -> AllowConfig:
+        if self.subjects is None and self.authenticator is None and not self.claims and not self.filters:
+            raise ValueError('it does not say whom it allows; write `from: ["*"]` for every sender with credentials')
+        return self
+
 
 class Policies:
-    """Entries of which at least one must allow an event."""
+    """Entries of `allow`, compiled. `owners` are their paths in the config, by default below the context's owner."""
 
-    def __init__(self, allow: Sequence[AllowConfig], context: BuildContext) -> None:
-        self._entries = [
-            (entry, [context.build(ref, f"allow[{i}]") for ref in entry.filters]) for i, entry in enumerate(allow)
-        ]
+    def __init__(
+        self, allow: Sequence[AllowConfig], context: BuildContext, owners: Sequence[str] | None = None
+    ) -> None:
+        owners = owners or [f"{context.owner}.allow[{i}]" for i in range(len(allow))]
+        self._entries = [_entry(config, context, owner) for config, owner in zip(allow, owners, strict=True)]
 
     def refusal(self, events: Sequence[Event]) -> Forbidden | None:
-        """Why these events may not come in together, None if they may."""
-        for event in events:
-            if not any(_allows(entry, filters, event) for entry, filters in self._entries):
-                return Forbidden("this sender may not send this event here")
+        """Why these events, which arrived together, may not come in; None if all of them may."""
+        who: object = self  # no event's sender
+        filters: Sequence[Callable[[Event], bool]] = ()
+        for number, event in enumerate(events):
+            if event.identity is not who:
+                who = event.identity
+                filters = self._filters_for(event.identity)
+            for allows in filters:
+                if allows(event):
+                    break
+            else:
+                return _forbidden(event, number, len(events))
         return None
 
+    def _filters_for(self, who: Identity | None) -> Sequence[Callable[[Event], bool]]:
+        """The conditions of the entries that fit a sender. An event that fulfils one of them is allowed."""
+        found = [entry.matches for entry in self._entries if entry.fits(who)]
+        return (_always,) if _always in found else found
 
-def _allows(entry: AllowConfig, filters: Sequence[Filter], event: Event) -> bool:
+
+def is_anonymous(who: Identity | None) -> bool:
+    """Whether a sender has proved nothing. A subject that an authenticator vouches for never is, whatever its name."""
+    return who is None or not who.authenticator
+
+
+def _forbidden(event: Event, number: int, of: int) -> Forbidden:
     who = event.identity
-    if entry.subjects and not (who is not None and any(_fits(text, who.subject) for text in entry.subjects)):
-        return False
-    if entry.claims and not (who is not None and _claims(entry, who)):
-        return False
-    return all(each.matches(event) for each in filters)
+    name = "a sender without credentials" if is_anonymous(who) or who is None else f"`{_shown(who)}`"
+    text = f"{name} may not send this event here"
+    return Forbidden(f"event {number} of the batch: {text}" if of > 1 else text)
 
 
-def _claims(entry: AllowConfig, who: Identity) -> bool:
-    return all(name in who.claims and who.claims[name] == value for name, value in entry.claims.items())
+def _shown(who: Identity) -> str:
+    return one_line(who.subject, _MOST_SUBJECT)
 
 
-def _fits(text: str, subject: str) -> bool:
-    return subject.startswith(text[:-1]) if text.endswith("*") else subject == text
+# -- an entry -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One entry. `matches` is `_always` if it has no filters."""
+
+    anonymous: bool
+    everyone: bool
+    exact: frozenset[str]
+    prefixes: tuple[str, ...]
+    authenticator: str | None
+    claims: tuple[Callable[[Mapping[str, Any]], bool], ...]
+    matches: Callable[[Event], bool]
+
+    def fits(self, who: Identity | None) -> bool:
+        """Whether the entry is about this sender."""
+        if who is None or not who.authenticator:
+            return self.anonymous
+        subject = who.subject
+        if not (self.everyone or subject in self.exact or subject.startswith(self.prefixes)):
+            return False
+        if self.authenticator is not None and self.authenticator != who.authenticator:
+            return False
+        return all(holds(who.claims) for holds in self.claims)
+
+
+def _entry(config: AllowConfig, context: BuildContext, owner: str) -> _Entry:
+    subjects = ["*"] if config.subjects is None else config.subjects
+    prefixes = tuple(text[:-1] for text in subjects if text.endswith("*") and text != "*")
+    return _Entry(
+        # who proved nothing has neither an authenticator nor claims
+        anonymous=ANONYMOUS_WORD in subjects and config.authenticator is None and not config.claims,
+        everyone="*" in subjects,
+        exact=frozenset(text for text in subjects if not text.endswith("*") and text != ANONYMOUS_WORD),
+        prefixes=prefixes,
+        authenticator=config.authenticator,
+        claims=tuple(_claim(name, value) for name, value in config.claims.items()),
+        matches=_all([_filter(ref, context, f"{owner}.filters[{i}]") for i, ref in enumerate(config.filters)]),
+    )
+
+
+def _claim(name: str, wanted: Any) -> Callable[[Mapping[str, Any]], bool]:
+    values = wanted if isinstance(wanted, list) else [wanted]
+    pairs = frozenset((type(value), value) for value in values)  # with the type: True equals 1
+    path = name.split(".")
+
+    def is_wanted(value: Any) -> bool:
+        return type(value) in (str, int, bool) and (type(value), value) in pairs
+
+    def holds(claims: Mapping[str, Any]) -> bool:
+        found: Any = claims
+        for key in (name,) if name in claims else path:
+            if not isinstance(found, Mapping) or key not in found:
+                return False
+            found = found[key]
+        if isinstance(found, list | tuple):
+            return any(is_wanted(item) for item in found)
+        return is_wanted(found)
+
+    return holds
+
+
+# -- its filters ----------------------------------------------------------------------------------------------------
+
+
+def _always(event: Event) -> bool:
+    return True
+
+
+def _all(conditions: Sequence[Callable[[Event], bool]]) -> Callable[[Event], bool]:
+    if not conditions:
+        return _always
+    if len(conditions) == 1:
+        return conditions[0]
+    fixed = tuple(conditions)
+
+    def matches(event: Event) -> bool:
+        for condition in fixed:  # noqa: SIM110 - `all` with a generator costs twice as much
+            if not condition(event):
+                return False
+        return True
+
+    return matches
+
+
+def _filter(ref: FilterRef, context: BuildContext, owner: str) -> Callable[[Event], bool]:
+    """The filter, which does not match if it raises."""
+    built: Filter = context.registry.build(ref, replace(context, owner=owner, place=()))
+    return closed(built.matches, Errors(owner))
+
+
+def closed(matches: Callable[[Event], bool], errors: Errors) -> Callable[[Event], bool]:
+    """A condition that does not hold where the original raises or returns no Boolean."""
+
+    def guarded(event: Event) -> bool:
+        try:
+            return matches(event) is True
+        except KeyboardInterrupt:
+            raise
+        except BaseException as e:  # also `SystemExit`, and the panics of libraries in Rust
+            errors.note("the event is not allowed", e)
+            return False
+
+    return guarded

@@ -23,6 +23,7 @@ class StagedRegistry(Registry):
 
     def __init__(self, real: Registry, stage: Stage) -> None:
         vars(self).update(vars(real))
+        self.admissions = []  # a scenario's events have no sender
         self._stage = stage
         self._replaced = 0
 
