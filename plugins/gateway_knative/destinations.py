@@ -55,7 +55,7 @@ def _mapped(ref: Part, part: Part, objects: Objects, namespace: str) -> Node | N
     namespace = ref.text("namespace") or namespace
     refs = objects.refs
     table = refs.value if refs is not None else {}
-    for key in _names(kind, namespace, name, version):
+    for key in object_keys(kind, namespace, name, version):
         if key in table:
             found: Node = table[key]
             return found.copy(refs.lines[key] if refs else None)
@@ -69,8 +69,8 @@ def _mapped(ref: Part, part: Part, objects: Objects, namespace: str) -> Node | N
     return None
 
 
-def _names(kind: str, namespace: str, name: str, version: str | None) -> Iterator[str]:
-    """The keys of `refs` that match an object, the most specific first."""
+def object_keys(kind: str, namespace: str, name: str, version: str | None) -> Iterator[str]:
+    """The keys of `refs` and `subjects` that match an object, the most specific first."""
     for end in (f"{kind}/{namespace}/{name}", f"{kind}/{name}"):
         if version:
             yield f"{version}/{end}"

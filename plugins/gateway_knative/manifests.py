@@ -1,4 +1,5 @@
-"""Knative manifests as config: `kind: Broker` and `kind: Trigger` become entries of `brokers` and `triggers`."""
+"""Knative manifests as config: `kind: Broker`, `kind: Trigger` and `kind: EventPolicy` become entries of `brokers`,
+`triggers` and `policies`."""
 
 from __future__ import annotations
 
@@ -12,14 +13,18 @@ from gateway_core.contract.config_node import Node, dotted
 from gateway_core.contract.errors import Fault
 
 from .destinations import Objects
+from .event_policies import Targets, check_applied, event_policy, namespaced
+from .features import Features, features_of
+from .labels import labels_of
 from .part import Notes, Part
-from .restrictions import GROUP, check_policies, restricts
-from .spec import LISTEN, Subject, broker, ingress_path, section_name, trigger
+from .restrictions import GROUP, POLICY_VERSION, restricts
+from .spec import LISTEN, Meaning, Subject, broker, ingress_path, section_name, trigger
 
 VERSION = f"{GROUP}/v1"
-_SECTIONS = {"Broker": "brokers", "Trigger": "triggers"}
+_SECTIONS = {"Broker": "brokers", "Trigger": "triggers", "EventPolicy": "policies"}
+_VERSIONS = {"Broker": VERSION, "Trigger": VERSION, "EventPolicy": POLICY_VERSION}
 _READ = {"Broker": broker, "Trigger": trigger}
-_LISTS = {("v1", "List"), (VERSION, "BrokerList"), (VERSION, "TriggerList")}
+_LISTS = {("v1", "List"), *((version, f"{kind}List") for kind, version in _VERSIONS.items())}
 _TOP = ("apiVersion", "kind", "metadata", "spec", "status")
 _REF = re.compile(r"[^/\s]+(/[^/\s]+){1,4}")
 
@@ -44,16 +49,42 @@ class _Manifests:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self.notes = Notes(env)
+        self._features: Features | None = None
 
     def read(self, documents: Sequence[Node], sections: Mapping[str, Node]) -> list[DocumentEntry]:
         """The entries for all manifests."""
         found = [item for document in documents for item in self._opened(Part(document, "", self.notes))]
         refs = sections.get("refs")
-        if refs is not None:
-            self._check_refs(refs)
+        for name in ("refs", "subjects"):
+            if name in sections:
+                self._check_objects(name, sections[name])
         objects = Objects(refs, self._brokers(found, sections))
-        entries = [self._entry(kind, part, objects) for kind, part in found]
+        entries = [self._entry(kind, part, objects) for kind, part in found if kind != "EventPolicy"]
+        entries += self._policies(found, sections)
         return [entry for entry in entries if entry is not None]
+
+    def _policies(
+        self, manifests: Sequence[tuple[str, Part]], sections: Mapping[str, Node]
+    ) -> Iterator[DocumentEntry | None]:
+        """The entries of `policies`: those of manifests, then those that the ConfigMap `config-features` asks for."""
+        features = self._features or Features()
+        targets = _targets(manifests, sections)
+        about: dict[tuple[str, str], set[str]] = {}  # the policies of each broker
+        for kind, part in manifests:
+            if kind == "EventPolicy":
+                namespace, name = called(part)
+                meaning, brokers = event_policy(part, namespace, targets, features.oidc)
+                for of in brokers:
+                    about.setdefault((namespace, of), set()).add(name or "")
+                yield self._made(kind, part, meaning)
+        for kind, part in manifests:
+            if kind == "Broker":
+                namespace, name = called(part)
+                check_applied(part, frozenset(about.get((namespace, name or ""), ())))
+        own = _in_section(sections)
+        left = [b for b in (*targets.manifests, *sorted(targets.others)) if b not in about]
+        names = {section_name(namespace, name): namespace for namespace, name in left}
+        yield from features.entries({n: of for n, of in names.items() if n not in own and "all" not in own})
 
     def _opened(self, part: Part) -> Iterator[tuple[str, Part]]:
         """The brokers and triggers in a document, with their kind: itself, or the items of a list."""
@@ -67,15 +98,21 @@ class _Manifests:
             return
         if restricts(part, version, kind):
             return
+        if kind == "ConfigMap" and (features := features_of(part)) is not None:
+            if self._features is not None:
+                part.fault("kind", "another ConfigMap has features of senders, too", "keep one of them")
+            self._features = features
+            return
         if (version, kind) in _LISTS:
             yield from self._items(part)
-        elif version == VERSION and kind in _SECTIONS:
+        elif version == _VERSIONS.get(kind):
             yield kind, part
         elif version.startswith(f"{GROUP}/") and kind in _SECTIONS:
-            part.warn("apiVersion", f"`{kind}` of `{version}` is ignored", f"write `apiVersion: {VERSION}`")
+            part.warn("apiVersion", f"`{kind}` of `{version}` is ignored", f"write `apiVersion: {_VERSIONS[kind]}`")
         else:
             remedy = near(kind, _SECTIONS) if version.startswith(f"{GROUP}/") else ""
-            part.warn("kind", f"`{kind}` of `{version}` is ignored", remedy or "Tidegate reads `Broker` and `Trigger`")
+            known = "Tidegate reads `Broker`, `Trigger` and `EventPolicy`"
+            part.warn("kind", f"`{kind}` of `{version}` is ignored", remedy or known)
 
     def _items(self, part: Part) -> Iterator[tuple[str, Part]]:
         items = part.node.value["items"].value if part.has("items") else []
@@ -89,11 +126,11 @@ class _Manifests:
             else:
                 self._fault(f"expected a mapping, found {show(item.value)}", path, item.file, item.line, "")
 
-    def _check_refs(self, section: Node) -> None:
+    def _check_objects(self, name: str, section: Node) -> None:
         for key, node in section.value.items():
             if not _REF.fullmatch(key):
                 remedy = "write `Kind/name` or `Kind/namespace/name`, optionally with `apiVersion/` in front"
-                path = dotted(("refs", key))
+                path = dotted((name, key))
                 self._fault(f"`{key}` does not name an object", path, node.file, section.lines[key], remedy)
 
     def _brokers(self, manifests: Sequence[tuple[str, Part]], sections: Mapping[str, Node]) -> dict[str, str]:
@@ -107,11 +144,12 @@ class _Manifests:
         return found
 
     def _entry(self, kind: str, part: Part, objects: Objects) -> DocumentEntry | None:
+        namespace, name = called(part)
+        return self._made(kind, part, _READ[kind](Subject(part, namespace, name or "?", objects)))
+
+    def _made(self, kind: str, part: Part, meaning: Meaning) -> DocumentEntry | None:
         part.only(_TOP)
-        if kind == "Broker":
-            check_policies(part)
         metadata, (namespace, name) = part.part("metadata"), called(part)
-        meaning = _READ[kind](Subject(part, namespace, name or "?", objects))
         if not part.has("metadata") or (metadata and not metadata.has("name")):
             (metadata or part).fault(
                 "name" if metadata else "metadata", "the name is missing", "add `metadata: {name: …}`"
@@ -133,6 +171,27 @@ def called(part: Part) -> tuple[str, str | None]:
     if metadata is None:
         return "default", None
     return metadata.text("namespace") or "default", metadata.text("name")
+
+
+def _targets(manifests: Sequence[tuple[str, Part]], sections: Mapping[str, Node]) -> Targets:
+    found = {}
+    for kind, part in manifests:
+        namespace, name = called(part)
+        if kind == "Broker" and name is not None:
+            found[namespace, name] = labels_of(part)
+    known = {section_name(*key) for key in found}
+    own = sections["brokers"].value if "brokers" in sections else {}
+    return Targets(found, frozenset(namespaced(b) for b in own if b not in known), sections.get("subjects"))
+
+
+def _in_section(sections: Mapping[str, Node]) -> set[str]:
+    """The brokers that policies of the config's own section name."""
+    found: set[str] = set()
+    for policy in sections["policies"].value.values() if "policies" in sections else ():
+        brokers = policy.value.get("brokers") if isinstance(policy.value, dict) else None
+        items = brokers.value if brokers is not None and isinstance(brokers.value, list) else [brokers]
+        found |= {str(item.value) for item in items if item is not None}
+    return found
 
 
 def _triggers(part: Part, faults: list[Fault]) -> Iterator[tuple[str, Node]]:

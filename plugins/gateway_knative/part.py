@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gateway_core.config.explain import show
 from gateway_core.config.faults import near
 from gateway_core.config.interpolate import Interpolator
-from gateway_core.contract.config_node import Node, Place
+from gateway_core.contract.config_node import Node, Place, dotted
 from gateway_core.contract.errors import Fault
 
 
@@ -72,6 +72,38 @@ class Part:
             return Part(inner.copy(self.line(key)), self.at(key), self.notes)
         self.fault(key, f"expected a mapping, found {show(inner.value)}")
         return None
+
+    def parts(self, key: str) -> list[Part]:
+        """The mappings in the list at a key; anything else there is a fault."""
+        found: list[Part] = []
+        for i, item in enumerate(self._items(key)):
+            path = dotted((self.at(key), i))
+            if isinstance(item.value, dict):
+                found.append(Part(item, path, self.notes))
+            else:
+                message = f"expected a mapping, found {show(item.value)}"
+                self.notes.faults.append(Fault(message, path, item.file, item.line))
+        return found
+
+    def texts(self, key: str) -> list[str]:
+        """The texts in the list at a key; anything else there is a fault."""
+        found: list[str] = []
+        for i, item in enumerate(self._items(key)):
+            part = Part(Node({f"{key}[{i}]": item}, item.file, item.line), self.path, self.notes)
+            if item.value is None:
+                part.fault(f"{key}[{i}]", "expected text, found nothing")
+            elif (text := part.text(f"{key}[{i}]")) is not None:
+                found.append(text)
+        return found
+
+    def _items(self, key: str) -> list[Node]:
+        if not self.has(key):
+            return []
+        items: Node = self.node.value[key]
+        if isinstance(items.value, list):
+            return items.value
+        self.fault(key, f"expected a list, found {show(items.value)}")
+        return []
 
     def text(self, key: str) -> str | None:
         """The text at a key, with environment variables filled in, or None. Other values are faults."""

@@ -1,5 +1,5 @@
-"""The plugin's hooks: Knative manifests as documents of a config, and the section `refs` with the addresses of the
-objects that manifests refer to."""
+"""The plugin's hooks: Knative manifests as documents of a config, and the sections `refs` and `subjects` with the
+addresses and the identities of the objects that manifests refer to."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ _REFS = (
     "Addresses of the objects that Knative manifests refer to: `Kind/name` or `Kind/namespace/name` (optionally with "
     "`apiVersion/` in front) and a URL or any sink."
 )
+_SUBJECTS = (
+    "Subjects of the objects that `from.ref` of an EventPolicy names: `Kind/name` or `Kind/namespace/name` (optionally "
+    "with `apiVersion/` in front) and one subject or a list, such as `system:serviceaccount:shop:orders`."
+)
 
 
 @hookimpl
@@ -40,7 +44,7 @@ def gateway_config_sections() -> list[ConfigSection]:
     from gateway_core.contract.component import SinkRef
     from gateway_core.contract.config_extension import ConfigSection
 
-    return [ConfigSection("refs", _REFS, SinkRef)]
+    return [ConfigSection("refs", _REFS, SinkRef), ConfigSection("subjects", _SUBJECTS, str | list[str])]
 
 
 @hookimpl
@@ -49,7 +53,8 @@ def gateway_config_documents() -> list[DocumentKind]:
 
     manifest = DocumentKind(
         name="manifest",
-        summary="Knative manifests: `kind: Broker` and `kind: Trigger` of eventing.knative.dev/v1.",
+        summary="Knative manifests: `kind: Broker` and `kind: Trigger` of eventing.knative.dev/v1, `kind: EventPolicy` "
+        "of v1alpha1.",
         matches=_matches,
         read=_read,
         fallback=True,  # other manifests get a warning, or a fault if they restrict what the gateway does not enforce

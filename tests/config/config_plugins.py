@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
+from gateway_access import plugin as access
 from gateway_http import plugin as http
 from gateway_knative import plugin as knative
 from gateway_scenario import plugin as scenario
@@ -185,6 +186,7 @@ def registry() -> Registry:
     """A registry of the small plugins, and of those that extend the config."""
     made = Registry()
     made.add("small", Plugin(), "tests")
+    made.add("access", access, "tests")
     made.add("knative", knative, "tests")
     made.add("scenario", scenario, "tests")
     return made

@@ -385,7 +385,8 @@ def test_a_name_that_is_taken_stops_the_start(second: Plugin, message: str) -> N
 
 def test_what_ships_comes_in_by_the_same_door() -> None:
     registry = Registry.installed()
-    assert {name: plugin for name, (_, plugin) in registry.sections.items()} == {"refs": "knative", "tests": "scenario"}
+    sections = {name: plugin for name, (_, plugin) in registry.sections.items()}
+    assert sections == {"policies": "access", "refs": "knative", "subjects": "knative", "tests": "scenario"}
     assert {name: plugin for name, (_, plugin) in registry.documents.items()} == {"manifest": "knative"}
 
 
