@@ -43,6 +43,9 @@ def _uri(text: str) -> str:
     return text
 
 
+_MOST_KNOWN = 1024
+"""Certificates whose sender is kept, since each request asks."""
+
 Text = Annotated[str, Field(min_length=1, max_length=2048)]
 
 
@@ -77,6 +80,7 @@ class MtlsAuthenticator:
     def __init__(self, options: MtlsConfig, context: BuildContext) -> None:
         self._options = options
         self._open = options.open
+        self._known: dict[object, Identity] = {}
 
     async def start(self, tasks: TaskGroup) -> None:
         """Nothing to do."""
@@ -95,7 +99,16 @@ class MtlsAuthenticator:
             raise Forbidden("the names in the certificate can't be read") from None
         if certificate is None:
             return None
-        names = names_of(certificate)
+        key = certificate.get("subject"), certificate.get("subjectAltName"), certificate.get("issuer")
+        found = self._known.get(key)
+        if found is None:
+            found = self._identity(names_of(certificate))
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = found
+        return found
+
+    def _identity(self, names: Names) -> Identity:
         if not self._open and not self._listed(names):
             raise Forbidden("the certificate has none of the names that may send here")
         return Identity(self._subject(names), "mtls", "service_account", _claims(names))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from functools import cache
 
 from gateway_access.peer import Peer
 
@@ -18,8 +17,4 @@ def peer_of(transport: asyncio.Transport | None) -> Peer:
     name = transport.get_extra_info("peername")
     address = f"[{name[0]}]:{name[1]}" if name and ":" in name[0] else f"{name[0]}:{name[1]}" if name else ""
     tls = transport.get_extra_info("ssl_object")
-
-    def certificate() -> Mapping[str, Any] | None:
-        return (tls.getpeercert() or None) if tls is not None else None
-
-    return Peer(address, certificate)
+    return Peer(address) if tls is None else Peer(address, cache(lambda: tls.getpeercert() or None))
