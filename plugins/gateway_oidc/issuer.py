@@ -78,7 +78,10 @@ class Issuer:
             tls = await asyncio.to_thread(_trusting, self._config.ca_file)
         except (OSError, ssl.SSLError) as e:
             raise StartError(f"{self._owner}.ca_file: the certificates can't be used: {e}") from e
-        self._client = httpx.AsyncClient(verify=tls, timeout=self._config.timeout_s, follow_redirects=False)
+        # requests are rare: a connection that is kept would be closed by the issuer, at worst while it is used again
+        limits = httpx.Limits(max_keepalive_connections=0)
+        timeout = self._config.timeout_s
+        self._client = httpx.AsyncClient(verify=tls, timeout=timeout, follow_redirects=False, limits=limits)
 
     async def stop(self) -> None:
         if self._client is not None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 
 from joserfc import jws, jwt
 from joserfc.jwk import ECKey, Key, OKPKey, RSAKey
@@ -24,15 +24,24 @@ AUDIENCE = "gateway"
 
 
 def rsa_key(kid: str) -> RSAKey:
-    return RSAKey.generate_key(2048, {"kid": kid})
+    return whole(RSAKey.generate_key(2048, {"kid": kid}))
 
 
 def ec_key(kid: str, curve: Any = "P-256") -> ECKey:
-    return ECKey.generate_key(curve, {"kid": kid})
+    return whole(ECKey.generate_key(curve, {"kid": kid}))
 
 
 def okp_key(kid: str, curve: Any = "Ed25519") -> OKPKey:
-    return OKPKey.generate_key(curve, {"kid": kid})
+    return whole(OKPKey.generate_key(curve, {"kid": kid}))
+
+
+K = TypeVar("K", bound=Key)
+
+
+def whole(key: K) -> K:
+    """The key, with all that the library computes at the first use: later uses may be in several threads."""
+    key.as_dict(private=True)
+    return key
 
 
 def signed(claims: Mapping[str, Any], key: Key, algorithm: str, header: Mapping[str, Any] | None = None) -> str:
