@@ -107,10 +107,10 @@ def own_key_elsewhere(issuer: OwnIssuer) -> str:
     return signed(issuer.claims(), ec_key("ec"), "ES256", {"jku": f"{issuer.url}/evil", "x5u": f"{issuer.url}/evil"})
 
 
-async def until_status(lab: Lab, status: int) -> httpx.Response:
+async def until_status(lab: Lab, status: int, token: str = "") -> httpx.Response:
     """Sends with a valid token until it is answered so."""
     end = time.monotonic() + 60
-    while (answer := await with_token(lab)).status_code != status:
+    while (answer := await lab.bearer(token or lab.issuer.token())).status_code != status:
         assert time.monotonic() < end, answer.text
     return answer
 
@@ -128,9 +128,10 @@ async def wrong_signature_and_issuer_away(lab: Lab) -> httpx.Response:
 
 
 async def keys_too_old(lab: Lab) -> httpx.Response:
-    await until_status(lab, 202)
+    token = lab.issuer.token()
+    await until_status(lab, 202, token)
     lab.issuer.stop()
-    return await until_status(lab, 503)
+    return await until_status(lab, 503, token)
 
 
 def away(lab: Lab) -> None:

@@ -19,7 +19,8 @@ import pytest
 import trustme
 from gateway_oidc.config import OidcConfig
 from gateway_oidc.issuer import MOST_BYTES, IssuerFault
-from gateway_oidc.keystore import EXTRA_READ_S, EXTRA_READS
+from gateway_oidc.keys import Algorithms
+from gateway_oidc.keystore import EXTRA_READ_S, EXTRA_READS, KeyStore
 from gateway_oidc.verifier import TokenRejected, TokenVerifier, Verified
 from gateway_testing.clock import FakeClock
 
@@ -321,6 +322,30 @@ async def test_a_request_does_not_wait_for_ever(issuer: OwnIssuer) -> None:
     async with verifying(issuer, Frozen(), timeout_s=0.2) as made:
         assert await raised(verified(made, issuer.token())) == AWAY
         release.set()
+
+
+class Hanging:
+    """A place for keys that does not answer."""
+
+    place = "nowhere"
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def read(self) -> bytes:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+
+@pytest.mark.spec("OI-09")
+async def test_a_request_waits_for_a_place_that_hangs_no_longer_than_configured() -> None:
+    made = KeyStore(Hanging(), Algorithms(["ES256"]), FakeClock(), "a test", refresh_s=60, max_age_s=60, timeout_s=0.05)
+    async with anyio.create_task_group() as tasks:
+        await made.start(tasks)
+        with anyio.fail_after(60), pytest.raises(Overloaded):
+            await made.look_for("k1", lambda: False)
+        await made.stop()
 
 
 @pytest.mark.spec("OI-07")
