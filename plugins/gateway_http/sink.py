@@ -22,7 +22,7 @@ def build_sink(options: HttpSinkConfig, context: BuildContext) -> Sink:
         from .credentials.bearer_sink import BearerSink
         from .credentials.oauth2 import token_source
 
-        sink = BearerSink(engine, token_source(options.credentials, context))
+        sink = BearerSink(engine, token_source(options.credentials, context.owner, offline=context.offline))
     if options.webhook is None:
         return sink
     from .webhook_sender import WebhookSink

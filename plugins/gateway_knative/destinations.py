@@ -13,7 +13,11 @@ from .part import Part
 
 _REF_KEYS = ("apiVersion", "kind", "name", "namespace", "group", "address")
 _OWN = "map a `ref` in `refs` to a sink with all its options instead"
-_UNSUPPORTED = {"CACerts": _OWN, "audience": _OWN}
+_UNSUPPORTED = {"CACerts": _OWN}
+_TOKEN = (
+    "map a `ref` in `refs` to `http` with `credentials` for this audience: "
+    "`bearer_file: {path: …, audience: …}`, or `oauth2` with `audience`"
+)
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,19 @@ class Objects:
 
 def destination(part: Part, objects: Objects, namespace: str) -> Node | None:
     """The sink of a subscriber or a dead letter sink; None if it has a fault."""
-    part.only(("ref", "uri"), _UNSUPPORTED)
+    part.only(("ref", "uri", "audience"), _UNSUPPORTED)
+    found = _sink(part, objects, namespace)
+    if found is None or not part.has("audience"):
+        return found
+    audience = part.text("audience")
+    if audience is None or _has_token_for(audience, found, part):
+        return found if audience is not None else None
+    text = f"the subscriber wants a token for the audience `{audience}`, and the gateway would send none"
+    part.fault("audience", text, _TOKEN)
+    return None
+
+
+def _sink(part: Part, objects: Objects, namespace: str) -> Node | None:
     if part.has("ref"):
         ref = part.part("ref")
         found = _mapped(ref, part, objects, namespace) if ref else None
@@ -89,3 +105,13 @@ def _beneath(part: Part, base: Node) -> Node | None:
     else:
         return part.made("uri", urljoin(base.value, uri))
     return None
+
+
+def _has_token_for(audience: str, sink: Node, part: Part) -> bool:
+    """Whether a sink of `refs` has credentials for this audience."""
+    options = next(iter(sink.value.values())).value if isinstance(sink.value, dict) and sink.value else None
+    credentials = options["credentials"].value if isinstance(options, dict) and "credentials" in options else None
+    kinds = credentials.values() if isinstance(credentials, dict) else ()
+    return any(
+        isinstance(kind.value, dict) and Part(kind, "refs", part.notes).text("audience") == audience for kind in kinds
+    )

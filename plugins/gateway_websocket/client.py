@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import anyio
+from gateway_http.credentials.oauth2 import token_source
+from gateway_http.credentials.tokens import Token, TokenSource, next_token
 from gateway_http.secrecy import shown_url
 from gateway_transport.client_tls import client_context
 from gateway_transport.connection import Connection, Rejected
@@ -34,7 +37,7 @@ Joined = Callable[[WebSocket], None]
 class ClientSocket(WebSocket):
     """A connection that this end opened. `opened` is done when the handshake is: None, or what failed."""
 
-    def __init__(self, options: WebSocketConfig, joined: Joined) -> None:
+    def __init__(self, options: WebSocketConfig, joined: Joined, token: Token | None = None) -> None:
         assert options.url is not None
         self._client = ClientProtocol(
             parse_uri(options.url),
@@ -46,6 +49,7 @@ class ClientSocket(WebSocket):
         self.opened: asyncio.Future[Exception | None] = self._loop.create_future()
         self._options = options
         self._joined = joined
+        self._token = token
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -54,6 +58,8 @@ class ClientSocket(WebSocket):
             request.headers[name] = value
         if self._options.token:
             request.headers["Authorization"] = f"Bearer {self._options.token}"
+        elif self._token is not None:
+            request.headers["Authorization"] = self._token.header.decode()
         self._client.send_request(request)
         self._write()
 
@@ -85,8 +91,23 @@ class ClientSocket(WebSocket):
         return ConnectionError(one_line(error)) if error is not None else None
 
 
-async def opened(options: WebSocketConfig, tls: ssl.SSLContext | None, joined: Joined) -> ClientSocket:
-    """An open connection. Raises `OSError`, or `Rejected` for the wrong credentials or subprotocols."""
+async def opened(
+    options: WebSocketConfig, tls: ssl.SSLContext | None, joined: Joined, tokens: TokenSource | None = None
+) -> ClientSocket:
+    """An open connection. Raises `OSError`, or `Rejected` for the wrong credentials or subprotocols. A token that was
+    refused and may be replaced is an `OSError`."""
+    token = await next_token(tokens) if tokens is not None else None
+    try:
+        return await _opened(options, tls, joined, token)
+    except Rejected as e:
+        if tokens is not None and token is not None and tokens.refused(token):
+            raise ConnectionError(str(e)) from e
+        raise
+
+
+async def _opened(
+    options: WebSocketConfig, tls: ssl.SSLContext | None, joined: Joined, token: Token | None
+) -> ClientSocket:
     assert options.url is not None
     parts = urlsplit(options.url)
     port = parts.port or (443 if parts.scheme == "wss" else 80)
@@ -94,7 +115,7 @@ async def opened(options: WebSocketConfig, tls: ssl.SSLContext | None, joined: J
     socket: ClientSocket | None = None
 
     def make() -> ClientSocket:
-        return ClientSocket(options, joined)
+        return ClientSocket(options, joined, token)
 
     try:
         with anyio.fail_after(options.connect_timeout_s):
@@ -110,10 +131,35 @@ async def opened(options: WebSocketConfig, tls: ssl.SSLContext | None, joined: J
     return socket
 
 
+@asynccontextmanager
+async def started(tokens: TokenSource | None) -> AsyncIterator[None]:
+    """The tokens' source gets tokens as long as this lasts."""
+    if tokens is None:
+        yield
+        return
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        tokens.start(tasks)
+        try:
+            yield
+        except Exception as e:  # as it is, not in a group
+            failure = e
+        finally:
+            tokens.stop()
+            tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
 def context_of(options: WebSocketConfig, owner: str) -> ssl.SSLContext | None:
     """The TLS context of `wss://`. Raises `StartError`."""
     assert options.url is not None
     return client_context(options.client_tls, owner) if options.url.startswith("wss:") else None
+
+
+def tokens_of(options: WebSocketConfig, owner: str) -> TokenSource | None:
+    """What gets the tokens of the option `credentials`. Raises `StartError`."""
+    return token_source(options.credentials, owner) if options.credentials is not None else None
 
 
 def connection(
@@ -125,11 +171,16 @@ def connection(
     """Keeps a connection to the server. `tries` is called before each try, and what it returns if the try fails. Raises
     `StartError`."""
     tls = context_of(options, context.owner)
+    tokens = tokens_of(options, context.owner)
 
     async def session(connected: Callable[[], None]) -> None:
+        async with started(tokens):
+            await once(connected)
+
+    async def once(connected: Callable[[], None]) -> None:
         failed = tries() if tries is not None else None
         try:
-            socket = await opened(options, tls, joined)
+            socket = await opened(options, tls, joined, tokens)
         except (OSError, Rejected) as e:
             if failed is not None:
                 failed(e)

@@ -46,6 +46,7 @@ class WebSocketSourceConfig(ConnectingConfig, NotAnEventConfig):
 
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
         """See `gateway_core.contract.component.Warns`."""
+        yield from self.credential_warnings()
         if self.acknowledge in (None, "off"):
             yield (
                 ("acknowledge",) if self.acknowledge else (),
@@ -60,6 +61,7 @@ class WebSocketSinkConfig(ConnectingConfig):
 
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
         """See `gateway_core.contract.component.Warns`."""
+        yield from self.credential_warnings()
         if self.acknowledge in (None, "off"):
             yield (
                 ("acknowledge",) if self.acknowledge else (),

@@ -18,7 +18,7 @@ SOURCE = Guarantees(
     back_pressure="It reads nothing more from a connection with `max_unacknowledged` events under way.",
     binding=_BINDING,
     modes=("structured",),
-    credentials="TLS, client certificates, bearer token, header fields, origins of web pages.",
+    credentials="TLS, client certificates, bearer tokens, OAuth 2, header fields, origins of web pages.",
 )
 
 SINK = Guarantees(
@@ -33,5 +33,5 @@ SINK = Guarantees(
     "more gets no more.",
     binding=_BINDING,
     modes=("structured",),
-    credentials="TLS, client certificates, bearer token, header fields, origins of web pages.",
+    credentials="TLS, client certificates, bearer tokens, OAuth 2, header fields, origins of web pages.",
 )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from gateway_http.config import Headers, Listen, ServerTlsConfig, UrlPath
+from gateway_http.credentials.config import BearerConfig
+from gateway_http.url import in_the_clear
 from gateway_serving.access import Origin, Token
 from gateway_serving.address import leads_to
 from gateway_serving.limits import Bytes, ListenerLimits, Seconds
@@ -13,6 +16,7 @@ from gateway_transport.client_tls import ClientTlsConfig
 from pydantic import AfterValidator, model_validator
 
 from gateway_core.contract.component import Config
+from gateway_core.contract.config_node import Place
 
 Acknowledge = Literal["required", "optional", "off"]
 
@@ -33,7 +37,7 @@ def _url(text: str) -> str:
 Url = Annotated[str, AfterValidator(_url)]
 
 _LISTEN_ONLY = ("path", "origins", "tls", "limits")
-_URL_ONLY = ("headers", "client_tls")
+_URL_ONLY = ("headers", "client_tls", "credentials")
 
 
 class WebSocketConfig(Config):
@@ -52,6 +56,9 @@ class WebSocketConfig(Config):
     events can get lost with a connection. `off` uses only that one."""
     token: Token | None = None
     """A bearer token (`Authorization: Bearer …`): with `listen` clients must send it (401), with `url` it is sent."""
+    credentials: BearerConfig | None = None
+    """With `url`: what this end proves itself with in the opening handshake, instead of `token`. A connection stays
+    open when its token ends."""
     origins: list[Origin] = []
     """With `listen`: the web pages that may connect, by the `Origin` header of browsers, such as
     `https://app.example.com`; `*` for all. By default none may. Clients that send no `Origin` always may."""
@@ -79,7 +86,20 @@ class WebSocketConfig(Config):
         other, names = ("listen", _LISTEN_ONLY) if self.listen is None else ("url", _URL_ONLY)
         if wrong := [name for name in names if name in self.model_fields_set]:
             raise ValueError(f"`{wrong[0]}` has a meaning only with `{other}`")
+        if self.credentials is not None:
+            if self.token is not None:
+                raise ValueError("`token` and `credentials` are two tokens: write one of them")
+            if any(name.lower() == "authorization" for name in self.headers):
+                raise ValueError("`credentials` sets `Authorization`: leave it out of `headers`")
         return self
+
+    def credential_warnings(self) -> Iterator[tuple[Place, str, str]]:
+        """Warnings of tokens that others can read on the way."""
+        if self.credentials is not None and self.url is not None:
+            if in_the_clear(self.url):
+                yield ("credentials",), "the token can be read on the way, and used by others", "use wss://"
+            elif self.url.startswith("wss:") and not self.client_tls.verify:
+                yield ("client_tls", "verify"), "whoever answers gets the token", "set `ca_file` instead"
 
     @property
     def acknowledged(self) -> Acknowledge:

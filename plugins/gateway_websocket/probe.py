@@ -7,7 +7,7 @@ from gateway_transport.connection import Rejected
 
 from gateway_core.contract.errors import StartError
 
-from .client import context_of, opened, shut
+from .client import context_of, opened, shut, started, tokens_of
 from .options import WebSocketConfig
 
 
@@ -16,9 +16,10 @@ def try_connection(options: WebSocketConfig, limit_s: float) -> None:
 
     async def go() -> None:
         try:
-            tls = context_of(options, "client_tls")
+            tls, tokens = context_of(options, "client_tls"), tokens_of(options, "credentials")
             with anyio.fail_after(limit_s):
-                await shut(await opened(options, tls, lambda socket: None))
+                async with started(tokens):
+                    await shut(await opened(options, tls, lambda socket: None, tokens))
         except (StartError, Rejected) as e:
             raise OSError(str(e)) from e
         except TimeoutError as e:

@@ -302,6 +302,53 @@ def test_a_ref_may_stand_for_any_sink(tmp_path: Path) -> None:
     assert config.section("refs")["KafkaSink/letters"].name == "queue"
 
 
+AUDIENCE = "{ref: {kind: Service, name: a, apiVersion: v1}, audience: orders}"
+_TOKEN = "bearer_file: {path: /tokens/orders, audience: orders}"
+
+
+@pytest.mark.spec("OC-12")
+@pytest.mark.parametrize(
+    ("refs", "subscriber"),
+    [
+        ("'https://h/'", AUDIENCE),
+        ("{http: {url: 'https://h/'}}", AUDIENCE),
+        ("{http: {url: 'https://h/', credentials: {bearer_file: {path: /tokens/orders}}}}", AUDIENCE),
+        ("{http: {url: 'https://h/', credentials: {bearer_file: {path: /t, audience: billing}}}}", AUDIENCE),
+        ("{http: {url: 'https://h/', credentials: {hmac: {preset: github, secrets: [0123456789abcdef]}}}}", AUDIENCE),
+        ("{http: {url: 'https://h/', credentials: null}}", AUDIENCE),
+        ("{http: {url: 'https://h/', credentials: [audience]}}", AUDIENCE),
+        (f"{{http: {{url: 'https://h/', credentials: {{{_TOKEN}}}}}}}", AUDIENCE.replace("orders", "Orders")),
+        ("'https://h/'", AUDIENCE[:-1] + ", uri: x}"),
+        ("'https://h/'", "{uri: 'https://h/', audience: orders}"),
+    ],
+)
+def test_an_audience_without_a_token_is_a_fault(tmp_path: Path, refs: str, subscriber: str) -> None:
+    """The subscriber would refuse the events, or take them from anyone."""
+    text = f"refs: {{Service/a: {refs}}}\n" + broker("default")
+    for manifest in (
+        trigger("late", subscriber=subscriber),
+        trigger("late", spec=f"delivery: {{deadLetterSink: {subscriber}}}"),
+        broker("other", spec=f"{{delivery: {{deadLetterSink: {subscriber}}}}}"),
+    ):
+        (tmp_path / "any.yaml").write_text(text + manifest)
+        with pytest.raises(ConfigError) as caught:
+            load([tmp_path / "any.yaml"], INSTALLED, {})
+        found = [f for f in caught.value.faults if f.path.endswith(".audience")]
+        assert [f.message.partition(", ")[2] for f in found] == ["and the gateway would send none"]
+        assert "`refs`" in found[0].remedy
+
+
+@pytest.mark.spec("OC-12")
+def test_an_audience_with_a_token_for_it(tmp_path: Path) -> None:
+    oauth2 = "oauth2: {token_url: 'https://l/', client_id: a, client_secret: b, audience: '${AUDIENCE}'}"
+    for credentials in (_TOKEN, oauth2):
+        text = f"refs: {{Service/a: {{http: {{url: 'https://h/', credentials: {{{credentials}}}}}}}}}\n"
+        (tmp_path / "any.yaml").write_text(text + broker("default") + trigger("late", subscriber=AUDIENCE))
+        config = load([tmp_path / "any.yaml"], INSTALLED, {"AUDIENCE": "orders"})
+        options: Any = config.triggers["late"].subscriber.options
+        assert options.credentials.audience == "orders"
+
+
 def test_a_ref_to_a_broker_of_the_config_needs_no_entry(tmp_path: Path) -> None:
     ref = "{deadLetterSink: {ref: {apiVersion: eventing.knative.dev/v1, kind: Broker, name: letters}}}"
     text = trigger("late", "shop", f"delivery: {ref}") + broker("letters", "shop")

@@ -90,7 +90,7 @@ class BearerSink:
     def _wait(self, event: Event, timeout_s: float, done: Done) -> None:
         waiting = _Waiting(event, self._now() + timeout_s, done)
         self._waiting.add(waiting)
-        waiting.timer = self._loop.call_later(timeout_s, self._expire, waiting, timeout_s)
+        waiting.timer = self._loop.call_later(timeout_s, self._expire, waiting)
         # later: a sink that answers at once would be asked again at once
         self._loop.call_soon(self._source.wait, partial(self._ready, waiting))
 
@@ -104,8 +104,8 @@ class BearerSink:
         self._leave(waiting)
         self.send(waiting.event, left, waiting.done)
 
-    def _expire(self, waiting: _Waiting, timeout_s: float) -> None:
-        self._end(waiting, _unsent(self._source.problem or f"none came within {timeout_s:g} s"))
+    def _expire(self, waiting: _Waiting) -> None:
+        self._end(waiting, _unsent(self._source.problem))
 
     def _end(self, waiting: _Waiting, outcome: Outcome) -> None:
         self._leave(waiting)

@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 from anyio.abc import TaskGroup
 from gateway_transport.client_tls import client_context
 
-from gateway_core.contract.component import BuildContext
 from gateway_core.contract.outcome import Outcome
 
 from ..connection import Exchange
@@ -27,7 +26,7 @@ from ..pool import Pool
 from ..secrecy import shown_url
 from .bearer_file import BearerFile
 from .config import BearerConfig, OAuth2Config
-from .token_request import NoToken, TokenResponses, granted, request
+from .token_request import TokenResponses, Unusable, granted, request
 from .tokens import Ready, Token, TokenSource
 
 log = logging.getLogger("tidegate.credentials")
@@ -40,6 +39,7 @@ WAITS_S = (0.5, 30.0)
 """The first and the longest wait after a failed request."""
 MOST_ASKED_S = 300.0
 """The longest wait that a server can ask for."""
+_NOT_YET = "none has come yet"
 YOUNG_S = 10.0
 """A token that replaced a refused one is not replaced again while it is younger."""
 
@@ -61,7 +61,7 @@ class OAuth2Tokens:
         self._failures = 0
         self._not_before = 0.0
         self._timers: list[asyncio.TimerHandle] = []
-        self.problem = ""
+        self.problem = _NOT_YET
 
     def start(self, tasks: TaskGroup) -> None:
         self._loop = asyncio.get_running_loop()
@@ -74,7 +74,6 @@ class OAuth2Tokens:
         self._set_timers()
         self._pool.stop()
         self._token = None
-        self.problem = "the gateway is stopping"
         self._answer(None)
 
     def token(self, now: float) -> Token | None:
@@ -118,13 +117,13 @@ class OAuth2Tokens:
         try:
             secret = self._options.client_secret.get_secret_value()
             token, lifetime = granted(outcome, since, self._renewal, secret)
-        except NoToken as e:
+        except Unusable as e:
             self._failed(now, str(e), outcome.retry_after_s)
             return
         if self._failures:
             log.info("%s: %s gives access tokens again", self._owner, self._shown)
         self._token, self._renewal = token, False
-        self._failures, self.problem = 0, ""
+        self._failures, self.problem = 0, _NOT_YET
         self._not_before = now + min(1.0, lifetime / 2)  # tokens that end at once cause no storm
         left = since - now
         self._set_timers((lifetime * RENEWED_AT + left, self._renew), (lifetime * UNUSED_AT + left, self._lapse))
@@ -201,12 +200,13 @@ class SharedTokens:
         return self._tokens.refused(token)
 
 
-def token_source(options: BearerConfig, context: BuildContext) -> TokenSource:
-    """Raises `StartError` if files of the config can't be used."""
+def token_source(options: BearerConfig, owner: str, *, offline: bool = False) -> TokenSource:
+    """What gets the tokens of the component `owner`. `offline` reads no file. Raises `StartError` if files of the
+    config can't be used."""
     if options.bearer_file is not None:
-        return BearerFile(options.bearer_file, context.owner)
+        return BearerFile(options.bearer_file, owner)
     assert options.oauth2 is not None
     tls = None
-    if options.oauth2.token_url.startswith("https:") and not context.offline:
-        tls = client_context(options.oauth2.tls, f"{context.owner}.credentials.oauth2")
-    return SharedTokens(options.oauth2, context.owner, tls)
+    if options.oauth2.token_url.startswith("https:") and not offline:
+        tls = client_context(options.oauth2.tls, f"{owner}.credentials.oauth2")
+    return SharedTokens(options.oauth2, owner, tls)

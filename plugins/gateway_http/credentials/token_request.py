@@ -25,7 +25,7 @@ SHORTEST_S, LONGEST_S = 1.0, 7 * 24 * 3600.0
 _ERROR = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-class NoToken(Exception):
+class Unusable(Exception):
     """The token endpoint gave no token; the text says why, without a secret."""
 
 
@@ -73,26 +73,26 @@ class _Failed(msgspec.Struct):
 
 
 def granted(outcome: Outcome, since: float, renewal: bool, secret: str) -> tuple[Token, float]:
-    """The token of a response and how many seconds it is valid. Raises `NoToken`."""
+    """The token of a response and how many seconds it is valid. Raises `Unusable`."""
     if outcome.code is None:
-        raise NoToken(outcome.reason)
+        raise Unusable(outcome.reason)
     if outcome.data is None:
-        raise NoToken(f"the response has more than {MOST_BYTES} bytes")
+        raise Unusable(f"the response has more than {MOST_BYTES} bytes")
     if not 200 <= outcome.code < 300:
-        raise NoToken(_refusal(outcome.code, outcome.data, secret))
+        raise Unusable(_refusal(outcome.code, outcome.data, secret))
     try:
         found = msgspec.json.decode(outcome.data, type=_Granted)
         lifetime = UNSAID_S if found.expires_in is None else float(found.expires_in)
         if math.isnan(lifetime):
-            raise NoToken("`expires_in` is not a number")
+            raise Unusable("`expires_in` is not a number")
         if found.token_type.lower() != "bearer":
-            raise NoToken("the response has a token of another type than `bearer`")
+            raise Unusable("the response has a token of another type than `bearer`")
         token = Token(found.access_token.encode(), since, renewal)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as e:
-        raise NoToken("the response is not that of a token endpoint (RFC 6749 section 5.1)") from e
+        raise Unusable("the response is not that of a token endpoint (RFC 6749 section 5.1)") from e
     except ValueError as e:
         text = str(e) if "token" in str(e) else "`expires_in` is not a number"
-        raise NoToken(f"the response is unusable: {text}") from e
+        raise Unusable(f"the response is unusable: {text}") from e
     return token, min(max(lifetime, SHORTEST_S), LONGEST_S)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from typing import Protocol
@@ -66,3 +67,21 @@ class TokenSource(Protocol):
 
     def refused(self, token: Token) -> bool:
         """A subscriber refused this token (401). Returns whether another attempt may get a better one."""
+
+
+class NoToken(OSError):
+    """There is no token for now; the text says why."""
+
+
+async def next_token(source: TokenSource) -> Token:
+    """The token to send now, of a source that was started. Raises `NoToken`."""
+    loop = asyncio.get_running_loop()
+    token = source.token(loop.time())
+    if token is None:
+        found: asyncio.Future[Token | None] = loop.create_future()
+        source.wait(lambda token: None if found.done() else found.set_result(token))
+        token = await found
+    if token is None:
+        raise NoToken(f"no access token: {source.problem}")
+    token.used = True
+    return token
