@@ -190,3 +190,15 @@ def test_many_events_share_few_connections(tidegate, tmp_path: Path) -> None:
         thread.join()
     assert (ran.code, ran.out) == (0, "200 accepted, 0 refused\n")
     assert 1 <= len(connections) <= 4
+
+
+def test_tls_files_that_can_not_be_used_are_named(tidegate, tmp_path: Path) -> None:
+    (tmp_path / "broken.pem").write_text("nonsense")
+    for flags, says in [
+        (("--key-file", "a.key"), "pass --cert-file too"),
+        (("--ca-file", "none.pem"), "the certificate files can't be used: [Errno 2] No such file"),
+        (("--cert-file", "broken.pem"), "the certificate files can't be used: "),
+    ]:
+        ran = tidegate("send", "https://127.0.0.1:1/", "--type", "t", *flags)
+        assert ran.code != 0
+        assert says in ran.err

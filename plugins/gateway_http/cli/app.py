@@ -44,11 +44,15 @@ def send(
     ] = 5,
     in_flight: Annotated[int, typer.Option(min=1, max=1000, help="Number of concurrent requests.")] = 8,
     header: Annotated[list[str] | None, typer.Option(help=HEADER_HELP)] = None,
+    ca_file: Annotated[Path | None, typer.Option(help="Authorities to trust (PEM) instead of the system's.")] = None,
+    cert_file: Annotated[Path | None, typer.Option(help="The client's certificate chain, PEM.")] = None,
+    key_file: Annotated[Path | None, typer.Option(help="Its private key, if it is not in --cert-file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Send events to an address. The exit code is 1 if any event was not accepted."""
     from .send import Options, send_events
 
     single = {"type": type_, "source": source, "id": id_, "subject": subject, "datacontenttype": content_type}
-    options = Options(mode.value, batch_size, rate, retry, in_flight, as_json, header or ())
+    tls = ca_file, cert_file, key_file
+    options = Options(mode.value, batch_size, rate, retry, in_flight, as_json, header or (), tls)
     raise typer.Exit(send_events(url, file, single, data, ext or [], options))

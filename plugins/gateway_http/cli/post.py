@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import ssl
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -50,15 +51,21 @@ def binary(event: Event) -> tuple[dict[str, str], bytes]:
     return headers, event.data or b""
 
 
-def client(urls: Collection[str], in_flight: int = 1, headers: Mapping[str, str] | None = None) -> httpx.Client:
+def client(
+    urls: Collection[str],
+    in_flight: int = 1,
+    headers: Mapping[str, str] | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> httpx.Client:
     """A client that `in_flight` threads share; each keeps its own connection. Used like this, httpx needs a third of
-    the CPU of its asynchronous client. `headers` are sent with each request."""
+    the CPU of its asynchronous client. `headers` are sent with each request. `tls` instead of
+    the usual context for `https`."""
     limits = httpx.Limits(max_connections=in_flight, max_keepalive_connections=in_flight)
     return httpx.Client(
         headers=headers,
         limits=limits,
         timeout=httpx.Timeout(30.0, connect=5.0),
-        verify=secure(urls),
+        verify=tls or secure(urls),
         trust_env=not local(urls),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import sys
 import threading
 import time
@@ -16,15 +17,22 @@ import httpx
 import typer
 from gateway_cloudevents import event_json
 from gateway_terminal.tables import console
+from gateway_transport.client_tls import ClientTlsConfig, client_context
+from pydantic import ValidationError
 
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import FAULT, OK
+from gateway_core.contract.errors import StartError
 
 from . import events
 from .post import BATCH, STRUCTURED, Answer, binary, check_url, client, given_headers, post
 
 Request = tuple[dict[str, str], bytes, int]
 """Headers, body, and the number of events."""
+
+
+Files = tuple[Path | None, Path | None, Path | None]
+"""Authorities, the client's certificate, its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,7 @@ class Options:
     in_flight: int
     as_json: bool
     headers: Sequence[str] = ()
+    tls: Files = (None, None, None)
 
 
 @dataclass(slots=True)
@@ -82,6 +91,7 @@ def send_events(
         headers = given_headers(options.headers)
     except ValueError as e:
         raise typer.BadParameter(str(e), param_hint="--header") from e
+    tls = _context(options.tls)
     if (file is None) == (single["type"] is None):
         raise typer.BadParameter("pass a file of events (- for standard input), or build one event with --type")
     if file is not None:
@@ -90,11 +100,23 @@ def send_events(
         texts = iter([event_json.structured(events.from_flags(single, data, extensions))])
     tally = Tally()
     with _progress(tally, shown=file is not None and not options.as_json) as advance:
-        _send_all(url, _requests(texts, options), options, headers, tally, advance)
+        _send_all(url, _requests(texts, options), options, headers, tls, tally, advance)
     _report(tally, options)
     if tally.fault is not None:
         raise tally.fault
     return OK if tally.accepted == tally.sent else FAULT
+
+
+def _context(files: Files) -> ssl.SSLContext | None:
+    """None if there are no files."""
+    ca_file, cert_file, key_file = files
+    try:
+        given = ClientTlsConfig(ca_file=ca_file, cert_file=cert_file, key_file=key_file)
+        return client_context(given, "send") if any(files) else None
+    except ValidationError:
+        raise typer.BadParameter("pass --cert-file too", param_hint="--key-file") from None
+    except StartError as e:
+        raise common.CommandError(f"the certificate files can't be used: {e.__cause__}") from e
 
 
 def _requests(texts: Iterator[bytes], options: Options) -> Iterator[Request]:
@@ -114,6 +136,7 @@ def _send_all(
     requests: Iterator[Request],
     options: Options,
     headers: Mapping[str, str],
+    tls: ssl.SSLContext | None,
     tally: Tally,
     advance: Callable[[], None],
 ) -> None:
@@ -146,7 +169,7 @@ def _send_all(
             tally.crash = tally.crash or e
             over.set()
 
-    with client([url], options.in_flight, headers) as to:
+    with client([url], options.in_flight, headers, tls) as to:
         # daemons: Ctrl-C must not wait for standard input, nor for an answer
         threads = [threading.Thread(target=sender, args=(to,), daemon=True) for _ in range(options.in_flight)]
         for thread in threads:
