@@ -22,9 +22,9 @@ class Settings(BaseSettings):
     the default address is taken (by a second gateway on this machine), a warning says so and only the socket is
     used."""
     admin_token: SecretStr | None = None
-    """The token that callers of the admin API must send (`Authorization: Bearer …`), except for health. If it is not
-    set, anyone on this machine may call. The commands send it from the same variable. With an address that other
-    machines can reach, the gateway does not start without it."""
+    """The token of admins, who send it to the admin API (`Authorization: Bearer …`). Without it the gateway makes one
+    at its first start, in `admin.token` in the data directory. The commands send it from the same variable; see
+    `tidegate admin token`."""
     admin_hosts: str = ""
     """Host names by which callers may address the admin API, separated by commas, beside `localhost` and its addresses.
     A request with another name in `Host` is refused (403), because it may come from a web page (DNS rebinding)."""

@@ -1,4 +1,4 @@
-"""Who may call the admin API: no foreign web page, and only with the token if one is set.
+"""Who may call the admin API: no foreign web page, and only who is known and has the role.
 
 A browser sends requests wherever a page tells it to, including this machine. `Origin` and `Sec-Fetch-Site` name the
 page's origin, and `Host` reveals a page whose own host name resolves to this machine (DNS rebinding). An IP address
@@ -7,8 +7,8 @@ can't be rebound, so it never belongs to a foreign page.
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
+import re
 import socket
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING
 from gateway_serving.address import check_free, split_address
 
 from gateway_core.contract.errors import Fault, Probe
+from gateway_core.contract.one_line import one_line
 
+from .callers import LOCAL, Caller, Callers
+from .roles import Role, may
 from .routes import JSON, YAML, Problem, Request
 
 if TYPE_CHECKING:
@@ -32,32 +35,25 @@ def is_loopback(host: str) -> bool:
     return ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
-def exposed(address: str, token: str) -> str:
-    """Why an admin API at this address would be open to other machines, or "". Raises `ValueError` if it is not an
-    address."""
-    if token or address in ("off", "socket"):
-        return ""
+def exposed(address: str) -> bool:
+    """Whether other machines reach this address. Raises `ValueError` if it is not an address."""
+    if address in ("off", "socket"):
+        return False
     host, port = split_address(address)
     try:
         found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
     except OSError:
-        return ""  # the gateway can't listen there anyway
-    if all(is_loopback(each) for each in found):
-        return ""
-    return f"the admin API would listen on {address}, where other machines could change the gateway without a token"
-
-
-EXPOSED_REMEDY = "set TIDEGATE_ADMIN_TOKEN, or listen on 127.0.0.1 only (TIDEGATE_ADMIN)"
+        return False  # the gateway can't listen there anyway
+    return not all(is_loopback(each) for each in found)
 
 
 def check_settings(settings: Settings) -> list[Fault]:
-    """The fault of an admin API that other machines could use without a token. `run` refuses it too."""
-    token = settings.admin_token.get_secret_value() if settings.admin_token else ""
+    """The fault of an address that is none."""
     try:
-        fault = exposed(settings.admin, token)
+        exposed(settings.admin)
     except ValueError as e:
         return [Fault(str(e), "TIDEGATE_ADMIN", remedy="write HOST:PORT, or off")]
-    return [Fault(fault, "TIDEGATE_ADMIN", remedy=EXPOSED_REMEDY)] if fault else []
+    return []
 
 
 def probe(settings: Settings) -> list[Probe]:
@@ -80,32 +76,31 @@ class Guard:
     """Raises `Problem` for forbidden requests. `host` is the address that the server is bound to; `names` are
     additional host names."""
 
-    def __init__(self, host: str, token: str = "", names: Iterable[str] = ()) -> None:
+    def __init__(self, host: str, callers: Callers, names: Iterable[str] = ()) -> None:
         self._hosts = {*_LOCAL, host, *(name.strip().lower().removesuffix(".") for name in names)}
         self._any_address = not is_loopback(host)
-        self._token = token.encode()
+        self._callers = callers
 
     def check_host(self, request: Request) -> None:
-        """Checks the host name of a request before anything else."""
+        """Checks the host name of a request before anything else. Only programs leave it out (HTTP/1.0)."""
         host = request.headers.get("host")
-        if host is None or _name(host) in self._hosts or (self._any_address and _is_address(_name(host))):
+        if host is None:
             return
-        detail = f"{host!r} is not a name of the admin API: use the address that it listens on, or add the name to"
-        raise Problem(403, f"{detail} TIDEGATE_ADMIN_HOSTS")
+        name = _name(host)
+        if name in self._hosts or (self._any_address and _is_address(name)):
+            return
+        detail = f"{one_line(host, 100)!r} is not a name of the admin API: use the address that it listens on, or add"
+        raise Problem(403, f"{detail} the name to TIDEGATE_ADMIN_HOSTS")
 
-    def check(self, request: Request, *, open: bool) -> None:
-        """Checks everything but the host name and the body. An `open` route needs no token."""
-        if self._token and not open:
-            self._check_token(request)
+    async def check(self, request: Request) -> Caller:
+        """Checks everything but the host name, the role and the body. Returns who calls."""
+        if request.headers.get("host") is None:
+            raise Problem(400, "the request has no `Host`")
+        caller = await self._callers.caller(request)
         if request.method not in _SAFE:
             _check_origin(request)
             _check_media(request)
-
-    def _check_token(self, request: Request) -> None:
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode("latin-1"), self._token):
-            detail = "send a token: `Authorization: Bearer …` with the value of the gateway's TIDEGATE_ADMIN_TOKEN"
-            raise Problem(401, detail, headers={"www-authenticate": "Bearer"})
+        return caller
 
 
 class LocalGuard:
@@ -114,18 +109,28 @@ class LocalGuard:
     def check_host(self, request: Request) -> None:
         """Like `Guard.check_host`, but accepts any name."""
 
-    def check(self, request: Request, *, open: bool) -> None:
+    async def check(self, request: Request) -> Caller:
         """Like `Guard.check`, without a token."""
         if request.method not in _SAFE:
             _check_media(request)
+        return LOCAL
+
+
+def check_role(caller: Caller, needed: Role) -> None:
+    """Raises `Problem` (403) if the caller's role is not enough."""
+    if not may(caller.role, needed):
+        raise Problem(403, f"this needs the role {needed}; {caller.who} has the role {caller.role}")
+
+
+_HOST = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::[0-9]*)?")
 
 
 def _name(host: str) -> str:
-    """The name in a `Host` header, without port and brackets."""
-    name = host.lower()
-    if name.startswith("["):
-        return name[1:].partition("]")[0]
-    return name.partition(":")[0].removesuffix(".")
+    """The name in a `Host` header, without port and brackets; "" if it is not well-formed."""
+    found = _HOST.fullmatch(host.lower())
+    if found is None:
+        return ""
+    return found[1] if found[1] is not None else found[2].removesuffix(".")
 
 
 def _is_address(name: str) -> bool:

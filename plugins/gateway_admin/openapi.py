@@ -17,7 +17,7 @@ from .models import ProblemDocument
 from .routes import JSON, PROBLEM, Route, Text
 
 _REF = "#/components/schemas/{model}"
-_ALWAYS = (403, 500)
+_ALWAYS = (400, 403, 500)
 _CHANGES = (413, 415)
 
 
@@ -40,7 +40,8 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "Required if the gateway has the setting TIDEGATE_ADMIN_TOKEN.",
+                    "description": "The gateway's own token, or one made from it: `tidegate admin token`. Not needed "
+                    "at the socket in the data directory. Each operation names the role that it needs.",
                 }
             },
         },
@@ -59,7 +60,7 @@ def _operation(route: Route) -> dict[str, Any]:
             **{str(status): _answer(status, model) for status, model in route.answers.items()},
             **{str(status): _problem(status) for status in sorted(problems)},
         },
-        "security": [{}] if route.open else [{}, {"token": []}],
+        "security": [{}] if route.open else [{"token": [route.needs]}],
     }
     parameters = [{"name": n, "in": "path", "required": True, "schema": {"type": "string"}} for n in names]
     parameters += [

@@ -52,6 +52,7 @@ def gateway_commands() -> list[Command]:
             "reload",
             "Make a running gateway read its config again. A config with errors is reported and changes nothing.",
         ),
+        change("admin", "Tokens of the admin API: for people, and for programs such as Prometheus."),
     ]
 
 

@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict
 from gateway_core.contract.errors import Fault, TidegateError
 from gateway_core.contract.services import GatewayView
 
+from .roles import Role
+
 JSON = "application/json"
 PROBLEM = "application/problem+json"
 YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
@@ -24,7 +26,7 @@ YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
 @dataclass(frozen=True, slots=True)
 class Request:
     """`params` are the parts of the path that the route names, `query` has the values of each parameter after `?`;
-    header names are in lower case."""
+    header names are in lower case. `peer` is the client's address without port, "" at the socket."""
 
     method: str
     path: str
@@ -32,6 +34,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    peer: str = ""
 
     def asked(self, name: str) -> str | None:
         """The value of a query parameter; the last one if there are several, None if there is none."""
@@ -47,7 +50,7 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """`document` is written as JSON, unless there is a `body`; or the answer is a `stream`, which is closed when its
-    reader disconnects."""
+    reader disconnects. `facts` are what the audit log says of a change."""
 
     document: Any = None
     status: int = 200
@@ -55,6 +58,7 @@ class Answer:
     media: str = JSON
     body: bytes | None = None
     stream: AsyncIterator[bytes] | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def encoded(self) -> bytes:
         """The body."""
@@ -119,7 +123,9 @@ class Text:
 class Route:
     """`answers` has the model, or `Text`, of each status that is not a problem, None for no body; `problems` the others
     beside those that every route may have. `body` names what it takes, `takes` the media types of that; `query` says
-    what the parameters after `?` mean. A route that is `open` needs no token."""
+    what the parameters after `?` mean. `role` says who may call; without one it is an admin. A route that is `open`
+    needs no token. `action` is the audit log's word for a change ("trigger.apply"), "" if the route changes
+    nothing."""
 
     method: str
     path: str
@@ -131,6 +137,13 @@ class Route:
     open: bool = False
     takes: Sequence[str] = (JSON, YAML[0])
     query: Mapping[str, str] = field(default_factory=dict)
+    role: Role | None = None
+    action: str = ""
+
+    @property
+    def needs(self) -> Role:
+        """The role that a caller needs."""
+        return self.role or "admin"
 
     def match(self, path: str) -> dict[str, str] | None:
         """The named parts of a path; None if the route does not match it."""

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 
 import anyio
 from anyio.abc import TaskGroup
+from gateway_audit.log import AuditLog
 from gateway_serving.asgi import (
     AsgiServer,
     ClientDisconnected,
@@ -28,7 +29,9 @@ from gateway_serving.unexpected import log_unexpected
 from gateway_core.contract.component import OwnMetric
 from gateway_core.contract.errors import StartError
 
-from .guard import EXPOSED_REMEDY, MAX_BODY, Guard, LocalGuard, check_body, exposed
+from .attempt import Attempt
+from .callers import Callers, Nobody
+from .guard import MAX_BODY, Guard, LocalGuard, check_body, check_role, exposed
 from .router import Router
 from .routes import Answer, Problem, Request, Route
 from .table import Status, described, watching_routes
@@ -51,9 +54,9 @@ class Admin:
     """Serves status, metrics, health, an OpenAPI document, and `more` routes; errors are problem documents (RFC 9457).
 
     `status` returns the status document, or an awaitable of it. `ready`, `live` and `started` answer the probes: 200 if
-    true, else 503. Without `with_metrics` there are no metrics; `own_metrics`
-    are those that components declare. If `token` is set, everything but the probes requires
-    it. `names` are accepted host names besides the server's addresses.
+    true, else 503. Without `with_metrics` there are no metrics; `own_metrics` are those that components declare.
+    `callers` knows who calls; nobody needs to be known for the probes. `names` are accepted host names besides the
+    server's addresses. `audit` gets each change, and each request that was denied.
     """
 
     def __init__(
@@ -66,13 +69,15 @@ class Admin:
         with_metrics: bool = True,
         own_metrics: Sequence[OwnMetric] = (),
         more: Sequence[Route] = (),
-        token: str = "",
+        callers: Callers | None = None,
         names: Sequence[str] = (),
+        audit: AuditLog | None = None,
     ) -> None:
         probes = {"ready": ready, "live": live, "startup": started}
         self._router = Router(described([*watching_routes(status, probes, with_metrics, own_metrics), *more]))
-        self._token = token
+        self._callers = callers or Nobody()
         self._names = names
+        self._audit = audit
         self._servers: list[AsgiServer] = []
 
     @property
@@ -83,15 +88,15 @@ class Admin:
     async def start(self, address: str, tasks: TaskGroup) -> str:
         """Listens on `host:port` (port 0: a free one); returns the URL. Raises `StartError`."""
         try:
-            if fault := exposed(address, self._token):
-                raise StartError(f"admin: {fault}: {EXPOSED_REMEDY}")
+            if exposed(address):
+                log.warning("the admin API at %s is not encrypted: who can listen in sees tokens and events", address)
             sock = listening(address)
         except ValueError as e:
             raise StartError(f"admin: {e}: {_REMEDY}") from e
         except OSError as e:
             raise StartError(f"admin: can't listen on {address}: {e.strerror or e}: {_REMEDY}") from e
         host, port = sock.getsockname()[:2]
-        self._serve(sock, Guard(host, self._token, self._names), tasks)
+        self._serve(sock, Guard(host, self._callers, self._names), tasks)
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def start_local(self, sock: socket.socket, tasks: TaskGroup) -> None:
@@ -111,15 +116,20 @@ class Admin:
                 stopping.start_soon(server.stop)
 
     async def _app(self, guard: Guard | LocalGuard, scope: Scope, receive: Receive, send: Send) -> None:
+        attempt = Attempt(scope["method"], scope["client"][0] if scope["client"] else "")
         try:
-            answer = await self._answer(guard, scope, receive)
+            answer = await self._answer(guard, scope, receive, attempt)
         except Problem as problem:
             answer = problem.answer()
+            attempt.failed(problem.status, problem.detail)
         except ClientDisconnected:
             raise
         except Exception as e:
             log_unexpected(log, "answering a request of the API", e)
             answer = Problem(500, "see the log").answer()
+            attempt.failed(500, "see the log")
+        if self._audit is not None:
+            attempt.record(self._audit)
         headers = [(b"content-type", answer.media.encode())] if answer.status != 204 else []
         headers += [(name.encode(), value.encode()) for name, value in answer.headers.items()]
         if answer.stream is not None and scope["method"] == "GET":
@@ -127,10 +137,11 @@ class Admin:
             return
         await respond(send, answer.status, headers, answer.encoded(), head=scope["method"] == "HEAD")
 
-    async def _answer(self, guard: Guard | LocalGuard, scope: Scope, receive: Receive) -> Answer:
+    async def _answer(self, guard: Guard | LocalGuard, scope: Scope, receive: Receive, attempt: Attempt) -> Answer:
         path = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        asked = Request(scope["method"], path, {}, headers)
+        asked = Request(scope["method"], path, {}, headers, peer=attempt.peer)
+        attempt.path = path
         guard.check_host(asked)
         try:
             fields = scope["query_string"].decode("latin-1")
@@ -138,12 +149,17 @@ class Admin:
         except ValueError as e:
             raise Problem(400, f"the query has more than {_MOST_FIELDS} parameters") from e
         route, params = self._router.find(asked.method, path)
-        guard.check(asked, open=route.open)
+        attempt.route, attempt.params = route, params
+        if not route.open:
+            attempt.caller = await guard.check(asked)
+            check_role(attempt.caller, route.needs)
         body = await read_body(receive, MAX_BODY)
         if body is None:
             raise Problem(413, f"the body is longer than {MAX_BODY // 1024} KiB")
-        request = Request(asked.method, path, params, headers, body, query)
+        request = Request(asked.method, path, params, headers, body, query, attempt.peer)
         if request.method not in ("GET", "HEAD"):
             check_body(request)
         found = route.handler(request)
-        return await found if isawaitable(found) else found
+        answer = await found if isawaitable(found) else found
+        attempt.facts = answer.facts
+        return answer

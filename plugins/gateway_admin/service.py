@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anyio.abc import TaskGroup
+from gateway_audit.log import audit_log
 from gateway_file.private_files import keep_private, no_room
 
 from gateway_core.contract.errors import StartError
@@ -15,6 +16,7 @@ from gateway_core.contract.services import RunningService
 from gateway_core.runtime.gateway import Gateway
 
 from .applied import Applied, applied_dir
+from .callers import TokenCallers
 from .conditions import Conditions
 from .control import Control
 from .discovery import announce, listen, socket_path, withdraw
@@ -23,6 +25,7 @@ from .own_metrics import declared, own_metrics
 from .routes import Route, all_routes
 from .server import Admin
 from .table import control_routes
+from .tokens import Tokens
 
 log = logging.getLogger("tidegate")
 
@@ -36,6 +39,9 @@ class AdminService(RunningService):
             gateway.measure = lambda: own_metrics(gateway.built)
         self.generations = Generations(gateway.config)
         self.conditions = Conditions(gateway, self.generations, gateway.clock)
+        self.audit = audit_log(gateway.data_dir, gateway.worker)
+        own = gateway.settings.admin_token
+        self.tokens = Tokens(gateway.data_dir, own.get_secret_value() if own else "")
         self._applied = Applied(applied_dir(gateway.settings))
         self._control: Control | None = None
         self._admin: Admin | None = None
@@ -67,12 +73,13 @@ class AdminService(RunningService):
         if gateway.settings.admin == "off":
             return
         self._admin = self._made()
+        if gateway.settings.admin != "socket":
+            self.tokens.refresh()
         await self._open(self._admin, tasks)
         tasks.start_soon(self.conditions.watch)
 
     def _made(self) -> Admin:
         gateway, settings = self.gateway, self.gateway.settings
-        token = settings.admin_token
         return Admin(
             gateway.status,
             lambda: gateway.ready,
@@ -80,8 +87,9 @@ class AdminService(RunningService):
             with_metrics=settings.metrics,
             own_metrics=declared(offer.component for offer in gateway.registry.offers()),
             more=all_routes(gateway),
-            token=token.get_secret_value() if token else "",
+            callers=TokenCallers(self.tokens),
             names=[name for name in settings.admin_hosts.split(",") if name.strip()],
+            audit=self.audit,
         )
 
     async def _open(self, admin: Admin, tasks: TaskGroup) -> None:
@@ -110,6 +118,7 @@ class AdminService(RunningService):
     async def stop(self) -> None:
         if self._admin is not None:
             await self._admin.stop()
+        self.audit.close()
         if self._announces:
             withdraw(self.gateway.data_dir)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from inspect import isawaitable
 from typing import Any
 
@@ -54,8 +55,12 @@ def watching_routes(
         return answer
 
     return [
-        Route("GET", "/status", show, "The full status of the gateway", {200: GatewayStatus}),
-        Route("GET", "/metrics", measure, "Metrics for Prometheus", {200: Text("text/plain")}, problems=[404]),
+        Route("GET", "/status", show, "The full status of the gateway", {200: GatewayStatus}, role="viewer"),
+        Route(
+            *("GET", "/metrics", measure, "Metrics for Prometheus", {200: Text("text/plain")}),
+            problems=[404],
+            role="metrics",
+        ),
         *(
             Route("GET", f"/health/{word}", probe(word), f"Health: {word}", {200: model, 503: model}, open=True)
             for word, model in _PROBES.items()
@@ -78,8 +83,12 @@ def _reading(resources: Resources, section: str) -> list[Route]:
 
     path = f"{_V1}/{section}"
     return [
-        Route("GET", path, everything, f"All {section}", {200: _WHAT[section]}),
-        Route("GET", f"{path}/{{name}}", single, f"One of the {section}", {200: _ONE[section]}, problems=[404]),
+        Route("GET", path, everything, f"All {section}", {200: _WHAT[section]}, role="viewer"),
+        Route(
+            *("GET", f"{path}/{{name}}", single, f"One of the {section}", {200: _ONE[section]}),
+            problems=[404],
+            role="viewer",
+        ),
     ]
 
 
@@ -104,12 +113,14 @@ def _changing(service: AdminContext, resources: Resources) -> list[Route]:
     async def put(request: Request) -> Answer:
         name = request.params["name"]
         results, _ = await control().apply(documents.entry(request, name, registry, os.environ), check(request))
-        return one(resources, "triggers", name, 201 if results[name] == "created" else 200)
+        answer = one(resources, "triggers", name, 201 if results[name] == "created" else 200)
+        return replace(answer, facts={"triggers": results})
 
     async def apply(request: Request) -> Answer:
         results, warnings = await control().apply(documents.entries(request, registry, os.environ))
         told = [{"name": name, "result": result} for name, result in results.items()]
-        return Answer({"triggers": told, "warnings": [fault_document(w) for w in warnings]}, headers=NO_STORE)
+        document = {"triggers": told, "warnings": [fault_document(w) for w in warnings]}
+        return Answer(document, headers=NO_STORE, facts={"triggers": results})
 
     async def delete(request: Request) -> Answer:
         await control().delete(request.params["name"], check(request))
@@ -134,16 +145,40 @@ def _changing(service: AdminContext, resources: Resources) -> list[Route]:
             *("PUT", trigger, put, "Create or change a trigger", {200: models.Trigger, 201: models.Trigger}),
             problems=[412, *_REFUSED],
             body=_BODY,
+            role="admin",
+            action="trigger.apply",
         ),
-        Route("DELETE", trigger, delete, "Delete a trigger that was applied", {204: None}, problems=there),
-        Route("POST", f"{trigger}/pause", pausing(True), "Pause a trigger", some, problems=there),
-        Route("POST", f"{trigger}/resume", pausing(False), "Resume a trigger", some, problems=there),
+        Route(
+            *("DELETE", trigger, delete, "Delete a trigger that was applied", {204: None}),
+            problems=there,
+            role="admin",
+            action="trigger.delete",
+        ),
+        Route(
+            *("POST", f"{trigger}/pause", pausing(True), "Pause a trigger", some),
+            problems=there,
+            role="operator",
+            action="trigger.pause",
+        ),
+        Route(
+            *("POST", f"{trigger}/resume", pausing(False), "Resume a trigger", some),
+            problems=there,
+            role="operator",
+            action="trigger.resume",
+        ),
         Route(
             *("POST", f"{_V1}/apply", apply, "Create or change triggers, all or none", {200: models.ApplyResult}),
             problems=_REFUSED,
             body=_BODIES,
+            role="admin",
+            action="trigger.apply",
         ),
-        Route("POST", f"{_V1}/reload", reload, "Read the config again", {200: models.ReloadResult}, problems=_REFUSED),
+        Route(
+            *("POST", f"{_V1}/reload", reload, "Read the config again", {200: models.ReloadResult}),
+            problems=_REFUSED,
+            role="operator",
+            action="config.reload",
+        ),
     ]
 
 
@@ -154,5 +189,5 @@ def described(routes: list[Route]) -> list[Route]:
     def describe(request: Request) -> Answer:
         return Answer(openapi.document(found))
 
-    found += [*routes, Route("GET", "/openapi.json", describe, "This document", {200: dict})]
+    found += [*routes, Route("GET", "/openapi.json", describe, "This document", {200: dict}, role="viewer")]
     return found

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -140,6 +142,14 @@ def _later(seconds: float, call: Callable[[], None]) -> None:
 
     with suppress(RuntimeError):
         asyncio.get_running_loop().call_later(seconds, run)
+
+
+def local_user() -> str:
+    """Who runs this command, for `record`."""
+    try:
+        return f"user {getpass.getuser()}"
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
 
 
 _logs: WeakValueDictionary[tuple[Path, int], AuditLog] = WeakValueDictionary()

@@ -69,9 +69,12 @@ def dead_letter_routes(gateway: Gateway) -> list[Route]:
             {200: models.DeadLetterList},
             problems=[422],
             query=_QUERY,
+            role="viewer",
         ),
         Route(
-            "GET", f"{_PATH}/{{id}}", single, "One dead letter in full", {200: models.DeadLetterDetail}, problems=[404]
+            *("GET", f"{_PATH}/{{id}}", single, "One dead letter in full", {200: models.DeadLetterDetail}),
+            problems=[404],
+            role="viewer",
         ),
     ]
 

@@ -61,7 +61,10 @@ class Gateway:
 
     def status(self) -> GatewayStatus:
         self._check()
-        return GatewayStatus.read(self._client.get(self._facts["admin"] + "/status").raise_for_status().json())
+        token = os.environ.get("TIDEGATE_ADMIN_TOKEN") or (self._data / "admin.token").read_text().strip()
+        headers = {"authorization": f"Bearer {token}"}
+        answer = self._client.get(self._facts["admin"] + "/status", headers=headers)
+        return GatewayStatus.read(answer.raise_for_status().json())
 
     def stop(self) -> None:
         """Sends SIGTERM, so that the gateway finishes its work. Raises `DemoError` if it does not exit cleanly."""

@@ -73,23 +73,26 @@ def inspect_routes(service: InspectContext) -> list[Route]:
         return Answer(body=drawn.encode(), media=_SVG, headers=_NO_STORE)
 
     return [
-        Route("GET", f"{_V1}/graph", graph, "The topology", {200: models.TopologyDocument}),
-        Route("GET", f"{_V1}/graph.svg", drawing, "The topology as SVG", {200: Text(_SVG)}),
+        Route("GET", f"{_V1}/graph", graph, "The topology", {200: models.TopologyDocument}, role="viewer"),
+        Route("GET", f"{_V1}/graph.svg", drawing, "The topology as SVG", {200: Text(_SVG)}, role="viewer"),
         Route(
             *("GET", f"{_V1}/events", find, "What happened to an event", {200: models.EventReport}),
             problems=[404, 422],
             query=_FIND,
+            role="viewer",
         ),
         Route(
             *("GET", f"{_V1}/tap", tap, "Live events, as server-sent events", {200: Text(MEDIA)}),
             problems=[404, 422],
             query=_TAP,
+            role="viewer",
         ),
         Route(
             *("POST", f"{_V1}/explain", explain, "What the gateway would do with an event", {200: models.Explanation}),
             problems=[404, 422],
             body="`event`: a structured CloudEvent in JSON. `broker`, `trigger`: only this one.",
             takes=[JSON],
+            role="viewer",
         ),
     ]
 

@@ -91,9 +91,20 @@ class GatewayProcess:
 
     def admin(self, path: str) -> httpx.Response:
         """GET on the admin API."""
+        return httpx.get(self.admin_url + path, timeout=10, verify=False, headers=self.admin_headers)
+
+    @property
+    def admin_url(self) -> str:
+        """The address of the admin API."""
         address = self._address()
         assert address is not None
-        return httpx.get(address["admin"].rstrip("/") + path, timeout=10, verify=False)
+        return str(address["admin"]).rstrip("/")
+
+    @property
+    def admin_headers(self) -> dict[str, str]:
+        """What a request to the admin API must have: the token."""
+        token = self._env.get("TIDEGATE_ADMIN_TOKEN") or (self.data_dir / "admin.token").read_text().strip()
+        return {"authorization": f"Bearer {token}"}
 
     def status(self) -> dict[str, Any]:
         """The status document."""

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 import anyio
 import httpx
 import pytest
+from gateway_admin.callers import Caller
+from gateway_admin.routes import Request
 from gateway_admin.server import Admin
 from gateway_serving.address import split_address
 
@@ -15,6 +17,11 @@ from gateway_core.contract.errors import StartError
 from gateway_core.contract.status import GatewayStatus
 
 pytestmark = pytest.mark.anyio
+
+
+class Anyone:
+    async def caller(self, request: Request) -> Caller:
+        return Caller("anyone", "admin")
 
 
 def nothing() -> GatewayStatus:
@@ -33,7 +40,7 @@ async def serving(admin: Admin, address: str = "127.0.0.1:0") -> AsyncIterator[h
 
 
 async def test_status_is_json() -> None:
-    async with serving(Admin(lambda: GatewayStatus("1", ready=True, pid=7))) as client:
+    async with serving(Admin(lambda: GatewayStatus("1", ready=True, pid=7), callers=Anyone())) as client:
         response = await client.get("/status")
     assert (response.status_code, response.headers["content-type"]) == (200, "application/json")
     assert {"version": "1", "ready": True, "pid": 7}.items() <= response.json().items()
@@ -44,7 +51,7 @@ async def test_status_may_be_awaited() -> None:
         await anyio.lowlevel.checkpoint()
         return GatewayStatus("1", workers=2)
 
-    async with serving(Admin(status)) as client:
+    async with serving(Admin(status, callers=Anyone())) as client:
         assert (await client.get("/status")).json()["workers"] == 2
 
 
@@ -60,7 +67,7 @@ async def test_probes_say_what_they_are_told() -> None:
 
 
 async def test_what_it_doesnt_know_is_a_problem() -> None:
-    async with serving(Admin(nothing)) as client:
+    async with serving(Admin(nothing, callers=Anyone())) as client:
         missing, wrong = await client.get("/elsewhere"), await client.post("/status")
         head = await client.head("/status")
     assert missing.headers["content-type"] == wrong.headers["content-type"] == "application/problem+json"
@@ -78,7 +85,7 @@ async def test_a_failing_status_is_a_problem_too(caplog: pytest.LogCaptureFixtur
     def status() -> GatewayStatus:
         raise RuntimeError("secret")
 
-    async with serving(Admin(status)) as client:
+    async with serving(Admin(status, callers=Anyone())) as client:
         response = await client.get("/status")
     assert (response.status_code, response.json()["detail"]) == (500, "see the log")
     assert "RuntimeError" in caplog.text
@@ -91,7 +98,7 @@ async def test_addresses_are_host_and_port() -> None:
 
 
 async def test_a_stop_frees_the_address() -> None:
-    async with serving(Admin(nothing)) as client:
+    async with serving(Admin(nothing, callers=Anyone())) as client:
         address = f"127.0.0.1:{client.base_url.port}"
     async with serving(Admin(nothing), address) as client:
         assert (await client.get("/health/live")).status_code == 200
@@ -105,6 +112,6 @@ async def test_an_address_that_is_none_stops_the_start(address: str) -> None:
 
 
 async def test_an_address_that_is_taken_stops_the_start() -> None:
-    async with serving(Admin(nothing)) as client, anyio.create_task_group() as tasks:
+    async with serving(Admin(nothing, callers=Anyone())) as client, anyio.create_task_group() as tasks:
         with pytest.raises(StartError, match="admin: can't listen on 127"):
             await Admin(nothing).start(f"127.0.0.1:{client.base_url.port}", tasks)

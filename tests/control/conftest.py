@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -35,8 +34,9 @@ class Console:
 
     def __init__(self, gateway: GatewayProcess) -> None:
         self.gateway = gateway
-        self.url: str = json.loads((gateway.data_dir / "gateway.json").read_text())["admin"]
-        self.http = httpx.Client(base_url=self.url, timeout=60, trust_env=False, verify=False)
+        self.url = gateway.admin_url
+        headers = gateway.admin_headers
+        self.http = httpx.Client(base_url=self.url, timeout=60, trust_env=False, verify=False, headers=headers)
 
     def put(self, name: str, text: str, **headers: str) -> httpx.Response:
         return self.http.put(f"/api/v1/triggers/{name}", content=text, headers={**YAML, **headers})

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,18 +9,25 @@ from pathlib import Path
 import anyio
 import httpx
 import pytest
+from gateway_admin.callers import Caller, Nobody, TokenCallers
 from gateway_admin.guard import Guard, exposed
 from gateway_admin.routes import Answer, Problem, Request, Route
 from gateway_admin.server import Admin
+from gateway_admin.tokens import Tokens
+from gateway_testing import GatewayProcess
 
-from gateway_core.contract.errors import StartError
 from gateway_core.contract.status import GatewayStatus
 
 pytestmark = pytest.mark.anyio
 
 
+class Anyone:
+    async def caller(self, request: Request) -> Caller:
+        return Caller("anyone", "admin")
+
+
 @asynccontextmanager
-async def serving(token: str = "") -> AsyncIterator[httpx.AsyncClient]:
+async def serving(folder: Path | None = None) -> AsyncIterator[httpx.AsyncClient]:
     def echo(request: Request) -> Answer:
         return Answer({"took": len(request.body), "name": request.params.get("name")})
 
@@ -32,7 +36,8 @@ async def serving(token: str = "") -> AsyncIterator[httpx.AsyncClient]:
         Route("PUT", "/change/{name}", echo, "Change", {200: dict}),
         Route("GET", "/change/{name}", echo, "Look", {200: dict}),
     ]
-    admin = Admin(lambda: GatewayStatus("1"), more=routes, token=token)
+    callers = Anyone() if folder is None else TokenCallers(Tokens(folder, "sesame é"))
+    admin = Admin(lambda: GatewayStatus("1"), more=routes, callers=callers)
     async with anyio.create_task_group() as tasks:
         url = await admin.start("127.0.0.1:0", tasks)
         try:
@@ -85,14 +90,14 @@ def test_an_address_for_others_has_addresses_and_the_names_that_are_set() -> Non
     def asked(guard: Guard, host: str) -> None:
         guard.check_host(Request("GET", "/", headers={"host": host}))
 
-    for guard in (Guard("0.0.0.0"), Guard("127.0.0.2"), Guard("0.0.0.0", names=["other"])):
+    for guard in (Guard("0.0.0.0", Nobody()), Guard("127.0.0.2", Nobody()), Guard("0.0.0.0", Nobody(), ["other"])):
         with pytest.raises(Problem, match=r"is not a name of the admin API.* TIDEGATE_ADMIN_HOSTS"):
             asked(guard, "gateway.internal:9080")
     for host in ("10.1.2.3:9080", "[fe80::1]:9080", "localhost", "Gateway.Internal:9080", "gateway.internal."):
-        asked(Guard("0.0.0.0", names=[" gateway.internal "]), host)
-    asked(Guard("127.0.0.2", names=["gateway.internal"]), "gateway.internal")
+        asked(Guard("0.0.0.0", Nobody(), [" gateway.internal "]), host)
+    asked(Guard("127.0.0.2", Nobody(), ["gateway.internal"]), "gateway.internal")
     with pytest.raises(Problem, match="is not a name of the admin API"):
-        asked(Guard("127.0.0.1"), "10.1.2.3")
+        asked(Guard("127.0.0.1", Nobody()), "10.1.2.3")
 
 
 async def test_a_foreign_name_is_told_nothing() -> None:
@@ -106,34 +111,22 @@ async def test_a_query_of_too_many_parts_is_refused() -> None:
 
 
 @pytest.mark.spec("SAFE-14")
-@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
-async def test_others_need_a_token(address: str) -> None:
-    async with anyio.create_task_group() as tasks:
-        with pytest.raises(StartError, match=r"without a token: set TIDEGATE_ADMIN_TOKEN, or listen"):
-            await Admin(lambda: GatewayStatus("1")).start(address, tasks)
-    assert exposed(address, "") != ""
-    assert exposed("127.0.0.1:0", "") == exposed("localhost:0", "") == exposed("[::1]:0", "") == ""
-    assert exposed(address, "secret") == exposed("off", "") == exposed("socket", "") == ""
+def test_an_address_for_others_is_known() -> None:
+    assert [a for a in ("0.0.0.0:0", "[::]:0", "127.0.0.1:0", "[::1]:0", "off", "socket") if exposed(a)] == [
+        "0.0.0.0:0",
+        "[::]:0",
+    ]
 
 
 @pytest.mark.spec("SAFE-14")
 @pytest.mark.usefixtures("processes")
-def test_check_says_so_and_run_refuses(tmp_path: Path) -> None:
-    (tmp_path / "t.yaml").write_text('brokers: {b: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}\n')
-    env = {**os.environ, "TIDEGATE_ADMIN": "0.0.0.0:0", "TIDEGATE_DATA_DIR": str(tmp_path / "d")}
-    env.pop("TIDEGATE_ADMIN_TOKEN", None)
-
-    def tidegate(command: str, **more: str) -> tuple[int, str]:
-        words = [sys.executable, "-m", "gateway_core.cli", command, str(tmp_path / "t.yaml")]
-        done = subprocess.run(words, env={**env, **more}, capture_output=True, text=True, timeout=60, cwd=tmp_path)
-        return done.returncode, done.stdout + done.stderr
-
-    for command, code in (("check", 1), ("run", 3)):
-        found = tidegate(command)
-        assert found[0] == code
-        assert "could change the gateway without a token" in found[1]
-        assert "set TIDEGATE_ADMIN_TOKEN" in found[1]
-    assert tidegate("check", TIDEGATE_ADMIN_TOKEN="secret")[0] == 0
+def test_others_need_the_token_that_the_gateway_made(tmp_path: Path) -> None:
+    config = 'brokers: {b: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}\n'
+    with GatewayProcess(config, tmp_path, None, "--admin", "0.0.0.0:0") as gateway:
+        assert "is not encrypted" in gateway.log()
+        url = gateway.admin_url.replace("0.0.0.0", "127.0.0.1")
+        assert httpx.get(f"{url}/status", verify=False).status_code == 401
+        assert httpx.get(f"{url}/status", verify=False, headers=gateway.admin_headers).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -154,10 +147,10 @@ async def test_a_body_may_have_a_mebibyte() -> None:
         assert (await client.post("/change", content=b" " * (1024 * 1024 + 1), headers=media)).status_code == 413
 
 
-async def test_a_token_is_needed_but_for_health() -> None:
-    async with serving("sesame é") as client:
+async def test_a_token_is_needed_but_for_health(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
         none = await client.get("/status")
-        assert (none.status_code, none.headers["www-authenticate"]) == (401, "Bearer")
+        assert (none.status_code, none.headers["www-authenticate"]) == (401, 'Bearer realm="tidegate admin"')
         for wrong in ("Bearer sesame", "Basic sesame", "sesame é"):
             headers = {b"authorization": wrong.encode()}
             assert (await client.get("/openapi.json", headers=headers)).status_code == 401

@@ -91,7 +91,9 @@ async def test_a_service_adds_a_page_and_lives_with_the_gateway(tmp_path: Path) 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(gateway.run, stop, started)
         await started.wait()
-        async with httpx.AsyncClient(base_url=gateway.addresses["admin"], trust_env=False, verify=False) as client:
+        token = (tmp_path / "admin.token").read_text().strip()
+        url, headers = gateway.addresses["admin"], {"authorization": f"Bearer {token}"}
+        async with httpx.AsyncClient(base_url=url, headers=headers, trust_env=False, verify=False) as client:
             assert (await client.get("/hello/you")).json() == {"hello": "you", "started": True}
             assert "/hello/{name}" in (await client.get("/openapi.json")).json()["paths"]
         assert gateway.addresses["page"] == "here"

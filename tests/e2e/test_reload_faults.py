@@ -53,10 +53,12 @@ class Running:
             self.process = subprocess.Popen(command, cwd=folder, env=env, stderr=out, preexec_fn=as_anyone)
         eventually(lambda: (folder / "data/gateway.json").exists() or self.process.poll() is not None)
         self.admin: str = json.loads((folder / "data/gateway.json").read_text())["admin"]
+        token = (folder / "data/admin.token").read_text().strip()
+        self.headers = {"authorization": f"Bearer {token}"}
 
     def status(self) -> dict[str, Any]:
         assert self.process.poll() is None, self.errors.read_text()
-        document: dict[str, Any] = httpx.get(f"{self.admin}/status", verify=False).json()
+        document: dict[str, Any] = httpx.get(f"{self.admin}/status", verify=False, headers=self.headers).json()
         return document
 
     def error(self) -> str:
@@ -99,7 +101,7 @@ def test_a_folder_that_cannot_be_listed_changes_nothing(
     made = httpx.put(
         f"{running.admin}/api/v1/triggers/applied",
         content=f"subscriber: {subscriber.url}applied",
-        headers={"content-type": "application/yaml"},
+        headers={"content-type": "application/yaml", **running.headers},
         verify=False,
     )
     assert made.status_code == 201

@@ -63,8 +63,9 @@ def test_nothing_shows_a_secret_of_an_address(tmp_path: Path, client: str) -> No
             seen.append(gateway.admin("/api/v1/graph.svg").text)
             seen.append(gateway.admin("/api/v1/events?id=1").text)
             event = {"event": {"specversion": "1.0", "id": "9", "source": "/s", "type": "t"}}
-            url = json.loads((gateway.data_dir / "gateway.json").read_text())["admin"]
-            seen.append(httpx.post(f"{url}/api/v1/explain", json=event, verify=False).text)
+            url, token = f"{gateway.admin_url}/api/v1/explain", gateway.admin_headers
+            seen.append(httpx.post(url, json=event, verify=False, headers=token).text)
+            seen.append((gateway.data_dir / "audit/audit.jsonl").read_text())
             letters = [p.read_text() for p in (gateway.data_dir / "dead-letter").glob("*.jsonl")]
             assert gateway.stop() == 0
             seen += [*letters, gateway.log()]

@@ -32,9 +32,9 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 
 
 def ask(gateway: GatewayProcess, question: Any, media: str = "application/json") -> httpx.Response:
-    url = json.loads((gateway.data_dir / "gateway.json").read_text())["admin"]
     body = question if isinstance(question, bytes) else json.dumps(question).encode()
-    return httpx.post(f"{url}/api/v1/explain", content=body, headers={"content-type": media}, verify=False)
+    headers = {"content-type": media, **gateway.admin_headers}
+    return httpx.post(f"{gateway.admin_url}/api/v1/explain", content=body, headers=headers, verify=False)
 
 
 @pytest.mark.parametrize("event", [PAID, {**PAID, "type": "other"}, {**PAID, "id": ""}], ids=["wanted", "not", "none"])

@@ -42,7 +42,7 @@ def running(folder: Path, url: str, *flags: str, config: str = CONFIG) -> Iterat
 @contextmanager
 def tap(gateway: GatewayProcess, **query: Any) -> Iterator[Iterator[tuple[str, Any]]]:
     """An open tap: its events as (kind, value). What is sent from here on is seen."""
-    url = json.loads((gateway.data_dir / "gateway.json").read_text())["admin"]
+    url, headers = f"{gateway.admin_url}/api/v1/tap", gateway.admin_headers
 
     def events(lines: Iterator[str]) -> Iterator[tuple[str, Any]]:
         kind = ""
@@ -53,7 +53,7 @@ def tap(gateway: GatewayProcess, **query: Any) -> Iterator[Iterator[tuple[str, A
             elif name == "data":
                 yield kind, json.loads(value)
 
-    with httpx.stream("GET", f"{url}/api/v1/tap", params=query, timeout=30, verify=False) as response:
+    with httpx.stream("GET", url, params=query, timeout=30, verify=False, headers=headers) as response:
         assert response.status_code == 200, response.read()
         found = events(response.iter_lines())
         assert next(found)[0] == "open"
@@ -137,8 +137,8 @@ def test_attempts_are_seen_with_their_outcome(tmp_path: Path) -> None:
 )
 def test_a_tap_that_can_not_be(tmp_path: Path, query: dict[str, str], status: int, detail: str) -> None:
     with running(tmp_path, "http://127.0.0.1:9/") as gateway:
-        url = json.loads((gateway.data_dir / "gateway.json").read_text())["admin"]
-        answer = httpx.get(f"{url}/api/v1/tap", params=query, verify=False)
+        url, headers = f"{gateway.admin_url}/api/v1/tap", gateway.admin_headers
+        answer = httpx.get(url, params=query, verify=False, headers=headers)
     assert (answer.status_code, detail in answer.json()["detail"]) == (status, True)
 
 

@@ -58,11 +58,13 @@ def send(url: str, id: str, **headers: str) -> None:
 
 
 def why(gateway: GatewayProcess, id: str, **query: str) -> dict[str, Any]:
-    url = json.loads((gateway.data_dir / "gateway.json").read_text())["admin"]
-    found: dict[str, Any] = httpx.get(
-        f"{url}/api/v1/events", params={"id": id, **query}, timeout=30, verify=False
-    ).json()
+    found: dict[str, Any] = found_at(gateway, id=id, **query).json()
     return found
+
+
+def found_at(gateway: GatewayProcess, **query: str) -> httpx.Response:
+    url = f"{gateway.admin_url}/api/v1/events"
+    return httpx.get(url, params=query, timeout=30, verify=False, headers=gateway.admin_headers)
 
 
 def ways(document: dict[str, Any], entry: int = 0) -> dict[str, Any]:
@@ -117,10 +119,9 @@ def test_what_it_does_not_know(tmp_path: Path) -> None:
         ran = asked(gateway, "nobody")
         assert (ran.returncode, "no event with the id nobody found" in ran.stdout) == (1, True)
         assert "past events of direct can't be searched" in ran.stdout
-        url = json.loads((gateway.data_dir / "gateway.json").read_text())["admin"]
-        assert httpx.get(f"{url}/api/v1/events", verify=False).status_code == 422
-        assert httpx.get(f"{url}/api/v1/events", params={"id": "1", "rest": "7"}, verify=False).status_code == 422
-        assert httpx.get(f"{url}/api/v1/events", params={"id": "1", "broker": "x"}, verify=False).status_code == 404
+        assert found_at(gateway).status_code == 422
+        assert found_at(gateway, id="1", rest="7").status_code == 422
+        assert found_at(gateway, id="1", broker="x").status_code == 404
 
 
 def test_of_a_bridge_its_dead_letters_and_attempts_are_known(tmp_path: Path) -> None:

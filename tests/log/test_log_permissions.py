@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import stat
 from pathlib import Path
 
@@ -47,11 +46,13 @@ def open_to_others(folder: Path) -> list[str]:
 def test_everything_in_the_data_folder_is_private(tmp_path: Path) -> None:
     with run(tmp_path) as gateway:
         send(gateway)
-        admin = json.loads((gateway.data_dir / "gateway.json").read_text())["admin"]
-        assert httpx.post(f"{admin}/api/v1/triggers/lost/pause", verify=False).is_success
+        url = f"{gateway.admin_url}/api/v1/triggers/lost/pause"
+        assert httpx.post(url, verify=False, headers=gateway.admin_headers).is_success
         names = {p.name for p in gateway.data_dir.rglob("*")}
         assert {
             "gateway.json",
+            "admin.token",
+            "audit.jsonl",
             "shard-000.db",
             "shard-000.db-wal",
             "meta.json",

@@ -111,7 +111,9 @@ async def test_health_while_a_gateway_starts_and_stops(tmp_path: Path) -> None:
 
     async def probe() -> list[int]:
         paths = ("/health/live", "/health/startup", "/health/ready", "/status", "/metrics")
-        async with httpx.AsyncClient(base_url=gateway.addresses["admin"], verify=False) as client:
+        token = (tmp_path / "admin.token").read_text().strip()
+        headers = {"authorization": f"Bearer {token}"}
+        async with httpx.AsyncClient(base_url=gateway.addresses["admin"], verify=False, headers=headers) as client:
             return [(await client.get(path)).status_code for path in paths]
 
     async with anyio.create_task_group() as tasks:

@@ -33,7 +33,9 @@ async def test_without_it_nothing_changes_the_config(tmp_path: Path) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(gateway.run, stop, started)
         await started.wait()
-        async with httpx.AsyncClient(base_url=gateway.addresses["admin"], trust_env=False, verify=False) as client:
+        token = (settings.data_dir / "admin.token").read_text().strip()
+        url, headers = gateway.addresses["admin"], {"authorization": f"Bearer {token}"}
+        async with httpx.AsyncClient(base_url=url, headers=headers, trust_env=False, verify=False) as client:
             refused = await client.post("/api/v1/reload")
             assert (refused.status_code, "the plugin `reload` is not installed" in refused.text) == (409, True)
             assert (await client.get("/status")).json()["config"]["generation"] == 1

@@ -59,9 +59,10 @@ def test_half_open_connections_do_not_hold_up_a_stop(doors: Doors) -> None:
             opened(door, b"\x16\x03\x01")
             for data in (b"", HEAD, BODY):
                 opened(door, data, secured=True)
-        tap = opened("admin", b"GET /api/v1/tap HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        token = f"Authorization: {doors.gateway.admin_headers['authorization']}\r\n\r\n".encode()
+        tap = opened("admin", b"GET /api/v1/tap HTTP/1.1\r\nHost: localhost\r\n" + token)
         assert tap.recv(100).startswith(b"HTTP/1.1 200 ")
-        unread = opened("admin", b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 300)
+        unread = opened("admin", (b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n" + token) * 300)
         time.sleep(0.5)
         began = time.monotonic()
         assert doors.gateway.stop() == 0

@@ -45,6 +45,13 @@ class Output(StrEnum):
     yaml = "yaml"
 
 
+class TokenRole(StrEnum):
+    metrics = "metrics"
+    viewer = "viewer"
+    operator = "operator"
+    admin = "admin"
+
+
 Trigger = Annotated[
     str, typer.Argument(help="Its name, as `tidegate get triggers` shows it.", autocompletion=complete.triggers)
 ]
@@ -141,3 +148,32 @@ def reload(admin: AdminAddress = None, data_dir: DataDir = None) -> None:
     from .resources import reload as send
 
     raise typer.Exit(send(admin, data_dir))
+
+
+admin = typer.Typer(help="Who may call the admin API.", no_args_is_help=True, add_completion=False)
+
+
+@admin.callback()
+def _admin() -> None:
+    """Who may call the admin API."""
+
+
+@admin.command()
+def token(
+    name: Annotated[str | None, typer.Option(help="Make a token for this person or program.")] = None,
+    role: Annotated[
+        TokenRole | None,
+        typer.Option(help="What it may do: read metrics, read everything, also pause and reload, or also apply."),
+    ] = None,
+    days: Annotated[float | None, typer.Option(min=0, help="After how many days it ends. Default: never.")] = None,
+    rotate: Annotated[bool, typer.Option("--rotate", help="Replace the gateway's token. All others end, too.")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Print a token of the admin API: the gateway's own, which may do everything, or one for others.
+
+    Send it as `Authorization: Bearer …`. The gateway keeps its own token in its data directory. Tokens for others are
+    made from it and stored nowhere; --role is `viewer` by default. A running gateway notices a new token at once.
+    """
+    from .token import token as show
+
+    raise typer.Exit(show(data_dir, name, role.value if role else None, days, rotate=rotate))

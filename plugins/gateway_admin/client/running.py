@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,11 +19,17 @@ from gateway_core.cli.common import CommandError
 from gateway_core.contract.status import GatewayStatus
 
 from ..discovery import address_file, reachable, socket_path
+from ..tokens import read_token
 
 if TYPE_CHECKING:
     from gateway_core.runtime.settings import Settings
 
-UNAUTHORIZED = "{url} requires a token: set TIDEGATE_ADMIN_TOKEN to the gateway's value"
+UNAUTHORIZED = (
+    "{url} requires a token, or does not take this one: set TIDEGATE_ADMIN_TOKEN or TIDEGATE_ADMIN_TOKEN_FILE; "
+    "`tidegate admin token` shows one to the gateway's own user"
+)
+TOKEN_FILE = "TIDEGATE_ADMIN_TOKEN_FILE"
+"""The environment variable that names a file with a token."""
 
 
 def addresses(data_dir: Path) -> dict[str, Any] | None:
@@ -75,21 +82,52 @@ def is_running(settings: Settings) -> bool:
 
 @contextmanager
 def connected(admin: str | None, data_dir: Path | None, timeout_s: float = 10.0) -> Iterator[tuple[str, httpx.Client]]:
-    """The admin API's URL, and a client for it: through the socket in the data directory if it exists and no address is
-    given; else with the token from `TIDEGATE_ADMIN_TOKEN`. Raises `CommandError`."""
+    """The admin API's URL, and a client for it: through the socket in the data directory if the gateway is that one,
+    else with a token (`_token`). Raises `CommandError`."""
     settings = common.settings(data_dir=data_dir)
     with ExitStack() as stack:
-        path = None if admin else _local(settings.data_dir, stack)
+        path = _local(settings.data_dir, stack) if not admin or _is_own(admin, settings.data_dir) else None
         if path is not None:
             url = str((addresses(settings.data_dir) or {}).get("admin") or "http://localhost")
             transport = httpx.HTTPTransport(verify=False, uds=path)
             http = httpx.Client(timeout=timeout_s, trust_env=False, transport=transport)
         else:
             url = admin_url(admin, settings.data_dir)
-            token = settings.admin_token.get_secret_value() if settings.admin_token else ""
+            token = _token(url, settings)
             headers = {b"authorization": b"Bearer " + token.encode()} if token else {}
             http = httpx.Client(timeout=timeout_s, trust_env=False, verify=secure([url]), headers=headers)
         yield url, stack.enter_context(http)
+
+
+def _is_own(admin: str, data_dir: Path) -> bool:
+    """Whether this is the address of the gateway with this data directory, and its process is there."""
+    try:
+        found = addresses(data_dir) or {}
+        if found.get("admin") != admin_url(admin, data_dir):
+            return False
+        os.kill(int(found["pid"]), 0)
+    except PermissionError:
+        return True
+    except (CommandError, OSError, ValueError, KeyError):
+        return False
+    return True
+
+
+def _token(url: str, settings: Settings) -> str:
+    """The token from `TIDEGATE_ADMIN_TOKEN`, else from the file that `TIDEGATE_ADMIN_TOKEN_FILE` names. The one in the
+    data directory goes to the gateway of that directory only. Raises `CommandError`."""
+    if settings.admin_token and (token := settings.admin_token.get_secret_value()):
+        return token
+    if named := os.environ.get(TOKEN_FILE):
+        try:
+            return Path(named).read_text().strip()
+        except (OSError, ValueError) as e:
+            reason = e.strerror if isinstance(e, OSError) else "not text"
+            raise CommandError(f"can't read the token in {named} ({TOKEN_FILE}): {reason}") from e
+    if _is_own(url, settings.data_dir):
+        with suppress(OSError, ValueError):
+            return read_token(settings.data_dir)
+    return ""
 
 
 def fetch_status(url: str, http: httpx.Client) -> GatewayStatus:
