@@ -17,6 +17,7 @@ import anyio
 from anyio import to_thread
 
 from gateway_core.config.load import Loaded
+from gateway_core.config.report import locate, written
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.pipeline.broker import ReadingTrigger
 from gateway_core.runtime.config_read import Reloader
@@ -24,8 +25,9 @@ from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.status import start_failure
 
 from .applied import Applied
-from .documents import Triggers
+from .documents import Triggers, not_permitted
 from .generations import Generations
+from .permits import Permits, permits_of
 from .routes import Problem
 from .write import dump
 
@@ -56,6 +58,12 @@ class Control:
         file, line = place
         return {"file": file, "line": line, "applied": self._is_applied(name)}
 
+    @property
+    def permits(self) -> Permits:
+        """What applied triggers may reach."""
+        loaded = self._reloader.loaded
+        return permits_of(loaded.config if loaded is not None else self._gateway.config, self._gateway.data_dir)
+
     # -- changes ----------------------------------------------------------------------------------------------------
 
     async def apply(self, wanted: Triggers, check: Check = lambda: None) -> tuple[dict[str, Result], list[Fault]]:
@@ -67,6 +75,7 @@ class Control:
             check()
             began_ns = time.time_ns()
             loaded = await self._loaded(wanted)
+            self._check_permits(wanted, loaded)
             self._check_brokers(wanted, loaded)
             results = {name: self._result(name, loaded) for name in wanted}
             if any(result != "unchanged" for result in results.values()):
@@ -158,6 +167,16 @@ class Control:
             if version is not None and version.config.broker != wanted:
                 text = f"the broker of a trigger can't be changed: `{name}` belongs to `{version.config.broker}`"
                 raise Problem(409, f"{text}, not `{wanted}`; delete it first, or use another name")
+
+    def _check_permits(self, wanted: Triggers, loaded: Loaded) -> None:
+        permits = permits_of(loaded.config, self._gateway.data_dir)
+        faults = [
+            Fault(found.message, written(own[0], found.place), "", locate(own[0], found.place)[1], found.remedy)
+            for name, own in wanted.items()
+            for found in permits.faults(loaded.config.triggers[name], ("triggers", name))
+        ]
+        if faults:
+            raise not_permitted(faults)
 
     async def _loaded(self, wanted: Triggers) -> Loaded:
         documents = [document for own in wanted.values() for document in own]

@@ -15,6 +15,7 @@ from gateway_core.contract.config_extension import DocumentKind
 from gateway_core.contract.config_node import Node
 from gateway_core.contract.errors import ConfigError, Fault
 
+from .permits import Permits
 from .routes import JSON, Problem, Request
 
 Triggers = dict[str, list[Node]]
@@ -25,12 +26,12 @@ _FAULTY = "the body has errors; nothing was changed"
 _ELSEWHERE = "put everything else in the config's files: the gateway reloads them"
 
 
-def entries(request: Request, registry: Registry, env: Mapping[str, str]) -> Triggers:
+def entries(request: Request, registry: Registry, env: Mapping[str, str], permits: Permits) -> Triggers:
     """The triggers of a body with sections, or documents of the plugins' kinds. Raises `Problem` with all faults."""
     found: Triggers = {}
     faults: list[Fault] = []
-    for document in _documents(request):
-        for name, own in _opened(document, _kind(document, registry), env, faults):
+    for document in _documents(request, permits):
+        for name, own in _opened(document, _kind(document, registry), permits.environment(env), faults):
             found.setdefault(name, []).append(own)
     _raise(faults)
     if not found:
@@ -39,19 +40,19 @@ def entries(request: Request, registry: Registry, env: Mapping[str, str]) -> Tri
     return found
 
 
-def entry(request: Request, name: str, registry: Registry, env: Mapping[str, str]) -> Triggers:
+def entry(request: Request, name: str, registry: Registry, env: Mapping[str, str], permits: Permits) -> Triggers:
     """One trigger: in the form of `entries`, or only the value under its name. Raises `Problem`."""
-    documents = _documents(request)
+    documents = _documents(request, permits)
     if len(documents) == 1 and not _kind(documents[0], registry) and "triggers" not in documents[0].value:
         return {name: [_section(name, documents[0], documents[0].line)]}
-    found = entries(request, registry, env)
+    found = entries(request, registry, env, permits)
     if set(found) != {name}:
         told = ", ".join(f"`{n}`" for n in found)
         raise Problem(422, f"the body defines {told}, not `{name}` alone: use POST /api/v1/apply for several")
     return found
 
 
-def _documents(request: Request) -> Sequence[Node]:
+def _documents(request: Request, permits: Permits) -> Sequence[Node]:
     body = request.body
     if request.media == JSON:
         body = _as_yaml(body)
@@ -59,7 +60,14 @@ def _documents(request: Request) -> Sequence[Node]:
     _raise(reading.faults)
     if not reading.documents:
         raise Problem(422, "the body is empty")
+    if faults := [fault for document in reading.documents for fault in permits.texts(document)]:
+        raise not_permitted(faults)
     return reading.documents
+
+
+def not_permitted(faults: Sequence[Fault]) -> Problem:
+    """The problem of a trigger that reaches for more than an applied one may."""
+    return Problem(403, "an applied trigger may not reach this; nothing was changed", faults)
 
 
 def _as_yaml(body: bytes) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_extension import ConfigFinding, ConfigSection
     from gateway_core.contract.errors import Fault, Probe
     from gateway_core.contract.services import RunningService, Service
     from gateway_core.runtime.gateway import Gateway
@@ -74,6 +75,30 @@ def gateway_config_files() -> list[Callable[[Settings], list[Path]]]:
     from .applied import config_files
 
     return [config_files]
+
+
+@hookimpl
+def gateway_config_sections() -> list[ConfigSection]:
+    from gateway_core.contract.config_extension import ConfigSection
+
+    from .permits import SECTION, PermitsConfig
+
+    return [ConfigSection(SECTION, "What triggers that are applied by the admin API may reach.", PermitsConfig)]
+
+
+def _check(config: GatewayConfig) -> Iterator[ConfigFinding]:
+    from gateway_core.contract.config_extension import ConfigFinding
+
+    from .permits import ENTRY, SECTION
+
+    for name in config.section(SECTION):
+        if name != ENTRY:
+            yield ConfigFinding(f"`{name}` means nothing here", (SECTION, name), f"write `{ENTRY}`")
+
+
+@hookimpl
+def gateway_config_checks() -> list[Callable[[GatewayConfig], Iterable[ConfigFinding]]]:
+    return [_check]
 
 
 @hookimpl

@@ -148,7 +148,11 @@ class Admin:
             query = parse_qs(fields, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
         except ValueError as e:
             raise Problem(400, f"the query has more than {_MOST_FIELDS} parameters") from e
-        route, params = self._router.find(asked.method, path)
+        try:
+            route, params = self._router.find(asked.method, path)
+        except Problem:
+            attempt.caller = await guard.check(asked)  # strangers are not told what there is
+            raise
         attempt.route, attempt.params = route, params
         if not route.open:
             attempt.caller = await guard.check(asked)

@@ -11,7 +11,8 @@ from anyio.abc import TaskGroup
 from gateway_audit.log import audit_log
 from gateway_file.private_files import keep_private, no_room
 
-from gateway_core.contract.errors import StartError
+from gateway_core.config.load import Loaded
+from gateway_core.contract.errors import Fault, StartError
 from gateway_core.contract.services import RunningService
 from gateway_core.runtime.gateway import Gateway
 
@@ -22,8 +23,10 @@ from .control import Control
 from .discovery import announce, listen, socket_path, withdraw
 from .generations import Generations
 from .own_metrics import declared, own_metrics
+from .permits import permits_of
 from .routes import Route, all_routes
 from .server import Admin
+from .stored import stored_faults
 from .table import control_routes
 from .tokens import Tokens
 
@@ -66,6 +69,9 @@ class AdminService(RunningService):
     async def start(self, tasks: TaskGroup) -> None:
         gateway = self.gateway
         self.reloading()
+        if gateway.read is not None and (faults := self._stored_faults(gateway.read.loaded)):
+            text = "an applied trigger may not reach this (see `apply` in the config)"
+            raise StartError("\n".join([f"{text}:", *map(str, faults)]))
         if gateway.worker != 0:
             return
         self._announces = True
@@ -77,6 +83,9 @@ class AdminService(RunningService):
             self.tokens.refresh()
         await self._open(self._admin, tasks)
         tasks.start_soon(self.conditions.watch)
+
+    def _stored_faults(self, loaded: Loaded) -> list[Fault]:
+        return list(stored_faults(loaded, self._applied, permits_of(loaded.config, self.gateway.data_dir)))
 
     def _made(self) -> Admin:
         gateway, settings = self.gateway, self.gateway.settings

@@ -112,12 +112,14 @@ def _changing(service: AdminContext, resources: Resources) -> list[Route]:
 
     async def put(request: Request) -> Answer:
         name = request.params["name"]
-        results, _ = await control().apply(documents.entry(request, name, registry, os.environ), check(request))
+        wanted = documents.entry(request, name, registry, os.environ, control().permits)
+        results, _ = await control().apply(wanted, check(request))
         answer = one(resources, "triggers", name, 201 if results[name] == "created" else 200)
         return replace(answer, facts={"triggers": results})
 
     async def apply(request: Request) -> Answer:
-        results, warnings = await control().apply(documents.entries(request, registry, os.environ))
+        wanted = documents.entries(request, registry, os.environ, control().permits)
+        results, warnings = await control().apply(wanted)
         told = [{"name": name, "result": result} for name, result in results.items()]
         document = {"triggers": told, "warnings": [fault_document(w) for w in warnings]}
         return Answer(document, headers=NO_STORE, facts={"triggers": results})

@@ -24,6 +24,8 @@ bridges:
   across:
     source: {http: {listen: "127.0.0.1:0"}}
     sink: URL
+apply:
+  allow: {folders: [/proc], environment: [RATE], secrets: [key]}
 secrets:
   key: {env: THE_KEY}
 """

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway_admin.tokens import read_token
 from gateway_testing import Subscriber
 
 from gateway_core.cli import main
@@ -50,7 +51,10 @@ def tidegate(capsys, monkeypatch, tmp_path: Path) -> Callable[..., tuple[object,
 
 
 @pytest.mark.parametrize("way", ["data directory", "address"])
-def test_letters_of_an_applied_trigger_are_listed_without_the_config(tidegate, console, ids, way: str) -> None:
+def test_letters_of_an_applied_trigger_are_listed_without_the_config(
+    tidegate, console, ids, way: str, monkeypatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_ADMIN_TOKEN", read_token(console.gateway.data_dir))
     where = ("--admin", console.url) if way == "address" else ("--data-dir", console.gateway.data_dir)
     code, out, _ = tidegate("dlq", "list", *where, "--json")
     assert code == 0

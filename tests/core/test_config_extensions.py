@@ -13,6 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 from gateway_admin import documents
+from gateway_admin.permits import Permits
 from gateway_admin.routes import Problem, Request
 from gateway_inspect.schema import schema
 
@@ -323,16 +324,19 @@ def test_a_document_of_two_kinds_is_a_fault_unless_one_is_a_fallback(tmp_path: P
         assert "a" in loaded(tmp_path, text, registry=made(*plugins)).config.triggers
 
 
+PERMITS = Permits(None, Path("unused"))
+
+
 def test_a_request_to_the_admin_api_may_hold_such_documents() -> None:
     body = b"triggers: {own: {subscriber: sink}}\n---\npipe: a\nto: sink\n"
-    assert set(documents.entries(Request("POST", "/", body=body), REGISTRY, {})) == {"own", "a"}
+    assert set(documents.entries(Request("POST", "/", body=body), REGISTRY, {}, PERMITS)) == {"own", "a"}
     alone = Request("PUT", "/", body=b"pipe: a\nto: sink\n")
-    assert set(documents.entry(alone, "a", REGISTRY, {})) == {"a"}
+    assert set(documents.entry(alone, "a", REGISTRY, {}, PERMITS)) == {"a"}
     with pytest.raises(Problem, match=r"no trigger in the body: write `triggers:`, or a `pipe:`"):
-        documents.entries(Request("POST", "/", body=b"triggers: {}"), REGISTRY, {})
+        documents.entries(Request("POST", "/", body=b"triggers: {}"), REGISTRY, {}, PERMITS)
     without = made(Plugin([], [replace(PIPE, triggers=None)]))
     with pytest.raises(Problem) as caught:
-        documents.entries(alone, without, {})
+        documents.entries(alone, without, {}, PERMITS)
     assert [f.message for f in caught.value.faults] == [
         "only triggers can be applied to a running gateway, and a pipe has none"
     ]
@@ -386,7 +390,13 @@ def test_a_name_that_is_taken_stops_the_start(second: Plugin, message: str) -> N
 def test_what_ships_comes_in_by_the_same_door() -> None:
     registry = Registry.installed()
     sections = {name: plugin for name, (_, plugin) in registry.sections.items()}
-    assert sections == {"policies": "access", "refs": "knative", "subjects": "knative", "tests": "scenario"}
+    assert sections == {
+        "apply": "admin",
+        "policies": "access",
+        "refs": "knative",
+        "subjects": "knative",
+        "tests": "scenario",
+    }
     assert {name: plugin for name, (_, plugin) in registry.documents.items()} == {"manifest": "knative"}
 
 

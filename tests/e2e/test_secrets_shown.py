@@ -65,6 +65,7 @@ def test_nothing_shows_a_secret_of_an_address(tmp_path: Path, client: str) -> No
             event = {"event": {"specversion": "1.0", "id": "9", "source": "/s", "type": "t"}}
             url, token = f"{gateway.admin_url}/api/v1/explain", gateway.admin_headers
             seen.append(httpx.post(url, json=event, verify=False, headers=token).text)
+            assert httpx.get(url, verify=False).status_code == 401
             seen.append((gateway.data_dir / "audit/audit.jsonl").read_text())
             letters = [p.read_text() for p in (gateway.data_dir / "dead-letter").glob("*.jsonl")]
             assert gateway.stop() == 0

@@ -1,0 +1,15 @@
+"""Places in a text that are filled when a config is loaded: `${NAME}`, `${NAME:-default}`, `${secret:NAME}`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_PLACE = re.compile(r"\$(\$\{|\{([^{}]*)\}|\{)")
+
+
+def places(text: str) -> Iterator[str]:
+    """What stands between the braces, "" for a brace that is not closed. `$${` is no place."""
+    for found in _PLACE.finditer(text) if "$" in text else ():
+        if found[1] != "${":
+            yield found[2] or ""
