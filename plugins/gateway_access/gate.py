@@ -144,10 +144,11 @@ class Gate:
         self._refuse(request, None, error, checked)
 
     def _refuse(self, request: Message, who: Identity | None, refusal: Refused, checked: Checked) -> None:
-        self._tell(request, who, refusal)
+        self.refused(request, who, refusal)
         checked(None, refusal)
 
-    def _tell(self, request: Message, who: Identity | None, refusal: Refused) -> None:
+    def refused(self, request: Message, who: Identity | None, refusal: Refused) -> None:
+        """Counts and records a refusal. Whoever else refuses a request that has passed says so here."""
         self._counts.refused(who, refusal)
         self._denied(request, who, refusal)
 
@@ -165,7 +166,7 @@ class Gate:
         if refusal is None and self._quotas is not None:
             refusal = self._quotas.events(who, request, events)
         if refusal is not None:
-            self._tell(request, who, refusal)
+            self.refused(request, who, refusal)
         return refusal
 
 

@@ -96,6 +96,10 @@ class HttpSourceConfig(AccessConfig):
     webhook: WebhookReceiverConfig | None = None
     """Grants permission to webhook senders that ask for it. Without it, nobody gets permission."""
 
+    @property
+    def guarded(self) -> bool:
+        return super().guarded or self.webhook is not None
+
     def receives(self, url: str) -> bool:
         """Whether a request to this URL comes in here."""
         return leads_to(url, self.listen, self.path)

@@ -84,7 +84,7 @@ class HttpSource:
             gate=self._gate,
         )
         if isinstance(endpoint, WebhookEndpoint) and self._options.webhook is not None:
-            endpoint.handshakes(WebhookReceiver(self._options.webhook, context.clock.monotonic, self._counts))
+            endpoint.handshakes(WebhookReceiver(self._options.webhook, context.clock.monotonic))
         return endpoint
 
     def metrics(self) -> Mapping[str, Mapping[str, float]]:

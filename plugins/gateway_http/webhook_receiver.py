@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 from gateway_access.authenticator import Forbidden, TooManyRequests
 from gateway_access.bucket import Bucket, Table
-from gateway_access.counts import Counts
 
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Message
@@ -36,9 +35,8 @@ _RULE = "CloudEvents HTTP webhooks 1.0.2 section 2.1"
 class WebhookReceiver:
     """Grants permission, and keeps origins to the rate that they were granted."""
 
-    def __init__(self, options: WebhookReceiverConfig, now: Callable[[], float], counts: Counts | None = None) -> None:
+    def __init__(self, options: WebhookReceiverConfig, now: Callable[[], float]) -> None:
         self._options = options
-        self._counts = counts or Counts()
         self._now = now
         rate = options.rate_per_minute
         self._rate = str(rate).encode()
@@ -51,14 +49,8 @@ class WebhookReceiver:
             return ()
         return (b"webhook-allowed-origin", origin.encode()), (b"webhook-allowed-rate", self._rate)
 
-    def refusal(self, message: Message, who: Identity | None = None) -> Refused | None:
+    def refusal(self, message: Message) -> Refused | None:
         """Why a request is refused, None if it is not: it is counted then."""
-        refusal = self._refusal(message)
-        if refusal is not None:
-            self._counts.refused(who, refusal)
-        return refusal
-
-    def _refusal(self, message: Message) -> Refused | None:
         origin = _origin(message.headers)
         if origin is None:
             if not self._options.require_origin:
@@ -119,7 +111,9 @@ class WebhookEndpoint(Endpoint):
         return options_answer(self._webhook.permission(headers))
 
     def _accept(self, message: Message, done: Accepted, who: Identity | None = None) -> None:
-        if (refusal := self._webhook.refusal(message, who)) is not None:
+        if (refusal := self._webhook.refusal(message)) is not None:
+            if self.gate is not None:
+                self.gate.refused(message, who, refusal)
             self._refuse(refusal, message, done)
         elif (answer := self._webhook.validated(message)) is not None:
             done(Answered(answer))

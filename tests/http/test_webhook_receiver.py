@@ -219,3 +219,31 @@ async def test_a_sink_asks_an_ingress(kit: Any, intake: Any, server: str) -> Non
             for number in range(3):
                 assert (await kit.send(sink, Event({"id": str(number), "type": "t"}, b"{}"))).delivered
     assert intake.ids() == ["0", "1", "2"]
+
+
+@pytest.mark.spec("WH-03", "WH-04", "WH-05")
+async def test_over_http2(kit: Any, intake: Any) -> None:
+    webhook = {"origins": [ORIGIN], "event_grid": True}
+    async with (
+        kit.source(intake, server="hypercorn", webhook=webhook) as source,
+        httpx.AsyncClient(http1=False, http2=True, verify=False) as client,
+    ):
+        asked = await client.options(source.address, headers={ASK: ORIGIN})
+        assert (asked.http_version, asked.headers["webhook-allowed-rate"]) == ("HTTP/2", "*")
+        assert (await client.post(source.address, headers=EVENT)).status_code == 403
+        assert (await client.post(source.address, headers={**EVENT, ASK: ORIGIN})).status_code == 202
+        answer = await client.post(source.address, headers={**GRID, ASK: ORIGIN}, json=[VALIDATION])
+        assert answer.json() == {"validationResponse": VALIDATION["data"]["validationCode"]}  # type: ignore[index]
+
+
+@pytest.mark.spec("WH-04")
+async def test_refusals_are_counted_and_in_the_audit_log(kit: Any, intake: Any, tmp_path: Any) -> None:
+    async with (
+        kit.source(intake, webhook={"origins": [ORIGIN]}) as source,
+        httpx.AsyncClient(verify=False) as client,
+    ):
+        assert (await client.post(source.address, headers=EVENT)).status_code == 403
+        assert source.metrics()["tidegate_http_denied_total"] == {"403": 1}
+    lines = [json.loads(line) for file in (tmp_path / "audit").iterdir() for line in file.read_text().splitlines()]
+    (denied,) = [line for line in lines if line["result"] == "denied"]
+    assert (denied["who"], denied["where"], denied["status"]) == ("anonymous", "127.0.0.1", 403)
