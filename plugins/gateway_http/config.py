@@ -155,6 +155,8 @@ class HttpSinkConfig(Config):
 
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
         """See `gateway_core.contract.component.Warns`."""
+        if self.webhook is not None and in_the_clear(self.url):
+            yield ("webhook",), "anyone on the way can read the events, and grant permission", "use https://"
         if self.credentials is None:
             return
         if self.credentials.bearer:

@@ -303,3 +303,12 @@ async def test_events_wait_until_permission_comes(kit: Any) -> None:
 def test_wrong_options(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         HttpSinkConfig.model_validate({"url": "http://127.0.0.1/", **options})
+
+
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [("http://partner.example/", True), ("https://partner.example/", False), ("http://127.0.0.1:1/", False)],
+)
+def test_webhooks_need_https(url: str, warned: bool) -> None:
+    options = HttpSinkConfig.model_validate({"url": url, "webhook": {"origin": ORIGIN}})
+    assert [place for place, _, _ in options.warnings()] == [("webhook",)] * warned
