@@ -36,8 +36,8 @@ class Outcome:
     `reason`         one line for people: "503 Service Unavailable", "connection refused".
     `retry_after_s`  how long the remote side asked us to wait, None if it did not.
     `reply`          an event to publish to the broker.
-    `local`          this machine is short of something (`gateway_core.contract.shortage`) and nothing was sent. That
-                     does not count as an attempt: the event is queued again, and sent as soon as the machine can.
+    `local`          nothing was sent: this machine is short of something (`gateway_core.contract.shortage`), or the
+                     sink has no access token. That is no attempt: the event is queued again, and sent when it can be.
     """
 
     __slots__ = ("code", "data", "delivered", "local", "reason", "reply", "retry", "retry_after_s", "stage")

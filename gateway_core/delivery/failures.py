@@ -134,4 +134,4 @@ class Failures:
         if self._short:
             self._short = False
             self._next = float("-inf")
-            log.info("%s makes attempts again: the shortage of this machine is over", self._name)
+            log.info("%s makes attempts again", self._name)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from anyio.abc import TaskGroup
 from gateway_access.authenticator import Unauthenticated
+from gateway_transport.signing_keys import SigningKeys
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.event import Message
@@ -15,7 +16,6 @@ from gateway_core.contract.identity import Identity
 
 from .freshness import Freshness
 from .hmac_config import HmacConfig
-from .signing_secrets import SigningKeys
 
 MOST_SIGNATURES = 16
 """Signatures in one request that are looked at; each costs a comparison."""

@@ -1,42 +1,23 @@
-"""The secrets that signatures are checked with, from the config and from files that change."""
+"""The options of authenticators that check signatures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Annotated, Generic, TypeVar
+from collections.abc import Iterable
+from typing import Annotated
 
-from gateway_transport.renewed import Renewed
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from gateway_transport.signing_keys import SecretsConfig
+from pydantic import Field
 
-from gateway_core.contract.component import Config
 from gateway_core.contract.config_node import Place
-from gateway_core.contract.errors import StartError
 
-SHORTEST = 16
-"""Bytes that a secret should have; `check` warns of a shorter one."""
-MOST_BYTES = 64 * 1024
 _LONG_WINDOW_S = 3600.0
 
-K = TypeVar("K")
 
-
-def _not_empty(secret: SecretStr) -> SecretStr:
-    if not secret.get_secret_value():
-        raise ValueError("the secret is empty: anyone could sign with it")
-    return secret
-
-
-class SignedConfig(Config):
+class SignedConfig(SecretsConfig):
     """How signed requests are checked."""
 
     name: Annotated[str, Field(pattern=r"^[!-~]{0,128}$")] = ""
     """Who signs. The name is part of the sender's identity."""
-    secrets: list[Annotated[SecretStr, AfterValidator(_not_empty)]] = []
-    """The secrets; use `${secret:NAME}`. Any one suffices: while one replaces another, both are here."""
-    secret_files: list[Path] = []
-    """Files with one secret each, such as mounted Kubernetes secrets. A changed file counts within a second, without a
-    reload. A line break at the end is not part of the secret."""
     window_s: Annotated[float, Field(gt=0, le=7 * 86400)] = 300.0
     """How far the timestamp of a request may be from the gateway's time, in seconds, before or after it."""
     remember: Annotated[int, Field(ge=0, le=10_000_000)] = 0
@@ -44,61 +25,9 @@ class SignedConfig(Config):
     there are more, the oldest are forgotten. Each worker remembers its own. Use it only if the sender signs every
     attempt anew: an attempt that the gateway could not store is remembered too."""
 
-    @model_validator(mode="after")
-    def _has_a_secret(self) -> SignedConfig:
-        if not self.secrets and not self.secret_files:
-            raise ValueError("there is no secret: add `secrets` or `secret_files`")
-        return self
-
     def warnings(self) -> Iterable[tuple[Place, str, str]]:
         """See `gateway_core.contract.component.Warns`."""
-        yield from self._short(SHORTEST, lambda text: text.encode())
+        yield from self.short_secrets(str.encode)
         if self.window_s > _LONG_WINDOW_S:
             text = "a captured request can be sent again for more than an hour"
             yield ("window_s",), text, "use the sender's own tolerance, most often 300"
-
-    def _short(self, shortest: int, key: Callable[[str], bytes]) -> Iterator[tuple[Place, str, str]]:
-        for i, secret in enumerate(self.secrets):
-            if (length := len(key(secret.get_secret_value()))) < shortest:
-                text = f"the secret has {length} bytes only: it can be guessed from one signed request"
-                yield ("secrets", i), text, f"use at least {shortest} random bytes, such as `openssl rand -base64 32`"
-
-
-class SigningKeys(Generic[K]):
-    """The keys of a config, in its order. `parse` makes one from the text of a secret; it raises `ValueError`, with a
-    text that does not quote the secret."""
-
-    def __init__(self, options: SignedConfig, parse: Callable[[str], K], owner: str, *, offline: bool) -> None:
-        """Raises `StartError` if a file can't be used. `offline` reads no file."""
-        self._files = [] if offline else options.secret_files
-        self._parse = parse
-        self._owner = owner
-        try:
-            self._own = [parse(secret.get_secret_value()) for secret in options.secrets]
-            self._renewed = Renewed(self._files, self._read, owner, "secrets")
-        except ValueError as e:
-            raise StartError(f"{owner}: {e}") from None
-
-    def current(self) -> Sequence[K]:
-        """The keys as they are now."""
-        return self._renewed.current()
-
-    def _read(self) -> Sequence[K]:
-        return [*self._own, *map(self._from_file, self._files)]
-
-    def _from_file(self, path: Path) -> K:
-        try:
-            with path.open("rb") as file:
-                content = file.read(MOST_BYTES + 1)
-            text = content.decode()
-        except OSError as e:
-            raise StartError(f"{self._owner}: the secret in {path} can't be read: {e.strerror or e}") from e
-        except UnicodeDecodeError:
-            raise StartError(f"{self._owner}: the secret in {path} is not text in UTF-8") from None
-        text = text.removesuffix("\n").removesuffix("\r")
-        if not text or len(content) > MOST_BYTES:
-            raise StartError(f"{self._owner}: the secret in {path} is {'too long' if text else 'empty'}")
-        try:
-            return self._parse(text)
-        except ValueError as e:
-            raise StartError(f"{self._owner}: {path}: {e}") from None

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 from anyio.abc import TaskGroup
 from gateway_access.authenticator import Unauthenticated
+from gateway_transport.signing_keys import SigningKeys
 from pydantic import AfterValidator, Field, SecretStr
 
 from gateway_core.contract.component import BuildContext
@@ -24,7 +25,7 @@ from gateway_core.contract.identity import Identity
 
 from .freshness import Freshness
 from .hmac import MOST_SIGNATURES, only
-from .signing_secrets import SignedConfig, SigningKeys
+from .signing_secrets import SignedConfig
 
 SHORTEST = 24
 """Bytes that a secret has at least ("Signature scheme")."""
@@ -71,7 +72,7 @@ class StandardWebhooksConfig(SignedConfig):
         for place, text, remedy in super().warnings():
             if place[0] != "secrets":
                 yield place, text, remedy
-        yield from self._short(SHORTEST, lambda text: parse_key(text)[1])
+        yield from self.short_secrets(lambda text: parse_key(text)[1], SHORTEST)
 
 
 class StandardWebhooksAuthenticator:

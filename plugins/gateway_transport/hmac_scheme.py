@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from gateway_core.contract.component import Config
+from gateway_core.contract.config_node import Place
 
 PRESETS: Mapping[str, Mapping[str, str]] = {
     # https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
@@ -105,3 +106,8 @@ class HmacScheme(Config):
     def parts(self) -> list[str]:
         """`signed` in pieces: text, `{body}` and `{timestamp}`."""
         return [part for part in _PART.split(self.signed) if part]
+
+    def outdated(self) -> Iterator[tuple[Place, str, str]]:
+        """A warning of an outdated hash function."""
+        if self.algorithm == "sha1":
+            yield ("algorithm",), "SHA-1 is outdated", "use sha256 if the other side can"

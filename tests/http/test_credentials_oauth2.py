@@ -16,11 +16,14 @@ from urllib.parse import parse_qsl
 import anyio
 import pytest
 from gateway_http.credentials import oauth2
-from gateway_testing import Subscriber
+from gateway_testing import ScriptedSink, Subscriber
 from gateway_testing.subscriber import Answer, Received
 
+from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
+from gateway_core.delivery import Subscription
 from tests.oauth_server import SECRET, is_valid, oauth_server
 from tests.twins import twins
 
@@ -388,3 +391,26 @@ async def test_a_token_is_sent_until_it_ends_while_the_endpoint_is_away(
             assert outcome.local
             assert len(endpoint.requests) > 1
         assert set(sent(subscriber)) == {"only"}
+
+
+@pytest.mark.spec("OC-05")
+async def test_events_wait_and_none_is_given_up(kit: Any, client: str) -> None:
+    """Even those that are tried once only: nothing was sent."""
+    answers: list[Answer] = [500, None, (400, {}, b'{"error": "invalid_client"}'), (200, {}, b"{}")]
+
+    def late(request: Received) -> Answer:
+        return answers.pop(0) if answers else grant("late")
+
+    dead_letter = ScriptedSink()
+    with Endpoint(late) as endpoint, Subscriber() as subscriber:
+        async with kit.sink(subscriber.url, client=client, credentials=credentials(endpoint.url)) as sink:
+            subscription = Subscription("t", sink, DeliveryConfig(retry=0), SystemClock(), dead_letter=dead_letter)
+            for number in range(40):
+                assert subscription.offer(Event({"specversion": "1.0", "id": str(number), "type": "t"}, b"{}"))
+            await kit.until(lambda: subscription.delivered == 40)
+            subscription.stop()
+    assert dead_letter.sent == []
+    assert subscription.attempts == 40
+    assert subscription.failures.in_a_row == 0
+    assert sorted(int(request.headers["ce-id"]) for request in subscriber.requests) == list(range(40))
+    assert len(endpoint.requests) == 5

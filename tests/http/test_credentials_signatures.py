@@ -6,10 +6,12 @@ import base64
 import hashlib
 import hmac
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway_access.authenticator import Unauthenticated
 from gateway_cloudevents import plugin as cloudevents
 from gateway_http.config import HttpSinkConfig
 from gateway_http.credentials.signing import webhook_id
@@ -20,6 +22,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import Event
+from tests.auth.signing import Bench
 from tests.twins import twins
 
 pytestmark = pytest.mark.anyio
@@ -171,6 +174,25 @@ def test_a_preview_shows_no_signature(kit: Any, client: str) -> None:
         config = HttpSinkConfig.model_validate({"url": "https://h/", "credentials": given})
         assert "a secret of mine" not in repr(config)
         assert NEW not in repr(config)
+
+
+@pytest.mark.spec("OC-09", "OC-10")
+async def test_an_ingress_with_the_same_options_knows_the_sender(kit: Any, client: str) -> None:
+    for name, options in (
+        ("hmac", {"preset": "github", "secrets": ["0123456789abcdef"]}),
+        ("hmac", {"preset": "stripe", "secrets": ["0123456789abcdef", "another secret of ours"]}),
+        ("hmac", {"preset": "slack", "secrets": ["0123456789abcdef"]}),
+        ("hmac", {"preset": "shopify", "algorithm": "sha512", "secrets": ["0123456789abcdef"]}),
+        ("hmac", {"header": "a", "timestamp_field": "t", "signature_field": "s", "signed": "{body}{timestamp}",
+                  "prefix": "x", "encoding": "base64", "secrets": ["0123456789abcdef"]}),
+        ("standard_webhooks", {"secrets": [NEW, OLD], "header_prefix": "svix-"}),
+    ):  # fmt: skip
+        (request,) = await received(kit, {name: options}, 202, client=client)
+        for secret in options["secrets"][: 1 if options.get("preset") != "stripe" else None]:
+            authenticator = Bench(name, {**options, "secrets": [secret]}, int(time.time()))
+            assert authenticator.subject(dict(request.headers), request.body)
+            with pytest.raises(Unauthenticated):
+                authenticator.subject(dict(request.headers), request.body + b" ")
 
 
 # -- the config -------------------------------------------------------------------------------------------------------

@@ -42,7 +42,8 @@ class HmacSenderConfig(SecretsConfig, HmacScheme):
 
     def warnings(self) -> Iterable[tuple[Place, str, str]]:
         """See `gateway_core.contract.component.Warns`."""
-        yield from self.short_secrets(lambda text: text.encode())
+        yield from self.short_secrets(str.encode)
+        yield from self.outdated()
 
 
 class WebhooksSenderConfig(SecretsConfig):
