@@ -32,7 +32,6 @@ class Gate:
     them."""
 
     def __init__(self, options: AccessConfig, context: BuildContext, counts: Counts | None = None) -> None:
-        self._names = [ref.name for ref in options.authenticate]
         self._authenticators: list[Authenticator] = [
             context.build(ref, f"authenticate[{i}]") for i, ref in enumerate(options.authenticate)
         ]

@@ -23,6 +23,7 @@ from gateway_core.contract.interfaces import Admission
 
 from .authenticator import Forbidden
 from .config import AccessConfig
+from .denials import recorder
 from .policy import ANONYMOUS_WORD, AllowConfig, Policies
 
 SECTION = "policies"
@@ -54,8 +55,21 @@ def admission(config: GatewayConfig, ref: SourceRef, context: BuildContext) -> A
     if not found:
         return None
     if isinstance(ref.options, AccessConfig):
-        return compiled(found, context).refusal
-    return _closed if _listens(ref) else None
+        return _audited(compiled(found, context).refusal, context)
+    return _audited(_closed, context) if _listens(ref) else None
+
+
+def _audited(admission: Admission, context: BuildContext) -> Admission:
+    """The same, with what it refuses in the audit log."""
+    denied = recorder(context)
+
+    def admit(events: Sequence[Event]) -> Refused | None:
+        refusal = admission(events)
+        if refusal is not None:
+            denied(None, events[0].identity, refusal)
+        return refusal
+
+    return admit
 
 
 def _closed(events: Sequence[Event]) -> Refused | None:

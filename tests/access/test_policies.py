@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,13 @@ async def test_an_entry_allows_by_subject_and_event(where: str, tmp_path: Path) 
         ("", order, 403),
         ("key billing", order, 202),
     )
+    (audit,) = tmp_path.rglob("audit.jsonl")
+    lines = [json.loads(line) for line in audit.read_text().splitlines()]
+    assert len(lines) == 10
+    assert lines[0]["who"] == "key billing"
+    assert {(line["result"], line["status"], line["ingress"]) for line in lines} == {
+        ("denied", 403, "brokers.default.ingress[0]")
+    }
 
 
 @pytest.mark.spec("PO-01")
