@@ -21,6 +21,8 @@ from .verifier import TokenRejected, TokenVerifier, Verified
 
 NAME = "oidc"
 CHALLENGE = 'Bearer realm="tidegate"'
+Seen = tuple[int, str, Identity]
+"""A valid token: until when (Unix time in nanoseconds), the id of its key, and its sender."""
 KEPT = 4096
 """Valid tokens that are remembered, of each of two generations."""
 
@@ -36,8 +38,8 @@ class OidcAuthenticator:
         self._now_ns = context.clock.now_ns
         self._verifier = TokenVerifier(config, context.clock, context.owner, self._drop)
         self._store = self._verifier.store
-        self._seen: dict[bytes, tuple[float, str, Identity]] = {}
-        self._seen_before: dict[bytes, tuple[float, str, Identity]] = {}
+        self._seen: dict[bytes, Seen] = {}
+        self._seen_before: dict[bytes, Seen] = {}
 
     async def start(self, tasks: TaskGroup) -> None:
         """Begins to fetch keys. Raises `StartError` if a file of ours can't be used; the issuer may be away."""
@@ -50,6 +52,19 @@ class OidcAuthenticator:
     def info(self) -> dict[str, Any]:
         """For status: the keys."""
         return self._store.info()
+
+    def recognize(self, request: Message) -> Identity | None:
+        """See `gateway_access.authenticator.Recognizing`."""
+        value = None
+        for name, field in request.headers:
+            if name == b"authorization":
+                if value is not None:
+                    return None
+                value = field
+        if value is None or (seen := self._seen.get(sha256(value).digest())) is None:
+            return None
+        until_ns, _, who = seen
+        return who if self._now_ns() < until_ns and self._store.usable else None
 
     def authenticate(self, request: Message) -> Identity | Awaitable[Identity | None] | None:
         """The sender that the token names; None without `Authorization: Bearer`."""
@@ -67,7 +82,7 @@ class OidcAuthenticator:
             raise _refused("the request has more than one `Authorization`", "invalid_request")
         digest = sha256(value).digest()
         if (seen := self._seen.get(digest) or self._again(digest)) is not None and self._store.usable:
-            if self._now_ns() < seen[0] * 1e9:
+            if self._now_ns() < seen[0]:
                 return seen[2]
             self._seen.pop(digest, None)
         try:
@@ -86,16 +101,16 @@ class OidcAuthenticator:
 
     def _keep(self, digest: bytes, found: Verified) -> Identity:
         who = Identity(found.subject, NAME, self._type or _type_of(found.subject), found.claims)
-        self._remember(digest, (found.until, found.key, who))
+        self._remember(digest, (int(found.until * 1e9), found.key, who))
         return who
 
-    def _again(self, digest: bytes) -> tuple[float, str, Identity] | None:
+    def _again(self, digest: bytes) -> Seen | None:
         """A token of the older generation, which belongs to the newer one from now on."""
         if (entry := self._seen_before.pop(digest, None)) is not None:
             self._remember(digest, entry)
         return entry
 
-    def _remember(self, digest: bytes, entry: tuple[float, str, Identity]) -> None:
+    def _remember(self, digest: bytes, entry: Seen) -> None:
         if len(self._seen) >= KEPT:
             self._seen_before, self._seen = self._seen, {}
         self._seen[digest] = entry

@@ -64,7 +64,11 @@ class Tokens:
         return self.own.token(**{"iat": now, "exp": now + 600, **changes})
 
     async def who(self, *headers: tuple[bytes, bytes]) -> Identity | None:
-        found = self.made.authenticate(Message(list(headers), b""))
+        """As the gate asks: who is recognized is not looked at again."""
+        message = Message(list(headers), b"")
+        if (known := self.made.recognize(message)) is not None:
+            return known
+        found = self.made.authenticate(message)
         return found if found is None or isinstance(found, Identity) else await found
 
     async def bearer(self, token: str, scheme: bytes = b"Bearer ") -> Identity | None:
@@ -88,7 +92,7 @@ async def test_a_token_names_the_sender(issuer: OwnIssuer, tmp_path: Path, monke
         for headers in ([], [(b"authorization", b"Basic YTpi")], [(b"authorization", b"Bearer")]):
             assert await tokens.who(*headers) is None
         with pytest.raises(Unauthenticated, match="more than one"):
-            await tokens.who((b"authorization", b"Bearer x"), (b"authorization", b"Basic YTpi"))
+            await tokens.who((b"authorization", b"Basic YTpi"), (b"authorization", b"Bearer " + token.encode()))
         assert tokens.made.info()["keys"] == 1
         await tokens.made.stop()
 
