@@ -69,7 +69,9 @@ class Policies:
         self, allow: Sequence[AllowConfig], context: BuildContext, owners: Sequence[str] | None = None
     ) -> None:
         owners = owners or [f"{context.owner}.allow[{i}]" for i in range(len(allow))]
-        self._entries = [_entry(config, context, owner) for config, owner in zip(allow, owners, strict=True)]
+        self._entries = [
+            _entry(config, _matches(config, context, owner)) for config, owner in zip(allow, owners, strict=True)
+        ]
 
     def refusal(self, events: Sequence[Event]) -> Forbidden | None:
         """Why these events, which arrived together, may not come in; None if all of them may."""
@@ -135,7 +137,12 @@ class _Entry:
         return all(holds(who.claims) for holds in self.claims)
 
 
-def _entry(config: AllowConfig, context: BuildContext, owner: str) -> _Entry:
+def is_about(config: AllowConfig, who: Identity) -> bool:
+    """Whether an entry, but for its filters, is about a sender. It is compiled anew by each call."""
+    return _entry(config, _always).fits(who)
+
+
+def _entry(config: AllowConfig, matches: Callable[[Event], bool]) -> _Entry:
     subjects = ["*"] if config.subjects is None else config.subjects
     prefixes = tuple(text[:-1] for text in subjects if text.endswith("*") and text != "*")
     return _Entry(
@@ -146,7 +153,7 @@ def _entry(config: AllowConfig, context: BuildContext, owner: str) -> _Entry:
         prefixes=prefixes,
         authenticator=config.authenticator,
         claims=tuple(_claim(name, value) for name, value in config.claims.items()),
-        matches=_all([_filter(ref, context, f"{owner}.filters[{i}]") for i, ref in enumerate(config.filters)]),
+        matches=matches,
     )
 
 
@@ -176,6 +183,10 @@ def _claim(name: str, wanted: Any) -> Callable[[Mapping[str, Any]], bool]:
 
 def _always(event: Event) -> bool:
     return True
+
+
+def _matches(config: AllowConfig, context: BuildContext, owner: str) -> Callable[[Event], bool]:
+    return _all([_filter(ref, context, f"{owner}.filters[{i}]") for i, ref in enumerate(config.filters)])
 
 
 def _all(conditions: Sequence[Callable[[Event], bool]]) -> Callable[[Event], bool]:

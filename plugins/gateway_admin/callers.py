@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from .roles import Role
 from .routes import Problem, Request
-from .tokens import Tokens
 
 CHALLENGE = 'Bearer realm="tidegate admin"'
-_SEND = "send a token: `Authorization: Bearer …`; `tidegate admin token` shows one to the gateway's own user"
+SEND = "send a token: `Authorization: Bearer …`; `tidegate admin token` shows one to the gateway's own user"
+
+WRONG = f"the token is wrong, or has ended; {SEND}"
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Someone who may call: `who` as the audit log names it."""
+    """Someone who calls: `who` as the audit log names it. Without a role they may do nothing."""
 
     who: str
-    role: Role
+    role: Role | None
 
 
 LOCAL = Caller("local user", "admin")
@@ -40,23 +42,6 @@ class Nobody:
         raise unknown("nobody can log in here")
 
 
-class TokenCallers:
-    """Knows who has a token of the gateway."""
-
-    def __init__(self, tokens: Tokens) -> None:
-        self._tokens = tokens
-
-    async def caller(self, request: Request) -> Caller:
-        """Who has the token of the request. Raises `Problem`."""
-        given = bearer(request)
-        if given is None:
-            raise unknown(_SEND)
-        found = self._tokens.holder(given)
-        if found is None:
-            raise unknown(f"the token is wrong, or has ended; {_SEND}")
-        return Caller(found.name, found.role)
-
-
 def bearer(request: Request) -> str | None:
     """The bearer token of a request (RFC 6750 section 2.1), None without one."""
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -65,6 +50,6 @@ def bearer(request: Request) -> str | None:
     return given.strip().encode("latin-1").decode("utf-8", "replace")
 
 
-def unknown(detail: str, challenges: tuple[str, ...] = (CHALLENGE,)) -> Problem:
+def unknown(detail: str, challenges: Sequence[str] = (CHALLENGE,)) -> Problem:
     """The problem of a caller who is not known."""
     return Problem(401, detail, headers={"www-authenticate": ", ".join(challenges)})

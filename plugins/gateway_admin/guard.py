@@ -30,6 +30,14 @@ _SAFE = ("GET", "HEAD")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
+def is_loopback_name(host: str) -> bool:
+    """Whether a host name or address is this machine."""
+    try:
+        return host == "localhost" or is_loopback(host)
+    except ValueError:
+        return False
+
+
 def is_loopback(host: str) -> bool:
     """Whether an address is a loopback address."""
     return ipaddress.ip_address(host.partition("%")[0]).is_loopback
@@ -119,7 +127,8 @@ class LocalGuard:
 def check_role(caller: Caller, needed: Role) -> None:
     """Raises `Problem` (403) if the caller's role is not enough."""
     if not may(caller.role, needed):
-        raise Problem(403, f"this needs the role {needed}; {caller.who} has the role {caller.role}")
+        has = f"has the role {caller.role}" if caller.role else "has no role here"
+        raise Problem(403, f"this needs the role {needed}; {one_line(caller.who, 100)} {has}")
 
 
 _HOST = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::[0-9]*)?")

@@ -53,6 +53,8 @@ def gateway_commands() -> list[Command]:
             "reload",
             "Make a running gateway read its config again. A config with errors is reported and changes nothing.",
         ),
+        change("login", "Log in to the admin API of a gateway with OpenID Connect, in a browser on any machine."),
+        change("logout", "Forget a login."),
         change("admin", "Tokens of the admin API: for people, and for programs such as Prometheus."),
     ]
 
@@ -81,9 +83,16 @@ def gateway_config_files() -> list[Callable[[Settings], list[Path]]]:
 def gateway_config_sections() -> list[ConfigSection]:
     from gateway_core.contract.config_extension import ConfigSection
 
-    from .permits import SECTION, PermitsConfig
+    from . import operators_config, permits
 
-    return [ConfigSection(SECTION, "What triggers that are applied by the admin API may reach.", PermitsConfig)]
+    return [
+        ConfigSection(
+            permits.SECTION, "What triggers that are applied by the admin API may reach.", permits.PermitsConfig
+        ),
+        ConfigSection(
+            operators_config.SECTION, "Who may call the admin API, and in which role.", operators_config.OperatorsConfig
+        ),
+    ]
 
 
 def _check(config: GatewayConfig) -> Iterator[ConfigFinding]:

@@ -11,6 +11,6 @@ Role = Literal["metrics", "viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 
-def may(role: Role, needed: Role) -> bool:
-    """Whether someone with a role may do what needs another one."""
-    return ROLES.index(role) >= ROLES.index(needed)
+def may(role: Role | None, needed: Role) -> bool:
+    """Whether someone with a role, or none, may do what needs a role."""
+    return role is not None and ROLES.index(role) >= ROLES.index(needed)

@@ -12,16 +12,18 @@ from gateway_audit.log import audit_log
 from gateway_file.private_files import keep_private, no_room
 
 from gateway_core.config.load import Loaded
-from gateway_core.contract.errors import Fault, StartError
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.services import RunningService
 from gateway_core.runtime.gateway import Gateway
 
 from .applied import Applied, applied_dir
-from .callers import TokenCallers
 from .conditions import Conditions
 from .control import Control
 from .discovery import announce, listen, socket_path, withdraw
 from .generations import Generations
+from .operators import AdminCallers, Operators
+from .operators_config import SECTION as OPERATORS
 from .own_metrics import declared, own_metrics
 from .permits import permits_of
 from .routes import Route, all_routes
@@ -45,6 +47,9 @@ class AdminService(RunningService):
         self.audit = audit_log(gateway.data_dir, gateway.worker)
         own = gateway.settings.admin_token
         self.tokens = Tokens(gateway.data_dir, own.get_secret_value() if own else "")
+        self._callers = AdminCallers(self.tokens)
+        self._operators: Any = {}
+        self._tasks: TaskGroup | None = None
         self._applied = Applied(applied_dir(gateway.settings))
         self._control: Control | None = None
         self._admin: Admin | None = None
@@ -81,8 +86,35 @@ class AdminService(RunningService):
         self._admin = self._made()
         if gateway.settings.admin != "socket":
             self.tokens.refresh()
+            self._tasks = tasks
+            self._operators = gateway.config.section(OPERATORS)
+            self._callers.operators = await self._started(tasks)
         await self._open(self._admin, tasks)
         tasks.start_soon(self.conditions.watch)
+
+    async def _started(self, tasks: TaskGroup) -> Operators | None:
+        """The operators of the config, ready. Raises `StartError`."""
+        if not self._operators:
+            return None
+        gateway = self.gateway
+        context = BuildContext(OPERATORS, gateway.data_dir, gateway.clock, gateway.registry, gateway.worker)
+        operators = Operators(self._operators, context)
+        try:
+            await operators.start(tasks)
+        except BaseException:
+            await operators.stop()
+            raise
+        return operators
+
+    async def _renew(self, tasks: TaskGroup) -> None:
+        """Takes the operators of another config. If they can't be started, there are none until the next reload."""
+        before, self._callers.operators = self._callers.operators, None
+        if before is not None:
+            await before.stop()
+        try:
+            self._callers.operators = await self._started(tasks)
+        except (ConfigError, StartError) as e:
+            log.error("no operator of the config can call the admin API: %s", e)
 
     def _stored_faults(self, loaded: Loaded) -> list[Fault]:
         return list(stored_faults(loaded, self._applied, permits_of(loaded.config, self.gateway.data_dir)))
@@ -96,7 +128,7 @@ class AdminService(RunningService):
             with_metrics=settings.metrics,
             own_metrics=declared(offer.component for offer in gateway.registry.offers()),
             more=all_routes(gateway),
-            callers=TokenCallers(self.tokens),
+            callers=self._callers,
             names=[name for name in settings.admin_hosts.split(",") if name.strip()],
             audit=self.audit,
         )
@@ -127,6 +159,8 @@ class AdminService(RunningService):
     async def stop(self) -> None:
         if self._admin is not None:
             await self._admin.stop()
+        if self._callers.operators is not None:
+            await self._callers.operators.stop()
         self.audit.close()
         if self._announces:
             withdraw(self.gateway.data_dir)
@@ -141,6 +175,9 @@ class AdminService(RunningService):
         self.generations.reach(wanted, self.gateway.config)
         self.conditions.observe()
         gateway = self.gateway
+        if self._tasks is not None and (found := gateway.config.section(OPERATORS)) != self._operators:
+            self._operators = found
+            self._tasks.start_soon(self._renew, self._tasks)
         if self._announces:
             announce(gateway.data_dir, {"pid": gateway.role.pid, **gateway.addresses, "ingress": gateway.ingress})
 

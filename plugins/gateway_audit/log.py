@@ -144,6 +144,12 @@ def _later(seconds: float, call: Callable[[], None]) -> None:
         asyncio.get_running_loop().call_later(seconds, run)
 
 
+def record_command(data_dir: Path, what: str, result: Result, **facts: Any) -> None:
+    """Records what a command did, if a gateway has used this data directory."""
+    if data_dir.is_dir():
+        audit_log(data_dir).record(local_user(), what, "command", result, **facts)
+
+
 def local_user() -> str:
     """Who runs this command, for `record`."""
     try:

@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
+from gateway_audit.log import audit_log
 
 from gateway_core.config.load import Loaded, Loading
 from gateway_core.config.model import GatewayConfig
@@ -82,7 +83,15 @@ class ReloadService(RunningService):
         """Reloads once. Returns the faults, none if the gateway now runs the config in the files. A config with faults
         changes nothing."""
         async with self.lock:
-            return await self.reload_locked()
+            faults = await self.reload_locked()
+        if self._gateway.worker == 0:
+            self._record(faults)
+        return faults
+
+    def _record(self, faults: Sequence[Fault]) -> None:
+        audit = audit_log(self._gateway.data_dir)
+        facts = {"files": self._files, **({"faults": [str(fault) for fault in faults]} if faults else {})}
+        audit.record("local user", "config.reload", "files", "failed" if faults else "done", **facts)
 
     async def reload_locked(self) -> list[Fault]:
         """`reload` for a caller that holds the lock."""

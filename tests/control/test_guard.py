@@ -9,8 +9,9 @@ from pathlib import Path
 import anyio
 import httpx
 import pytest
-from gateway_admin.callers import Caller, Nobody, TokenCallers
+from gateway_admin.callers import Caller, Nobody
 from gateway_admin.guard import Guard, exposed
+from gateway_admin.operators import AdminCallers
 from gateway_admin.routes import Answer, Problem, Request, Route
 from gateway_admin.server import Admin
 from gateway_admin.tokens import Tokens
@@ -36,7 +37,7 @@ async def serving(folder: Path | None = None) -> AsyncIterator[httpx.AsyncClient
         Route("PUT", "/change/{name}", echo, "Change", {200: dict}),
         Route("GET", "/change/{name}", echo, "Look", {200: dict}),
     ]
-    callers = Anyone() if folder is None else TokenCallers(Tokens(folder, "sesame é"))
+    callers = Anyone() if folder is None else AdminCallers(Tokens(folder, "sesame é"))
     admin = Admin(lambda: GatewayStatus("1"), more=routes, callers=callers)
     async with anyio.create_task_group() as tasks:
         url = await admin.start("127.0.0.1:0", tasks)

@@ -150,3 +150,21 @@ def test_no_name_that_was_made_to_lead_here_is_served(gateway: GatewayProcess, h
     assert answer.status_code == 403
     last = lines(gateway)[-1]
     assert (last["what"], last["who"], last["result"]) == ("admin.request", "", "denied")
+
+
+@pytest.mark.spec("AD-06", "AL-01")
+@pytest.mark.usefixtures("processes")
+def test_a_reload_from_files_is_recorded(gateway: GatewayProcess) -> None:
+    def reloads() -> list[dict[str, Any]]:
+        return [line for line in lines(gateway) if line["what"] == "config.reload" and line["where"] == "files"]
+
+    before = len(reloads())
+    try:
+        gateway.config.write_text(CONFIG + "nonsense: {}\n")
+        gateway.wait_until(lambda: len(reloads()) > before, 30, "the line of a reload")
+        found = reloads()[-1]
+        assert (found["result"], "unknown section `nonsense`" in found["faults"][0]) == ("failed", True)
+    finally:
+        gateway.config.write_text(CONFIG)
+    gateway.wait_until(lambda: len(reloads()) > before + 1, 30, "the line of a reload")
+    assert reloads()[-1]["result"] == "done"

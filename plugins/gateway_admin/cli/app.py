@@ -150,6 +150,35 @@ def reload(admin: AdminAddress = None, data_dir: DataDir = None) -> None:
     raise typer.Exit(send(admin, data_dir))
 
 
+def login(
+    issuer: Annotated[str, typer.Option(envvar="TIDEGATE_LOGIN_ISSUER", help="The issuer's URL.")],
+    client_id: Annotated[
+        str, typer.Option(envvar="TIDEGATE_LOGIN_CLIENT_ID", help="The client that the issuer knows us by.")
+    ],
+    scope: Annotated[str, typer.Option(help="The scopes to ask for.")] = "openid email",
+    access_token: Annotated[
+        bool, typer.Option("--access-token", help="Send the access token, which must be a JWT, not the ID token.")
+    ] = False,
+    admin: AdminAddress = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Log in to the admin API of a gateway with OpenID Connect (device flow, RFC 8628).
+
+    Open the address that it prints, on any machine. The token is kept in ~/.config/tidegate/logins.json for this
+    gateway only. The gateway's config must name the issuer in `operators`.
+    """
+    from .login import login as log_in
+
+    raise typer.Exit(log_in(admin, data_dir, issuer, client_id, scope, access_token=access_token))
+
+
+def logout(admin: AdminAddress = None, data_dir: DataDir = None) -> None:
+    """Forget the login at a gateway."""
+    from .login import logout as log_out
+
+    raise typer.Exit(log_out(admin, data_dir))
+
+
 admin = typer.Typer(help="Who may call the admin API.", no_args_is_help=True, add_completion=False)
 
 

@@ -16,17 +16,19 @@ from gateway_http.cli.post import secure
 
 from gateway_core.cli import common
 from gateway_core.cli.common import CommandError
+from gateway_core.contract.one_line import one_line
 from gateway_core.contract.status import GatewayStatus
 
 from ..discovery import address_file, reachable, socket_path
 from ..tokens import read_token
+from . import logins
 
 if TYPE_CHECKING:
     from gateway_core.runtime.settings import Settings
 
 UNAUTHORIZED = (
-    "{url} requires a token, or does not take this one: set TIDEGATE_ADMIN_TOKEN or TIDEGATE_ADMIN_TOKEN_FILE; "
-    "`tidegate admin token` shows one to the gateway's own user"
+    "{url} requires a token, or does not take this one: set TIDEGATE_ADMIN_TOKEN or TIDEGATE_ADMIN_TOKEN_FILE, or log "
+    "in (`tidegate login`); `tidegate admin token` shows one to the gateway's own user"
 )
 TOKEN_FILE = "TIDEGATE_ADMIN_TOKEN_FILE"
 """The environment variable that names a file with a token."""
@@ -114,8 +116,9 @@ def _is_own(admin: str, data_dir: Path) -> bool:
 
 
 def _token(url: str, settings: Settings) -> str:
-    """The token from `TIDEGATE_ADMIN_TOKEN`, else from the file that `TIDEGATE_ADMIN_TOKEN_FILE` names. The one in the
-    data directory goes to the gateway of that directory only. Raises `CommandError`."""
+    """The token from `TIDEGATE_ADMIN_TOKEN`, else from the file that `TIDEGATE_ADMIN_TOKEN_FILE` names. That of a login
+    goes to its gateway only, and the one in the data directory to the gateway of that directory. Raises
+    `CommandError`."""
     if settings.admin_token and (token := settings.admin_token.get_secret_value()):
         return token
     if named := os.environ.get(TOKEN_FILE):
@@ -124,6 +127,8 @@ def _token(url: str, settings: Settings) -> str:
         except (OSError, ValueError) as e:
             reason = e.strerror if isinstance(e, OSError) else "not text"
             raise CommandError(f"can't read the token in {named} ({TOKEN_FILE}): {reason}") from e
+    if token := logins.find(url):
+        return token
     if _is_own(url, settings.data_dir):
         with suppress(OSError, ValueError):
             return read_token(settings.data_dir)
@@ -149,9 +154,11 @@ def fetch_document(url: str, http: httpx.Client) -> dict[str, Any]:
         response = http.get(f"{url}/status")
         if response.status_code == 401:
             raise CommandError(UNAUTHORIZED.format(url=url))
+        if response.status_code == 403:
+            raise CommandError(f"{url} declines: {one_line(response.json()['detail'])}")
         response.raise_for_status()
         document = response.json()
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as e:
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, LookupError, TypeError) as e:
         raise CommandError(f"no status from {url}: {e}") from e
     if not isinstance(document, dict) or "brokers" not in document:
         raise CommandError(f"no status from {url}: another service answers there")

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import typer
+from gateway_audit.log import record_command
 from gateway_terminal import tables
 
 from gateway_core.cli import common
@@ -39,6 +40,7 @@ def _when(text: str, now: datetime) -> datetime:
 def new_key(file: Path, name: str, expires: str | None, *, as_json: bool) -> None:
     """Prints the key on standard output, and what else there is to know on standard error."""
     key, text = add_key(file, name, None if expires is None else _when(expires, datetime.now(UTC)))
+    _record("key.new", key, file)
     if as_json:
         common.print_json({"key": text, **_row(key, datetime.now(UTC))})
         return
@@ -60,7 +62,12 @@ def list_keys(file: Path, *, as_json: bool) -> None:
 
 def revoke_keys(file: Path, ids: list[str]) -> None:
     for key in remove_keys(file, ids):
+        _record("key.revoke", key, file)
         print(f"key {key.id} of {key.name} is revoked")
+
+
+def _record(what: str, key: Key, file: Path) -> None:
+    record_command(common.settings().data_dir, what, "done", id=key.id, name=key.name, file=str(file))
 
 
 def _row(key: Key, now: datetime) -> dict[str, str | None]:

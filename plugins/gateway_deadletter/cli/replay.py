@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import typer
 from gateway_admin.client.running import addresses
+from gateway_audit.log import Result, record_command
 from gateway_cloudevents import event_json
 from gateway_cloudevents.trace_headers import headers as trace_headers
 from gateway_http.cli.post import STRUCTURED, binary, check_url, client, given_headers, post
@@ -65,6 +66,9 @@ def replay_dead_letters(stores: Stores, query: Query, plan: Replay) -> int:
             print(f"{dead_letter.id}  {dead_letter.fact('type')} {dead_letter.fact('id')} -> {where}", file=sys.stderr)
     elif dead_letters:
         _replay_all(dead_letters, targets, plan, given, count)
+        facts = {"replayed": count.replayed, "refused": count.refused, "to": sorted(set(targets.values()))}
+        result: Result = "done" if count.replayed == len(dead_letters) else "failed"
+        record_command(stores.data_dir, "dlq.replay", result, **facts)
     _report(count, len(dead_letters), plan)
     return OK if plan.dry_run or count.replayed == len(dead_letters) else FAULT
 

@@ -1,0 +1,121 @@
+"""Operators: whom the config lets call the admin API, besides those who have a token of the gateway.
+
+Any authenticator of an ingress can prove who they are (`gateway_access.authenticator`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from inspect import isawaitable
+
+from anyio.abc import TaskGroup
+from gateway_access.authenticator import Authenticator
+from gateway_access.peer import Peer
+from gateway_serving.unexpected import log_unexpected
+
+from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import Overloaded, Refused
+from gateway_core.contract.event import Message
+
+from .callers import CHALLENGE, SEND, WRONG, Caller, bearer, unknown
+from .operators_config import OperatorsConfig
+from .roles import ROLES, Role, may
+from .routes import Problem, Request
+from .tokens import Tokens
+
+log = logging.getLogger("tidegate.admin")
+
+
+class Operators:
+    """The callers that a config knows. Raises `StartError` if an authenticator can't be built."""
+
+    def __init__(self, entries: Mapping[str, OperatorsConfig], context: BuildContext) -> None:
+        self._entries: list[tuple[OperatorsConfig, Sequence[Authenticator]]] = [
+            (entry, [context.build(ref, f"{name}.authenticate[{i}]") for i, ref in enumerate(entry.authenticate)])
+            for name, entry in entries.items()
+        ]
+        anonymous = [entry.role for entry in entries.values() if entry.anonymous and entry.role]
+        self.anonymous: Role | None = max(anonymous, key=ROLES.index, default=None)
+
+    @property
+    def authenticators(self) -> list[Authenticator]:
+        """All of them."""
+        return [each for _, authenticators in self._entries for each in authenticators]
+
+    @property
+    def challenges(self) -> list[str]:
+        """What callers may send (`WWW-Authenticate`)."""
+        return list(dict.fromkeys([CHALLENGE, *(each.challenge for each in self.authenticators if each.challenge)]))
+
+    async def start(self, tasks: TaskGroup) -> None:
+        """Starts the authenticators. Raises `StartError`."""
+        for authenticator in self.authenticators:
+            await authenticator.start(tasks)
+
+    async def stop(self) -> None:
+        """Stops the authenticators."""
+        for authenticator in self.authenticators:
+            try:
+                await authenticator.stop()
+            except Exception as e:
+                log_unexpected(log, "stopping an authenticator", e)
+
+    async def find(self, request: Message) -> Caller | None:
+        """Who sends a request; None if it has no credentials. Raises `Refused` or `Overloaded`."""
+        wrong: Exception | None = None
+        best: Caller | None = None
+        for entry, authenticators in self._entries:
+            for authenticator in authenticators:
+                try:
+                    found = authenticator.authenticate(request)
+                    who = await found if isawaitable(found) else found
+                except (Refused, Overloaded) as e:
+                    wrong = e if wrong is None or isinstance(e, Overloaded) else wrong
+                    continue
+                except Exception as e:
+                    log_unexpected(log, "authenticating a caller of the admin API", e)
+                    wrong = Overloaded("the credentials can't be checked now")
+                    continue
+                if who is not None:
+                    role = entry.role_of(who)
+                    if best is None or (role is not None and (best.role is None or may(role, best.role))):
+                        best = Caller(f"{who.subject} ({who.authenticator})", role)
+        if best is None and wrong is not None:
+            raise wrong
+        return best
+
+
+class AdminCallers:
+    """Knows who has a token of the gateway, and the operators of the config."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self.operators: Operators | None = None
+
+    async def caller(self, request: Request) -> Caller:
+        """Who sends a request. Raises `Problem`."""
+        given = bearer(request)
+        if given is not None and (holder := self._tokens.holder(given)) is not None:
+            return Caller(holder.name, holder.role)
+        operators = self.operators
+        if operators is None:
+            raise unknown(WRONG if given is not None else SEND)
+        try:
+            found = await operators.find(_message(request))
+        except Overloaded as e:
+            raise Problem(503, str(e), headers={"retry-after": "1"}) from e
+        except Refused as e:
+            raise unknown(f"{e.detail}; {SEND}", operators.challenges) from e
+        if found is not None:
+            return found
+        if operators.anonymous is not None and "authorization" not in request.headers:
+            return Caller("anonymous", operators.anonymous)
+        raise unknown(WRONG if given is not None else SEND, operators.challenges)
+
+
+def _message(request: Request) -> Message:
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()]
+    message = Message(headers, None, method=request.method, url=request.path)
+    message.peer = Peer(f"[{request.peer}]:0" if ":" in request.peer else f"{request.peer}:0")
+    return message
