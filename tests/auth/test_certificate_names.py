@@ -9,14 +9,16 @@ from gateway_access.authenticator import Forbidden
 
 from tests.auth.signing import Bench
 
+CN, ORG = "commonName", "organizationName"
+
 
 def certificate(*subject: tuple[str, str], dns: Any = (), uri: Any = ()) -> dict[str, Any]:
-    """As `ssl.SSLSocket.getpeercert` has it."""
+    """As `ssl.SSLSocket.getpeercert` has it; with alternative names only, the subject is another one."""
+    subject = subject or (((ORG, "x"),) if dns or uri else ())
     names = [("DNS", name) for name in dns] + [("URI", name) for name in uri]
     return {"subject": tuple((pair,) for pair in subject), "subjectAltName": tuple(names)}
 
 
-CN, ORG = "commonName", "organizationName"
 ORDERS = certificate(("countryName", "DE"), (ORG, "Shop"), (CN, "orders"))
 
 
@@ -66,6 +68,8 @@ def test_who_comes_in(options: dict[str, Any], found: Any, who: str | None) -> N
         ({}, certificate((CN, "a\nb"))),
         ({}, certificate()),
         ({"identity": "dns"}, certificate(dns=["*.svc"])),
+        ({"identity": "dns"}, certificate(dns=["a\0.svc"])),
+        ({"uris": ["spiffe://x/ns/*"]}, certificate(uri=["spiffe://x/ns/a\nb"])),
     ],
 )
 def test_who_does_not(options: dict[str, Any], found: Any) -> None:
