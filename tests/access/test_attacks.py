@@ -1,7 +1,8 @@
 """Attacks on an ingress, one row each: what the attacker sends, and what comes of it.
 
 To add one: a row in `ATTACKS`, with how the ingress is closed, the attack, and the answer. Each row also shows that the
-same ingress lets in who may send, so that no row passes because all are refused.
+same ingress lets in who may send, so that no row passes because all are refused. `test_signed_attacks.py` has the table
+for signatures and client certificates.
 """
 
 from __future__ import annotations

@@ -60,6 +60,13 @@ brokers:
                 common_names: [orders]
                 dns: ["*.orders.svc"]
                 uris: ["spiffe://shop.example/ns/prod/*"]
+  http2:
+    ingress:
+      - http:
+          listen: "127.0.0.1:0"
+          server: hypercorn
+          tls: {{cert_file: "{cert_file}", key_file: "{key_file}", client_ca_file: "{client_ca_file}"}}
+          authenticate: [mtls: {{common_names: [orders]}}]
 """
 
 
@@ -77,7 +84,8 @@ class Site:
 
     def post(self, broker: str, headers: Headers, body: bytes = BODY, tls: ssl.SSLContext | None = None) -> Answer:
         pairs = list(headers.items()) if isinstance(headers, dict) else headers
-        with httpx.Client(verify=tls or False, timeout=60) as client:
+        http2 = broker == "http2"
+        with httpx.Client(verify=tls or False, timeout=60, http1=not http2, http2=http2) as client:
             answer = client.post(self.gateway.ingress(broker), headers=[*EVENT.items(), *pairs], content=body)
         return answer.status_code, answer.text
 
@@ -86,9 +94,9 @@ class Site:
         self.sent += 1
         return b'{"number":%d}' % self.sent
 
-    def certified(self, pem: bytes | None) -> Answer:
+    def certified(self, pem: bytes | None, broker: str = "names") -> Answer:
         """A request with this client certificate."""
-        return self.post("names", {}, tls=trusting(self.ca, self.folder, pem))
+        return self.post(broker, {}, tls=trusting(self.ca, self.folder, pem))
 
 
 Headers = dict[str, str] | list[tuple[str, str]]
@@ -133,9 +141,9 @@ def hooked(says: str, headers: Callable[[], Headers]) -> Attack:
     return Attack("webhooks", lambda site: site.post("webhooks", headers()), 401, says)
 
 
-def certified(status: int, says: str, make: Callable[[Site], bytes | None]) -> Attack:
-    """An attack on the ingress with `mtls`."""
-    return Attack("names", lambda site: site.certified(make(site)), status, says)
+def certified(status: int, says: str, make: Callable[[Site], bytes | None], broker: str = "names") -> Attack:
+    """An attack on an ingress with `mtls`."""
+    return Attack(broker, lambda site: site.certified(make(site), broker), status, says)
 
 
 def replay_in_the_window(site: Site) -> Answer:
@@ -205,6 +213,8 @@ ATTACKS: dict[str, Attack] = {
     "two labels for one `*`": certified(
         403, NO_NAME, lambda site: client_pem(site.ca, (CN, "x"), dns=["a.b.orders.svc"])
     ),
+    "HTTP/2, other CA": certified(0, "", lambda site: client_pem(site.other, (CN, "orders")), "http2"),
+    "HTTP/2, wrong subject": certified(403, NO_NAME, lambda site: client_pem(site.ca, (CN, "billing")), "http2"),
     "another trust domain": certified(
         403, NO_NAME, lambda site: client_pem(site.ca, (CN, "x"), uris=["spiffe://shop.example.evil/ns/prod/a"])
     ),
@@ -217,7 +227,7 @@ def valid(site: Site, broker: str) -> Answer:
         return site.post("hmac", timed(body := site.unique()), body)
     if broker == "webhooks":
         return site.post("webhooks", webhook())
-    return site.certified(client_pem(site.ca, (CN, "orders")))
+    return site.certified(client_pem(site.ca, (CN, "orders")), broker)
 
 
 @pytest.fixture(scope="module")
