@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from .lazy import Commands
-from .options import DataDir, Json, Paths
+from .options import DataDir, Paths
 
 app = typer.Typer(
     cls=Commands,
@@ -23,7 +23,6 @@ app = typer.Typer(
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "text", "json"]
 Reload = Literal["watch", "signal", "off"]
-Shell = Literal["bash", "zsh", "fish", "powershell"]
 
 
 def _print_version(wanted: bool) -> None:
@@ -87,39 +86,12 @@ def run(
     raise typer.Exit(run_gateway(paths, flags))
 
 
-@app.command(rich_help_panel="This installation")
-def version(as_json: Json = False) -> None:
-    """Print the version."""
-    import platform
-
-    from .. import __version__
-    from .common import print_json
-
-    if as_json:
-        # `platform.platform()` would start a process
-        machine = f"{platform.system()}-{platform.release()}-{platform.machine()}"
-        print_json({"version": __version__, "python": platform.python_version(), "platform": machine})
-    else:
-        typer.echo(f"tidegate {__version__}")
-
-
-@app.command(rich_help_panel="This installation")
-def completion(shell: Annotated[Shell, typer.Argument(help="Your shell.")]) -> None:
-    """Print the completion script of a shell.
-
-    bash: [bold]source <(tidegate completion bash)[/bold]
-    """
-    from typer._completion_shared import get_completion_script
-
-    typer.echo(get_completion_script(prog_name="tidegate", complete_var=_COMPLETE, shell=shell))
-
-
-_COMPLETE = "_TIDEGATE_COMPLETE"
+COMPLETE = "_TIDEGATE_COMPLETE"
 
 
 def prepare_completion() -> None:
     """Prepares the answer for a shell's completion script; does nothing otherwise."""
-    if _COMPLETE in os.environ:
+    if COMPLETE in os.environ:
         from typer._completion_classes import completion_init
 
         completion_init()

@@ -27,6 +27,8 @@ _SUMMARIES = {
 _INSTALLED = {
     "plugins": "List all components that are installed, and what they need and promise.",
     "schema": "Print the JSON Schema of the config, for editors.",
+    "version": "Print the version.",
+    "completion": "Print the completion script of a shell.",
 }
 
 

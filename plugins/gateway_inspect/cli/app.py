@@ -12,6 +12,9 @@ from gateway_admin.client.options import AdminAddress, RunningAdmin, RunningData
 
 from gateway_core.cli.options import DataDir, Json, Paths
 
+from .installation import completion as completion
+from .installation import version as version
+
 Broker = Annotated[str | None, typer.Option(help="Only this broker or bridge.", autocompletion=complete.brokers)]
 
 
@@ -37,7 +40,10 @@ def check(
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Check a config and report all its faults; exit code 1 if there are any, or if a listed secret is missing."""
+    """Check a config and report all its faults; exit code 1 if there are any.
+
+    With --secrets the exit code is also 1 if a secret is missing, even one that nothing uses.
+    """
     from .check import check_config
 
     raise typer.Exit(check_config(paths, connect=connect, secrets=secrets, data_dir=data_dir, as_json=as_json))
