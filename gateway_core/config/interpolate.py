@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..contract.config_node import Node, Place
-from ..contract.options import HIDDEN
+from ..contract.options import HIDDEN, remember
 from .faults import near
 from .yaml import scalar
 
@@ -33,7 +33,8 @@ class Secrets:
         """The value; None if it can't be read."""
         self.uses[name].append(place)
         if name not in self._values:
-            self._values[name] = self._read(name)
+            value = self._values[name] = self._read(name)
+            remember(value or "")
         return self._values[name]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..contract.config_node import Node, Place, dotted
 from ..contract.errors import Fault
-from ..contract.options import HIDDEN
+from ..contract.options import HIDDEN, is_credential
 from .faults import in_order
 from .interpolate import Interpolator, Secrets
 
@@ -58,6 +58,10 @@ class Report:
     def is_secret(self, place: Place) -> bool:
         """Whether the value at a place holds a secret, or is part of one."""
         return any(place[:n] in self._secret for n in range(len(place) + 1)) if self._secret else False
+
+    def is_hidden(self, place: Place) -> bool:
+        """Whether no message may show the value at a place: a secret, or an option that is named like a credential."""
+        return self.is_secret(place) or any(is_credential(step) for step in place if isinstance(step, str))
 
     def holds_secret(self, place: Place) -> bool:
         """Whether the value at a place, or anything in it, holds a secret."""

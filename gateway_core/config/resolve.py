@@ -30,7 +30,7 @@ class Resolver:
         try:
             value = _adapter(model).validate_python(data)
         except ValidationError as e:
-            for finding in explain(e, data, model, lambda p: self._report.is_secret((*path, *p))):
+            for finding in explain(e, data, model, lambda p: self._report.is_hidden((*path, *p))):
                 self._report.fault(finding.message, (*path, *finding.path), finding.remedy)
             for ref, at in _written(model, data, path):
                 self.resolve(ref, at)

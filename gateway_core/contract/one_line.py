@@ -1,6 +1,8 @@
-"""Makes foreign text safe for the log, status and attributes: no control characters, and bounded."""
+"""Makes foreign text safe for the log, status and attributes: no control characters, bounded, and no secrets."""
 
 from __future__ import annotations
+
+from .options import redacted
 
 MOST = 300
 
@@ -10,7 +12,7 @@ def one_line(text: object, most: int = MOST) -> str:
     or a reader of logs (control characters, escapes, marks that change the direction of text) is escaped like
     `\\x1b`."""
     said = text if isinstance(text, str) else str(text)
-    cut = said[: most * 2 + 100]
+    cut = redacted(said[: most * 2 + 4096])[: most * 2 + 100]
     line = " ".join(cut.split())
     if not line.isprintable():
         line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in line)
@@ -20,6 +22,7 @@ def one_line(text: object, most: int = MOST) -> str:
 def harmless(text: str, most: int = 16_384) -> str:
     """A whole message that may have several lines: control characters are escaped as above, and later lines are
     indented, so that none looks like a separate message."""
+    text = redacted(text)
     if text.isprintable() and len(text) <= most:
         return text
     lines = text[:most].splitlines() or [""]

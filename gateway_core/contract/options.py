@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict
 
 HIDDEN = "****"
 """Shown in place of a secret."""
+_CREDENTIAL = re.compile(r"(^|_)(password|secrets?|token)$|^keys$")
+_MAY_HOLD_SOME = ("headers", "conf")
+_known: dict[str, None] = {}  # values of secrets, the newest last
+
+
+def is_credential(option: str) -> bool:
+    """Whether an option of this name holds a credential, so that nothing shows it, wherever it came from."""
+    return _CREDENTIAL.search(option) is not None
+
+
+def remember(secret: str) -> None:
+    """Makes `redacted` find this secret. Short ones would blot out common words."""
+    if len(secret) >= 8:
+        for form in (secret, repr(secret)[1:-1], quote(secret), quote(secret, safe="")):
+            _known[form] = _known.pop(form, None)
+        while len(_known) > 1000:
+            del _known[next(iter(_known))]
+
+
+def redacted(value: Any) -> Any:
+    """A text from elsewhere (an error, a message of a library) with `****` for each secret of the config; the same of
+    all texts in mappings and lists."""
+    if isinstance(value, dict):
+        return {redacted(name): redacted(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [redacted(inner) for inner in value]
+    if isinstance(value, str):
+        for secret in tuple(_known):
+            if secret in value:
+                value = value.replace(secret, HIDDEN)
+    return value
 
 
 class Config(BaseModel):
@@ -24,7 +57,12 @@ class Config(BaseModel):
 
     def hides(self, field: str) -> bool:
         """Whether this field's value holds a secret, so that nothing may show it."""
-        return field in self._hidden
+        return field in self._hidden or is_credential(field)
+
+    def visible(self, field: str) -> str:
+        """What to show of a field in an address: its text, or the texts of a list, or `****`."""
+        value = getattr(self, field)
+        return HIDDEN if self.hides(field) else ",".join(value) if isinstance(value, list) else str(value)
 
     def show_as(self, texts: Mapping[str, str]) -> None:
         """Sets what to show instead of the values of these fields; the loader does so for URLs with a path or query
@@ -37,4 +75,7 @@ class Config(BaseModel):
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         args = super().__repr_args__()
-        return [(k, HIDDEN if k in self._hidden else self._shown.get(k or "", v)) for k, v in args]
+        return [(k, v if v is None else self._shown_in_repr(k or "", v)) for k, v in args]
+
+    def _shown_in_repr(self, field: str, value: Any) -> Any:
+        return HIDDEN if self.hides(field) or field in _MAY_HOLD_SOME else self._shown.get(field, value)

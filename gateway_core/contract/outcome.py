@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from .errors import Refused
 from .event import Event
+from .options import redacted
 from .shortage import exhausted, is_shortage
 
 
@@ -59,7 +60,7 @@ class Outcome:
         self.retry = retry
         self.code = code
         self.data = data
-        self.reason = reason
+        self.reason = redacted(reason) if reason else ""
         self.retry_after_s = retry_after_s
         self.reply = reply
         self.local = local

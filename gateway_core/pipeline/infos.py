@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from ..contract.capabilities import Watched
 from ..contract.interfaces import Channel, Feed, ReadingSink
+from ..contract.options import redacted
 from ..contract.status import ChannelStatus, ReaderStatus, SourceStatus
 from .guards import text_of_error
 from .intake import BoundSource
@@ -22,7 +23,7 @@ def source_states(bound_sources: Iterable[BoundSource]) -> list[SourceStatus]:
         source, fault = bound_source.source, bound_source.fault
         if isinstance(source, Watched):
             try:
-                state = SourceStatus.read({"address": source.address, **source.info()})
+                state = SourceStatus.read(redacted({"address": source.address, **source.info()}))
             except Exception as e:
                 state = SourceStatus(source.address, f"the source can't tell its state: {text_of_error(e)}")
             found.append(replace(state, error=fault) if fault else state)

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 import msgspec
 
 from ..contract.one_line import harmless, one_line
+from ..contract.options import redacted
 from .settings import Settings
 
 # below warnings, these only help their own developers
@@ -103,7 +104,7 @@ class TextFormatter(logging.Formatter):
             head = f"\x1b[{code}m{head}\x1b[0m"
         extra = "".join(f"  {name}={one_line(value)}" for name, value in _extra(record).items())
         line = f"{head} {record.name}: {harmless(record.getMessage())}{extra}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return f"{line}\n{redacted(self.formatException(record.exc_info))}" if record.exc_info else line
 
 
 class JsonFormatter(logging.Formatter):
@@ -118,7 +119,7 @@ class JsonFormatter(logging.Formatter):
             "message": harmless(record.getMessage()),
         }
         if record.exc_info:
-            members["error"] = self.formatException(record.exc_info)
+            members["error"] = redacted(self.formatException(record.exc_info))
         members.update((name, value) for name, value in _extra(record).items() if name not in members)
         try:
             return msgspec.json.encode(members, enc_hook=str).decode()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway_http.secrecy import shown_url
+from gateway_http.secrecy import names_credential, shown_url
 from pydantic import BaseModel, RootModel, SecretBytes, SecretStr
 
 from gateway_core.contract.component import ComponentRef, Config
 from gateway_core.contract.options import HIDDEN
+
+_WITH_CREDENTIALS = ("headers", "conf")
+"""Options that are mappings, where the name of an entry tells a credential."""
 
 
 def shown(value: Any, hidden: bool = False) -> Any:
@@ -48,4 +51,7 @@ def _model(model: BaseModel, hidden: bool) -> dict[str, Any]:
 
 def _part(model: BaseModel, name: str) -> Any:
     text = model.shown(name) if isinstance(model, Config) else None
-    return getattr(model, name) if text is None else text
+    value = getattr(model, name) if text is None else text
+    if name in _WITH_CREDENTIALS and isinstance(value, dict):
+        return {key: HIDDEN if names_credential(str(key)) else inner for key, inner in value.items()}
+    return value

@@ -44,7 +44,7 @@ class EncryptConfig(Config):
 
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
         """See `Warns`."""
-        if not self.hides("keys"):
+        if "keys" not in self._hidden:
             yield ("keys",), "the keys stand in the config in clear", "write `${secret:NAME}`"
 
 

@@ -23,7 +23,7 @@ from .connection import Exchange
 from .credentials.signing import signature_headers, signing
 from .outcome import ResponseClassifier
 from .pool import Pool
-from .secrecy import shown_url
+from .secrecy import names_credential, shown_url
 
 _HARMLESS = bytes(set(range(256)) - set(b"\r\n\0"))
 
@@ -55,14 +55,13 @@ class Target:
 
 
 _HIDDEN = b"****"
-_SECRET = (b"authorization", b"proxy-authorization", b"cookie")
 
 
 def preview(options: HttpSinkConfig, target: Target, message: Message) -> Message:
     """The request in a form without secrets. Raises `Refused` if it can't be written."""
     header_lines(message)
     secret = {name.lower().encode() for name in options.headers} if options.hides("headers") else set()
-    fixed = [(n, _HIDDEN if n in _SECRET or n in secret else v) for n, v in target.headers]
+    fixed = [(n, _HIDDEN if n in secret or names_credential(n.decode()) else v) for n, v in target.headers]
     if options.credentials is not None and options.credentials.bearer:
         fixed.append((b"authorization", _HIDDEN))
     signatures = signature_headers(options.credentials)

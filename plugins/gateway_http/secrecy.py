@@ -14,7 +14,12 @@ _TOKENS = re.compile(
     r"signature)$",
     re.IGNORECASE,
 )
-"""Names of query parameters that hold credentials."""
+"""Names of query parameters, headers and settings that hold credentials."""
+
+
+def names_credential(name: str) -> bool:
+    """Whether a query parameter, a header or a setting of this name holds a credential."""
+    return _TOKENS.search(name) is not None or "cookie" in name.lower()
 
 
 def shown_url(url: str, *, hidden: bool = False, written: bool = False) -> str:

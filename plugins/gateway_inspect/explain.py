@@ -17,6 +17,7 @@ from gateway_core.contract.capabilities import Previewing, Reading, pulls
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import PARTITION_BITS, Event, Message
 from gateway_core.contract.interfaces import Clause
+from gateway_core.contract.options import redacted
 from gateway_core.delivery import Subscription
 from gateway_core.delivery.backoff import ceiling_s, wait_s
 from gateway_core.pipeline.bridge import Bridged
@@ -143,7 +144,7 @@ def _delivery(subscription: Subscription, dead_letter: str | None, event: Event)
     entry: dict[str, Any] = {"sink": subscription.sink.address, "message": None, "fault": None}
     if isinstance(subscription.sink, Previewing):
         try:
-            entry["message"] = message_json(subscription.sink.preview(event))
+            entry["message"] = redacted(message_json(subscription.sink.preview(event)))
         except Refused as e:
             entry["fault"] = f"the event can't be sent: {e.detail}"
     try:

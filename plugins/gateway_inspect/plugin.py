@@ -25,10 +25,10 @@ _SUMMARIES = {
     "graph": "Draw the topology: sources, brokers, triggers with their filters, sinks, dead letters, bridges.",
 }
 _INSTALLED = {
-    "plugins": "List all components that are installed, and what they need and promise.",
-    "schema": "Print the JSON Schema of the config, for editors.",
     "version": "Print the version.",
     "completion": "Print the completion script of a shell.",
+    "plugins": "List all components that are installed, and what they need and promise.",
+    "schema": "Print the JSON Schema of the config, for editors.",
 }
 
 

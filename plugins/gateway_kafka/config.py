@@ -33,7 +33,7 @@ class ConnectionCheck(KafkaConfig):
     @property
     def end(self) -> str:
         """The cluster and the user, as shown by `tidegate check --connect`."""
-        user = self.sasl.username if self.sasl is not None else None
+        user = self.sasl.visible("username") if self.sasl is not None and self.sasl.username else None
         return f"Kafka at {','.join(self.bootstrap)}" + (f" as {user}" if user else "")
 
     def connect(self, limit_s: float) -> None:

@@ -35,7 +35,7 @@ class KafkaSink:
         self._topic_of = None if is_fixed(options.topic) else name_of(options.topic, TOPIC)
         self._producer: Producer | None = None
         self.longest_s = options.delivery_timeout_s
-        self.address = f"kafka://{options.bootstrap[0]}/{options.topic}"
+        self.address = f"kafka://{options.bootstrap[0]}/{options.visible('topic')}"
 
     async def start(self, tasks: TaskGroup) -> None:
         self._producer = producer = connect.producer(self._options)

@@ -65,7 +65,7 @@ class KafkaSource:
         self._turn = anyio.Lock()
         self._waiting_for: KafkaFault | None = None
         self._wake: Timer | None = None
-        self.address = f"kafka://{options.bootstrap[0]}/{','.join(options.topics)}"
+        self.address = f"kafka://{options.bootstrap[0]}/{options.visible('topics')}"
         self._writer = IntakeWriter(self._owner, self.address, context.clock, self._flow.settle, self._flow.resume)
 
     def _partition_id(self, partition: Partition) -> int:

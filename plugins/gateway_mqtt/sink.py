@@ -60,7 +60,7 @@ class MqttSink:
         self._idle: anyio.Event | None = None
         self._stopped = False
         self.in_flight = options.max_in_flight
-        self.address = f"{options.url}/{options.topic}"
+        self.address = f"{options.url}/{options.visible('topic')}"
 
     # -- life -------------------------------------------------------------------------------------------------------
 

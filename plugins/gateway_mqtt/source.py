@@ -67,7 +67,7 @@ class MqttSource:
         self._resumed = False
         self._expiry_s: int | None = None
         self._counts = {"received": 0, "retained_ignored": 0, "sessions_lost": 0}
-        self.address = f"{options.url}/{','.join(options.topics)}"
+        self.address = f"{options.url}/{options.visible('topics')}"
         self._handover: Handover[tuple[MqttClient, Publish]] = Handover(
             context.owner, self.address, context.clock, self._settle, in_order=True
         )

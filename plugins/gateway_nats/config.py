@@ -66,7 +66,7 @@ class ConnectionCheck(NatsConfig):
     @property
     def end(self) -> str:
         """The servers and the user, as shown by `tidegate check --connect`."""
-        return f"NATS at {','.join(self.servers)}" + (f" as {self.user}" if self.user else "")
+        return f"NATS at {','.join(self.servers)}" + (f" as {self.visible('user')}" if self.user else "")
 
     def connect(self, limit_s: float) -> None:
         """Connects and logs in. Raises `OSError` with the reason."""

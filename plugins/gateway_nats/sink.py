@@ -47,7 +47,7 @@ class NatsSink:
         self._expected = {"Nats-Expected-Stream": options.stream} if options.stream else {}
         self._identified = options.message_id and options.jetstream
         self._server = options.servers[0]
-        self.address = f"{self._server}/{options.subject}"
+        self.address = f"{self._server}/{options.visible('subject')}"
         self._link = Link(options, context.owner, context.clock, self._begin)
         self._request = self._link.request if options.jetstream else self._link.publish
 

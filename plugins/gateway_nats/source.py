@@ -56,7 +56,7 @@ class NatsSource:
         self._dropped = self._number = 0
         self._full = self._stopping = False
         self._how = ACK
-        self.address = f"{options.servers[0]}/{options.subject}"
+        self.address = f"{options.servers[0]}/{options.visible('subject')}"
         self._handover: Handover[int] = Handover(self._owner, self.address, context.clock, self._settle)
         self._link = Link(
             options,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anyio.abc import TaskGroup
+from gateway_http.secrecy import shown_url
 from gateway_transport.messages import writer
 
 from gateway_core.contract.component import Binding, BuildContext, CodecRef
@@ -36,7 +37,8 @@ class PullSink:
         self._endpoint = Endpoint(context.owner, options, context.clock)
         self._listener: Listener | None = None
         self.in_flight = self.most_in_flight = options.max_leased
-        self.address = f"{'https' if options.tls else 'http'}://{options.listen}{options.path}"
+        url = f"{'https' if options.tls else 'http'}://{options.listen}{options.path}"
+        self.address = shown_url(url, hidden=options.hides("path"))
 
     async def start(self, tasks: TaskGroup) -> None:
         """Listens. Raises `StartError`."""
@@ -44,7 +46,7 @@ class PullSink:
             text = "a subscriber would reach one worker only, and get its share of the events: use one worker"
             raise StartError(f"{self._context.owner}: the sink `pull` works with one worker ({text})")
         self._listener = attach(self._endpoint, self._options, self._context, tasks)
-        self.address = self._listener.url(self._options.path)
+        self.address = shown_url(self._listener.url(self._options.path), hidden=self._options.hides("path"))
 
     async def stop(self) -> None:
         self._endpoint.stop()

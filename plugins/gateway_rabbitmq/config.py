@@ -28,7 +28,7 @@ class ConnectionCheck(RabbitConfig):
     @property
     def end(self) -> str:
         """The server and the user, as shown by `tidegate check --connect`."""
-        user = "with a certificate" if self.login == "external" else f"as {self.username}"
+        user = "with a certificate" if self.login == "external" else f"as {self.visible('username')}"
         return f"RabbitMQ at {self.where} {user}"
 
     def connect(self, limit_s: float) -> None:

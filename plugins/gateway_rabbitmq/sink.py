@@ -43,9 +43,9 @@ class RabbitSink:
         self._connection = Connection(context.owner, f"RabbitMQ at {options.where}", self._session)
         self._publisher = Publisher(options, context.clock, lambda: self._connection.error)
         end = (
-            f"queue={quote(options.queue, safe='')}"
+            f"queue={quote(options.visible('queue'), safe='*')}"
             if options.queue
-            else f"exchange={quote(options.exchange, safe='')}"
+            else f"exchange={quote(options.visible('exchange'), safe='*')}"
         )
         self.address = f"{options.where}?{end}"
 

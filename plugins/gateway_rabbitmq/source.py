@@ -46,7 +46,7 @@ class RabbitSource:
         self._read = reader(options.codec, binding.AMQP, context)
         self._keys = options.key == "routing_key"
         self._servers = session.Servers(options, context.owner, offline=context.offline)
-        self.address = f"{options.where}?queue={quote(options.queue, safe='')}"
+        self.address = f"{options.where}?queue={quote(options.visible('queue'), safe='*')}"
         self._handover: Handover[int] = Handover(context.owner, self.address, context.clock, self._settle)
         self._connection = Connection(context.owner, f"RabbitMQ at {options.where}", self._session)
         self._acks: Acks | None = None
@@ -203,7 +203,7 @@ class RabbitSource:
             "address": self.address,
             "error": "stopped" if self._stopping else self._connection.error,
             "lag": self._waiting + held,
-            "queue": self._options.queue,
+            "queue": self._options.visible("queue"),
             "server": self._server,
             "unacknowledged": held,
             "redelivered": self._redelivered,

@@ -71,10 +71,10 @@ class RedisConfig(Config):
         """The server as an address, without credentials."""
         scheme = "redis" if self.tls is None else "rediss"
         if self.sentinel is not None:
-            return f"{scheme}://{self.sentinel.service}"
+            return f"{scheme}://{self.sentinel.visible('service')}"
         return f"{scheme}://{self.servers[0]}" + (f"/{self.db}" if self.db else "")
 
     @property
     def end(self) -> str:
         """The server and the user, as shown by `tidegate check --connect`."""
-        return f"Redis at {self.where}" + (f" as {self.username}" if self.username else "")
+        return f"Redis at {self.where}" + (f" as {self.visible('username')}" if self.username else "")

@@ -72,7 +72,7 @@ class RedisSink:
         self._under_way: list[_Attempt] = []
         self._trimmer = Trimmer(self._owner) if options.trim == "acked" else None
         self._wait_ms = max(1, int(options.wait_timeout_s * 1000))  # 0 would mean for ever
-        self.address = f"{options.where}/{options.stream}"
+        self.address = f"{options.where}/{options.visible('stream')}"
 
     # -- life -------------------------------------------------------------------------------------------------------
 

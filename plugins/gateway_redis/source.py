@@ -38,7 +38,7 @@ class RedisSource:
     def __init__(self, options: RedisSourceConfig, context: BuildContext) -> None:
         self._options = options
         self._owner = context.owner
-        self.address = f"{options.where}/{','.join(options.streams)}"
+        self.address = f"{options.where}/{options.visible('streams')}"
         self._group = options.group_of(context.broker)
         self._consumer = f"{options.consumer or _name(context)}-{context.worker}"
         self._read = reader(options.codec, REDIS, context)

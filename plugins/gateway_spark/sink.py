@@ -18,6 +18,7 @@ from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.files import private_folder
 from gateway_core.contract.interfaces import ReaderFeed
+from gateway_core.contract.options import HIDDEN as SECRET
 
 from .checkpoint import committed
 from .config import SparkSinkConfig, schemas
@@ -57,7 +58,11 @@ class SparkSink:
         self._said = ""  # the reason that the process reported for its end; a killed one reports none
         # shown to people, with `{type}` as in the config
         self.address = (
-            shown_url(self._table) if "://" in self._table else Path(self._table).as_uri().replace(quote(TYPE), TYPE)
+            shown_url(self._table, hidden=config.hides("path"))
+            if "://" in self._table
+            else f"file:///{SECRET}"
+            if config.hides("path")
+            else Path(self._table).as_uri().replace(quote(TYPE), TYPE)
         )
 
     async def start_reading(self, feed: ReaderFeed, tasks: TaskGroup) -> None:

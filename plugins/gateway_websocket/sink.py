@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import anyio
 from anyio.abc import TaskGroup
+from gateway_http.secrecy import shown_url
 from gateway_transport.connection import Connection, reason_of
 from gateway_transport.messages import writer
 
@@ -49,7 +50,11 @@ class WebSocketSink:
         self._timer_at = 0.0
         self._stopping = False
         self._told = False
-        self.address = client.shown(options) if options.url is not None else f"ws://{options.listen}{options.path}"
+        self.address = (
+            client.shown(options)
+            if options.url is not None
+            else shown_url(f"ws://{options.listen}{options.path}", hidden=options.hides("path"))
+        )
 
     async def start(self, tasks: TaskGroup) -> None:
         """Listens, or connects; a server that is away is tried again and again. Raises `StartError`."""
