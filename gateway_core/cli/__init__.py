@@ -59,6 +59,7 @@ def _unwrapped(error: Exception) -> Exception:
 
 def _explain(error: Exception) -> int:
     from ..contract.errors import ConfigError, StartError
+    from ..contract.options import redacted
 
     if isinstance(error, ConfigError):
         from ..config.faults import render
@@ -66,22 +67,24 @@ def _explain(error: Exception) -> int:
 
         print(render(error.faults, colours(sys.stderr)), end="", file=sys.stderr)
         return FAULT
-    print(f"{PROGRAM}: {error}", file=sys.stderr)
+    print(f"{PROGRAM}: {redacted(str(error))}", file=sys.stderr)
     return START if isinstance(error, StartError) else FAULT
 
 
 def _crash(error: Exception, args: list[str]) -> int:
     """Reports an unexpected error: a file or folder that the system refuses, or a bug."""
+    from ..contract.options import redacted
+
     if "debug" in args or "--log-level=debug" in args or os.environ.get("TIDEGATE_LOG_LEVEL", "").lower() == "debug":
         import traceback
 
-        traceback.print_exception(error)
+        print(redacted("".join(traceback.format_exception(error))), end="", file=sys.stderr)
         return CRASH
     if isinstance(error, OSError) and error.filename:
         print(f"{PROGRAM}: {os.fsdecode(error.filename)}: {error.strerror}", file=sys.stderr)
         return FAULT
     print(
-        f"{PROGRAM}: internal error: {type(error).__name__}: {error}\n"
+        f"{PROGRAM}: internal error: {type(error).__name__}: {redacted(str(error))}\n"
         f"    this is a bug in {PROGRAM}; `{PROGRAM} --log-level debug …` shows where",
         file=sys.stderr,
     )

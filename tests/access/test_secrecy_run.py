@@ -45,6 +45,8 @@ class Boom:
     def __init__(self, options, context):
         self.options = options
         self.address = "boom:"
+        if options.where.startswith("now"):
+            raise RuntimeError(f"{options!r} fails {options.where}")
     async def start(self, tasks):
         logging.getLogger("boom").debug("starts with %r, %s", self.options, self.options.where)
     async def stop(self):
@@ -183,3 +185,23 @@ def test_a_running_gateway_shows_no_secret(tmp_path: Path) -> None:
     for what, shown in seen.items():
         for word in words:
             assert_hidden(word, f"{what} (seed {seed})", shown)
+
+
+@pytest.mark.parametrize("level", ["debug", "info"])
+def test_a_component_that_can_not_be_built_shows_no_secret(tmp_path: Path, level: str) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "secrets: {one: {env: SECRET_ONE}}\n"
+        "bridges:\n"
+        "  b:\n"
+        '    source: {http: {listen: "127.0.0.1:0"}}\n'
+        '    sink: {boom: {where: "now ${secret:one}", password: "a-literal-password"}}\n'
+    )
+    env = {**os.environ, **install(tmp_path, PLUGIN), "SECRET_ONE": "one-quite-secret-word"}
+    command = [sys.executable, "-m", "gateway_core.cli", "--log-level", level, "run", str(config)]
+    command += ["--data-dir", str(tmp_path / "data")]
+    ran = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode != 0
+    assert "fails now ****" in ran.stderr
+    for word in ("one-quite-secret-word", "a-literal-password"):
+        assert_hidden(word, "standard error", ran.stdout + ran.stderr)
