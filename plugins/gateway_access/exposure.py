@@ -34,6 +34,7 @@ def is_open(options: object) -> bool:
         return False
     tls = getattr(options, "tls", None)
     closed = options.authenticate or options.anonymous or getattr(tls, "client_ca_file", None)
+    closed = closed or options.listen is None or getattr(options, "token", None)
     return not closed and not is_local(options.listen.rpartition(":")[0].strip("[]"))
 
 

@@ -16,7 +16,7 @@ SOURCE = Guarantees(
     "more slowly.",
     binding="CloudEvents HTTP binding 1.0.2",
     modes=("binary", "structured", "batch"),
-    credentials="TLS, client certificates.",
+    credentials="TLS, client certificates, authenticators.",
 )
 
 SINK = Guarantees(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
+from gateway_access.config import AccessConfig
 from gateway_http.secrecy import shown_url
+from gateway_serving.limits import Seconds
 from gateway_transport.not_an_event import NotAnEventConfig
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gateway_core.contract.config_node import Place
 
@@ -32,12 +34,24 @@ class ConnectingConfig(WebSocketConfig):
             try_connection(self, limit_s)
 
 
-class WebSocketSourceConfig(ConnectingConfig, NotAnEventConfig):
+class WebSocketSourceConfig(ConnectingConfig, NotAnEventConfig, AccessConfig):
     """Receives events, each as one text message, over WebSocket connections. Where events are acknowledged, a message
-    that is not an event is refused; `not_an_event` is for the other connections."""
+    that is not an event is refused; `not_an_event` is for the other connections. Who may send is checked in the opening
+    handshake; all events of a connection have its sender."""
 
     max_unacknowledged: Annotated[int, Field(ge=1, le=100_000)] = 1000
     """How many events of a connection may be under way. Beyond that, nothing more is read from it."""
+    recheck_s: Seconds | None = 60.0
+    """With `authenticate`: how often the credentials of an open connection are checked again, in seconds. The
+    connection ends (1008) if they were revoked or have expired. `null` checks them once, for credentials that can't be
+    checked twice, such as signatures with a time."""
+
+    @model_validator(mode="after")
+    def _access(self) -> WebSocketSourceConfig:
+        names = [*AccessConfig.model_fields, "recheck_s"]
+        if self.url is not None and (wrong := [name for name in names if name in self.model_fields_set]):
+            raise ValueError(f"`{wrong[0]}` has a meaning only with `listen`")
+        return self
 
     @property
     def pulls(self) -> bool:

@@ -18,7 +18,7 @@ SOURCE = Guarantees(
     back_pressure="It reads nothing more from a connection with `max_unacknowledged` events under way.",
     binding=_BINDING,
     modes=("structured",),
-    credentials="TLS, client certificates, bearer tokens, OAuth 2, header fields, origins of web pages.",
+    credentials="TLS, client certificates, authenticators, bearer tokens, OAuth 2, headers, origins of web pages.",
 )
 
 SINK = Guarantees(

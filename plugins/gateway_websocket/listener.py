@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from gateway_access.gate import Gate
 from gateway_http.config import split_listen
+from gateway_http.peer import peer_of
 from gateway_http.secrecy import shown_url
 from gateway_http.server import bind
 from gateway_http.tls import ServerTls, server_tls
@@ -21,7 +24,9 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from gateway_core.contract.component import BuildContext
-from gateway_core.contract.errors import StartError
+from gateway_core.contract.errors import Refused, StartError, TidegateError
+from gateway_core.contract.event import Message
+from gateway_core.contract.identity import Identity
 
 from .options import WebSocketConfig
 from .socket import SILENT, WebSocket
@@ -33,13 +38,17 @@ _LINGER_S = 2.0
 
 
 class Endpoint:
-    """A path of a listener. `joined` gets each connection to it, once it is open, and sets its handler."""
+    """A path of a listener. `joined` gets each connection to it, once it is open, and sets its handler. With a `gate`,
+    only those whose sender it knows are opened."""
 
-    def __init__(self, owner: str, options: WebSocketConfig, joined: Callable[[WebSocket], None]) -> None:
+    def __init__(
+        self, owner: str, options: WebSocketConfig, joined: Callable[[WebSocket], None], gate: Gate | None = None
+    ) -> None:
         assert options.listen is not None
         self.owner = owner
         self.options = options
         self.joined = joined
+        self.gate = gate
         self.closed = False
         self.token = f"Bearer {options.token}".encode() if options.token else b""
         self.origins: Any = None if "*" in options.origins else [None, *options.origins]
@@ -145,6 +154,7 @@ class ServerSocket(WebSocket):
         self._head: bytearray | None = bytearray()
         self._room = True
         self._refused = False
+        self._rest = b""  # what came behind the head
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -173,10 +183,14 @@ class ServerSocket(WebSocket):
             self._refuse(431, f"The head is longer than {most} bytes.")
         elif end >= 0:
             # what follows is read once the response is written: the library would answer a ping before it
-            self._head, rest = None, bytes(head[end + len(_END) :])
+            self._head, self._rest = None, bytes(head[end + len(_END) :])
             self._request(bytes(head[: end + len(_END)]))
-            if rest and self.is_open:
-                super()._read(rest)
+            self._read_rest()
+
+    def _read_rest(self) -> None:
+        if self._rest and self.is_open:
+            rest, self._rest = self._rest, b""
+            super()._read(rest)
 
     def _request(self, head: bytes) -> None:
         lines = head.split(b"\r\n")
@@ -198,8 +212,31 @@ class ServerSocket(WebSocket):
             self._refuse(404, "There is nothing at this path.")
         elif endpoint.token and not _has_token(event, endpoint.token):
             self._refuse(401, "This needs the right bearer token.", ("WWW-Authenticate", "Bearer"))
+        elif endpoint.gate is not None and self._transport is not None:
+            fields = [(n.lower().encode("latin-1"), v.encode("latin-1")) for n, v in event.headers.raw_items()]
+            message = Message(fields, None, None, "GET", event.path)
+            message.peer = peer_of(self._transport)
+            self._transport.pause_reading()  # what is sent before the response waits
+            endpoint.gate.check(message, partial(self._checked, event, endpoint, message))
         else:
             self._accept(event, endpoint)
+
+    def _checked(
+        self, event: Request, endpoint: Endpoint, message: Message, who: Identity | None, error: TidegateError | None
+    ) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        transport.resume_reading()
+        if isinstance(error, Refused):
+            headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in error.headers]
+            self._refuse(error.status, error.detail, *headers)
+        elif error is not None or endpoint.closed:
+            self._refuse(503, str(error or "The endpoint was closed."), ("Retry-After", "1"))
+        else:
+            self.sender, self.request = who, message
+            self._accept(event, endpoint)
+            self._read_rest()
 
     def _accept(self, request: Request, endpoint: Endpoint) -> None:
         server, options = self._server, endpoint.options
@@ -228,10 +265,13 @@ class ServerSocket(WebSocket):
         written = tuple((name.encode(), value.encode()) for name, value in headers)
         transport.write(problem(RequestRefused(status, detail, written)))
         self._deadline = self._loop.time() + _LINGER_S
-        if transport.can_write_eof():
-            transport.write_eof()  # an immediate close would reset the connection if more data arrives
-        else:
+        if not transport.can_write_eof():
             transport.close()
+            return
+        try:
+            transport.write_eof()  # an immediate close would reset the connection if more data arrives
+        except (OSError, RuntimeError):  # the client has left while its credentials were checked
+            transport.abort()
 
 
 def _has_token(request: Request, wanted: bytes) -> bool:

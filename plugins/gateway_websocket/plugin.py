@@ -27,6 +27,8 @@ def _sink(options: WebSocketSinkConfig, context: BuildContext) -> Any:
 
 @hookimpl
 def gateway_transports() -> list[Transport]:
+    from gateway_access.counts import metrics
+
     from . import guarantees
     from .config import WebSocketSinkConfig, WebSocketSourceConfig
 
@@ -39,6 +41,7 @@ def gateway_transports() -> list[Transport]:
                 WebSocketSourceConfig,
                 _source,
                 guarantees=guarantees.SOURCE,
+                metrics=metrics("websocket"),
                 **_LIBRARY,
             ),
             sink=Component(

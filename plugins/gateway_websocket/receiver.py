@@ -7,6 +7,8 @@ from collections.abc import Callable
 from uuid import uuid4
 
 import anyio
+from gateway_access.authenticator import Forbidden, TooManyRequests
+from gateway_access.gate import Gate
 from gateway_transport.handover import DRAIN_S, Handover
 from gateway_transport.not_an_event import handle, wrapped
 
@@ -43,11 +45,13 @@ class Receiver:
         intake: Intake,
         socket: WebSocket,
         number: int,
+        gate: Gate | None = None,
     ) -> None:
         self.socket = socket
         self.acknowledges = socket.subprotocol == ACK
         self.open = True
         socket.patient = not self.acknowledges
+        self._gate = gate
         self._options = options
         self._read = read
         self._clock = clock
@@ -83,12 +87,20 @@ class Receiver:
             if not text:
                 raise Refused("an event in JSON comes as a text message, this one is binary", status=415, rule=_RULE)
             event = self._read(Message([CONTENT_TYPE], data))
+            if self._gate is not None:
+                self._admit(self._gate, event)
         except Refused as e:
             self._refuse(number, data, e)
         else:
             self._handover.take(event, number)
         if self._handover.held >= self._most or self._bytes >= MOST_BYTES or self.socket.unread >= MOST_UNREAD:
             self.socket.hold()
+
+    def _admit(self, gate: Gate, event: Event) -> None:
+        """Raises `Refused` if the sender may not send this event."""
+        who, request = self.socket.sender, self.socket.request
+        if who is not None and request is not None and (refusal := gate.admit(who, request, (event,))) is not None:
+            raise refusal
 
     def flushed(self) -> None:
         if self._most:
@@ -106,6 +118,10 @@ class Receiver:
         if self.acknowledges:
             self._intake.refuse(error)
             self._given_back(number, error)
+            return
+        if isinstance(error, Forbidden | TooManyRequests):  # nothing of it comes in, not even wrapped
+            self._intake.refuse(error)
+            self._release(number)
             return
         self._id = self._id or uuid4().hex
         event = wrapped(

@@ -12,6 +12,8 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import Protocol as WireProtocol
 from websockets.protocol import State
 
+from gateway_core.contract.event import Message
+from gateway_core.contract.identity import Identity
 from gateway_core.contract.one_line import one_line
 
 TEXT, BINARY, CONT, PING = Opcode.TEXT, Opcode.BINARY, Opcode.CONT, Opcode.PING
@@ -63,6 +65,10 @@ class WebSocket(asyncio.Protocol):
         """Whether what was sent last went to the operating system at once."""
         self.reason = ""
         """Why it ended."""
+        self.sender: Identity | None = None
+        """Who opened it, if an authenticator asked."""
+        self.request: Message | None = None
+        """The opening handshake in which the sender proved itself."""
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
+from gateway_access.authenticator import Unauthenticated
+from gateway_access.counts import Counts
+from gateway_access.exposure import refuse_open
+from gateway_access.gate import Gate, gate_of
 from gateway_transport.connection import Connection
 from gateway_transport.messages import reader
 
 from gateway_core.contract.component import BuildContext, CodecRef
+from gateway_core.contract.errors import TidegateError
 from gateway_core.contract.event import Event, Message
+from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Intake, Source
 
 from . import client
 from .config import WebSocketSourceConfig
 from .listener import Endpoint, Listener, attach, detach
 from .receiver import Receiver
-from .socket import GOING_AWAY, WebSocket
+from .socket import GOING_AWAY, POLICY, WebSocket
 from .subprotocol import BINDING
 
 log = logging.getLogger("tidegate.websocket")
@@ -39,6 +48,13 @@ class WebSocketSource:
         self._stopping = False
         self._told = False
         self._intake: Intake
+        self._counts = Counts()
+        self._gate: Gate | None = None
+        if options.listen is not None:
+            if not context.offline:
+                refuse_open(options, context.owner)
+            self._gate = gate_of(options, context, counts=self._counts)
+        self._rechecks: anyio.CancelScope | None = None
         self.pulls = options.pulls
         self.shares = options.listen is not None  # else each worker would get all events
         self.address = client.shown(options) if options.url is not None else ""
@@ -55,7 +71,11 @@ class WebSocketSource:
             self._connection = client.connection(options, self._context, self._joined)
             await self._connection.start(tasks)
             return
-        self._endpoint = Endpoint(self._context.owner, options, self._joined)
+        if self._gate is not None:
+            await self._gate.start(tasks)
+            if options.authenticate and options.recheck_s is not None:
+                tasks.start_soon(self._recheck, self._gate, options.recheck_s)
+        self._endpoint = Endpoint(self._context.owner, options, self._joined, self._gate)
         self._listener = attach(self._endpoint, self._context)
         self.address = self._listener.url(options.path, hidden=options.hides("path"))
 
@@ -80,6 +100,10 @@ class WebSocketSource:
                 tasks.start_soon(self._end, receiver)
         if self._connection is not None:
             await self._connection.stop()
+        if self._rechecks is not None:
+            self._rechecks.cancel()
+        if self._gate is not None:
+            await self._gate.stop()
 
     async def _end(self, receiver: Receiver) -> None:
         await receiver.drain()
@@ -95,6 +119,7 @@ class WebSocketSource:
         receiver = Receiver(
             *(self._context.owner, self.address, self._options, self._context.clock, self._read, self._intake, socket),
             self._connections,
+            self._gate,
         )
         if not receiver.acknowledges and not self._told:
             self._told = True
@@ -104,6 +129,21 @@ class WebSocketSource:
             )
         self._receivers.add(receiver)
         socket.handler = receiver
+
+    async def _recheck(self, gate: Gate, every_s: float) -> None:
+        """Ends connections whose credentials have become wrong, so that a revoked key does not work for as long as its
+        connection lasts."""
+        with anyio.CancelScope() as self._rechecks:
+            while True:
+                await anyio.sleep(every_s)
+                for receiver in list(self._receivers):
+                    if receiver.open and receiver.socket.request is not None:
+                        gate.check(receiver.socket.request, partial(_rechecked, receiver.socket))
+                        await anyio.lowlevel.checkpoint()
+
+    def metrics(self) -> Mapping[str, Mapping[str, float]]:
+        """See `gateway_core.contract.capabilities.Measured`."""
+        return self._counts.metrics("websocket")
 
     def info(self) -> dict[str, Any]:
         """See `gateway_core.contract.capabilities.Watched`."""
@@ -116,3 +156,8 @@ class WebSocketSource:
             "connections_without_acks": sum(not r.acknowledges for r in open),
             "unacknowledged": sum(r.held for r in self._receivers),
         }
+
+
+def _rechecked(socket: WebSocket, who: Identity | None, error: TidegateError | None) -> None:
+    if isinstance(error, Unauthenticated) or (who is not None and who != socket.sender):
+        socket.fail(POLICY, "the credentials are no longer valid")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from gateway_access.authenticator import TooManyRequests
 
 from gateway_core.contract.component import Binding
 from gateway_core.contract.errors import NotDelivered, Overloaded, Refused, StorageError
@@ -56,7 +57,7 @@ def nack(number: int, error: BaseException) -> bytes:
     """The message that refuses an event, with a problem description (RFC 9457)."""
     retry, problem = True, {"type": "about:blank", "title": "Service Unavailable", "status": 503, "detail": str(error)}
     if isinstance(error, Refused):
-        retry = False
+        retry = isinstance(error, TooManyRequests)
         problem |= {"title": error.title, "status": error.status, "detail": error.detail}
         problem |= {name: text for name in ("attribute", "rule") if (text := getattr(error, name))}
     elif isinstance(error, NotDelivered):
@@ -66,7 +67,7 @@ def nack(number: int, error: BaseException) -> bytes:
     elif not isinstance(error, Overloaded | StorageError):
         problem |= {"title": "Internal Server Error", "status": 500, "detail": "The gateway failed."}
     message: dict[str, Any] = {"nack": number, "retry": retry, "problem": problem}
-    if retry and isinstance(error, Overloaded | StorageError):
+    if retry and isinstance(error, Overloaded | StorageError | TooManyRequests):
         message["retry_after_s"] = error.retry_after_s
     return msgspec.json.encode(message)
 
