@@ -46,6 +46,15 @@ class Recognizing(Protocol):
         """The sender of a request. None unless `authenticate` would return the same; it looks then. Does not raise."""
 
 
+@runtime_checkable
+class Presented(Protocol):
+    """An authenticator whose credentials come in a place of their own. `Authorization` need not be listed."""
+
+    @property
+    def presented_in(self) -> tuple[bytes | None, str | None]:
+        """The name of the header field, in lower case, and that of the query parameter."""
+
+
 class Unauthenticated(Refused):
     """The sender did not prove who it is (401). The detail never holds a credential."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 from anyio.abc import TaskGroup
 from gateway_serving.unexpected import log_unexpected
@@ -14,7 +15,7 @@ from gateway_core.contract.errors import Overloaded, Refused, TidegateError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.identity import ANONYMOUS, Identity
 
-from .authenticator import Authenticator, Recognizing, Unauthenticated
+from .authenticator import Authenticator, Presented, Recognizing, Unauthenticated
 from .config import AccessConfig
 from .counts import Counts
 from .denials import recorder
@@ -23,6 +24,7 @@ from .quota import Quotas
 
 log = logging.getLogger("tidegate.access")
 
+Headers = list[tuple[bytes, bytes]]
 Checked = Callable[[Identity | None, TidegateError | None], None]
 """Takes the sender, or else why the request is refused: `Refused`, or `Overloaded` if nobody can tell now."""
 
@@ -150,6 +152,17 @@ class Gate:
         """Counts and records a refusal. Whoever else refuses a request that has passed says so here."""
         self._counts.refused(who, refusal)
         self._denied(request, who, refusal)
+
+    def without_credentials(self, headers: Headers, target: str) -> tuple[Headers, str]:
+        """A request's header fields, and its path and query, without what senders prove themselves with: for sources
+        that pass requests on."""
+        places = [a.presented_in for a in self._authenticators if isinstance(a, Presented)]
+        names = {b"authorization", *(name for name, _ in places)} if self._authenticators else set()
+        secret = {parameter for _, parameter in places} - {None}
+        path, mark, query = target.partition("?")
+        if secret:
+            query = "&".join(p for p in query.split("&") if unquote(p.partition("=")[0]) not in secret)
+        return [field for field in headers if field[0] not in names], path + mark * bool(query) + query
 
     # -- once it is decoded ------------------------------------------------------------------------------------------
 

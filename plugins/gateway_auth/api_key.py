@@ -82,6 +82,11 @@ class ApiKeyAuthenticator:
     async def stop(self) -> None:
         """There is nothing to stop."""
 
+    @property
+    def presented_in(self) -> tuple[bytes | None, str | None]:
+        """See `gateway_access.authenticator.Presented`."""
+        return self._header, self._query
+
     def recognize(self, request: Message) -> Identity | None:
         """See `gateway_access.authenticator.Recognizing`."""
         presented = None

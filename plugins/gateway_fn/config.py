@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
+from gateway_access.config import AccessConfig
 from gateway_serving.address import leads_to, split_address
 from gateway_serving.asgi import checked_path
 from gateway_serving.limits import ListenerLimits, Seconds
@@ -25,8 +26,10 @@ def _public_url(text: str) -> str:
     return text.rstrip("/")
 
 
-class FnSourceConfig(Config):
-    """Calls a function for every HTTP request. The event that it returns is published and becomes the response."""
+class FnSourceConfig(AccessConfig):
+    """Calls a function for every HTTP request. The event that it returns is published and becomes the response. Who may
+    call is checked before the call; `allow` is about the event that is published, and so about the time after it. With
+    `authenticate`, the function doesn't get the caller's credentials."""
 
     listen: Annotated[str, AfterValidator(_listen)] = "127.0.0.1:8080"
     """Address to listen on, `HOST:PORT`; no other source can share it. Port 0 picks a free port."""

@@ -16,7 +16,7 @@ SOURCE = Guarantees(
     back_pressure="503 above `max_in_flight` calls.",
     binding=_BINDING,
     modes=("structured",),
-    credentials="Those of the function's sink; callers need none.",
+    credentials="Those of the function's sink; authenticators for callers.",
 )
 
 SINK = Guarantees(

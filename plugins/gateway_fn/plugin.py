@@ -31,6 +31,8 @@ def _codec(options: FnCodecConfig, context: BuildContext) -> Any:
 
 @hookimpl
 def gateway_transports() -> list[Transport]:
+    from gateway_access.counts import metrics
+
     from . import guarantees
     from .config import FnSinkConfig, FnSourceConfig
 
@@ -43,6 +45,7 @@ def gateway_transports() -> list[Transport]:
                 FnSourceConfig,
                 _source,
                 guarantees=guarantees.SOURCE,
+                metrics=metrics("fn"),
             ),
             sink=Component(
                 "fn",

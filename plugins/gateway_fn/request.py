@@ -8,11 +8,14 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
+from gateway_access.peer import Peer
+
 from gateway_core.contract.event import Event
 
 from .convert import converted
 from .names import DEADLINE, EXTENSIONS, HTTP_REQUEST, REQUEST, VERSION, rfc3339
 
+_UNKNOWN = Peer("")
 _BYTES = "application/octet-stream"
 _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
@@ -20,7 +23,7 @@ _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 @dataclass(frozen=True, slots=True)
 class Request:
     """A received request. `authority` is the requested host, `target` the path and query as received; header names are
-    in lower case."""
+    in lower case. `peer` is the client."""
 
     method: str
     scheme: str
@@ -28,6 +31,7 @@ class Request:
     target: bytes
     headers: list[tuple[bytes, bytes]]
     body: bytes
+    peer: Peer = _UNKNOWN
 
     @property
     def path(self) -> str:

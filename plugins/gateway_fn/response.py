@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from gateway_serving.content_coding import ACCEPTED, UnknownCoding
-
 from gateway_core.contract.errors import NotDelivered, Overloaded, Refused, StorageError, TidegateError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
@@ -119,14 +117,15 @@ def problem(status: int, detail: str, headers: Headers = (), **more: str) -> Res
 
 def refused(error: Refused) -> Response:
     """The response to a request that can't become an event."""
-    more = (ACCEPTED,) if isinstance(error, UnknownCoding) else ()
-    return problem(error.status, error.detail, more, attribute=error.attribute, rule=error.rule)
+    return problem(error.status, error.detail, tuple(error.headers), attribute=error.attribute, rule=error.rule)
 
 
 def unpublished(error: BaseException) -> Response:
     """The response if the returned event could not be stored."""
     if isinstance(error, NotDelivered):
         return problem(error.status, f"the function's event was {error}")
+    if isinstance(error, Refused):
+        return refused(error)
     if isinstance(error, Overloaded | StorageError):
         return busy(f"the function's event was not accepted: {error}", error.retry_after_s)
     return busy("the gateway failed; see its log", None)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from anyio.abc import TaskGroup
+from gateway_access.peer import Peer
 from gateway_serving.address import url_at
 from gateway_serving.asgi import AsgiServer, Receive, Scope, Send, listening, read_body, respond
 from gateway_serving.limits import ListenerLimits
@@ -68,4 +69,6 @@ def _request(scope: Scope, body: bytes) -> Request:
         target = slash + rest or b"/"
     if not authority:  # HTTP/1.0
         authority = b"%s:%d" % (scope["server"][0].encode(), scope["server"][1])
-    return Request(scope["method"], scope["scheme"], authority, target, headers, body)
+    client = scope.get("client")
+    peer = Peer(url_at("", *client[:2]).partition("//")[2]) if client else Peer("")
+    return Request(scope["method"], scope["scheme"], authority, target, headers, body, peer)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 
 from anyio.abc import TaskGroup
+from gateway_access.counts import Counts
+from gateway_access.exposure import refuse_open
+from gateway_access.gate import Gate, gate_of
 from gateway_cloudevents.bindings import HTTP
 from gateway_cloudevents.trace_headers import of_headers
 from gateway_serving.content_coding import decoded
 
 from gateway_core.contract.component import BuildContext, CodecRef
-from gateway_core.contract.errors import Refused
-from gateway_core.contract.event import Event
+from gateway_core.contract.errors import Refused, TidegateError
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Codec, Intake, Outcome
 from gateway_core.contract.one_line import one_line
 
@@ -29,6 +34,8 @@ log = logging.getLogger("tidegate.fn")
 
 MOST_LETTERS = 64
 """Maximum number of pending dead-letter writes: beyond it callers get 503, because the dead letter is down."""
+Caller = tuple[Identity, Message]
+"""Who calls, and the request."""
 _GRACE_S = 1.0  # our own timer detects the deadline; the function's sink gives up later
 
 
@@ -45,6 +52,10 @@ class FnSource:
         self._server = Server(self._handle, options.limits, options.max_body_bytes)
         self._base = options.public_url or ""
         self._prefix = options.path.endswith("/")
+        if not context.offline:
+            refuse_open(options, context.owner)
+        self._counts = Counts()
+        self._gate = gate_of(options, context, counts=self._counts)
         self._in_flight = 0
         self._letters = 0
         self._settled = asyncio.Event()
@@ -54,6 +65,8 @@ class FnSource:
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
         self._intake = intake
         await self._function.start(tasks)
+        if self._gate is not None:
+            await self._gate.start(tasks)
         context = self._context
         url = await self._server.start(self._options.listen, context.workers > 1, context.owner, tasks)
         self.address = url + self._options.path
@@ -64,6 +77,12 @@ class FnSource:
             self._settled.clear()
             await self._settled.wait()
         await self._function.stop()
+        if self._gate is not None:
+            await self._gate.stop()
+
+    def metrics(self) -> Mapping[str, Mapping[str, float]]:
+        """See `gateway_core.contract.capabilities.Measured`."""
+        return self._counts.metrics("fn")
 
     # -- one request ------------------------------------------------------------------------------------------------
 
@@ -78,6 +97,12 @@ class FnSource:
         if self._letters >= MOST_LETTERS:
             return response.busy("the dead letter accepts no events")
         options, now_ns = self._options, self._clock.now_ns()
+        caller: Caller | None = None
+        if self._gate is not None:
+            caller, error = await self._caller(self._gate, request)
+            if error is not None:
+                return response.refused(error) if isinstance(error, Refused) else response.busy(str(error))
+            request = _without_credentials(self._gate, request)
         try:
             headers, body = decoded(request.headers, request.body, options.max_body_bytes)
             request = replace(request, headers=headers, body=body)
@@ -90,11 +115,24 @@ class FnSource:
             return response.refused(e)
         self._in_flight += 1
         try:
-            return await self._call(event)
+            return await self._call(event, caller)
         finally:
             self._in_flight -= 1
 
-    async def _call(self, event: Event) -> Response:
+    async def _caller(self, gate: Gate, request: Request) -> tuple[Caller | None, TidegateError | None]:
+        """Who calls, or why the call is refused."""
+        result: asyncio.Future[tuple[Identity | None, TidegateError | None]] = (
+            asyncio.get_running_loop().create_future()
+        )
+        message = Message(request.headers, request.body, None, request.method, request.target.decode("latin-1"))
+        message.peer = request.peer
+        gate.check(message, lambda who, error: None if result.done() else result.set_result((who, error)))
+        who, error = await result
+        if isinstance(error, Refused):
+            self._intake.refuse(error)
+        return (None if who is None else (who, message)), error
+
+    async def _call(self, event: Event, caller: Caller | None) -> Response:
         started = self._clock.monotonic()
         outcome = await self._ask(event)
         seconds = self._clock.monotonic() - started
@@ -113,6 +151,11 @@ class FnSource:
             outcome = Outcome(False, code=outcome.code, data=returned.data, reason=fault)
             log.warning("function %s: %s", self._function.address, one_line(fault))
         self._intake.attempted(event, outcome, seconds)
+        if self._gate is not None and caller is not None:
+            who, message = caller
+            if (refusal := self._gate.admit(who, message, (returned,))) is not None:
+                self._intake.refuse(refusal)
+                return response.refused(refusal)
         error = await self._published(returned)
         return answer if error is None else response.unpublished(error)
 
@@ -147,6 +190,11 @@ class FnSource:
 
         self._letters += 1
         self._intake.undeliverable(event, outcome, self._function.address, buried)
+
+
+def _without_credentials(gate: Gate, request: Request) -> Request:
+    headers, target = gate.without_credentials(request.headers, request.target.decode("latin-1"))
+    return replace(request, headers=headers, target=target.encode("latin-1"))
 
 
 def _rendered(returned: Event) -> tuple[Response, str]:
