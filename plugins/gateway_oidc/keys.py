@@ -21,6 +21,7 @@ MOST_KEYS = 256
 RSA_BITS = range(2048, 8193)
 """Shorter keys are weak (RFC 7518 section 3.3), longer ones take long to verify with."""
 _TRIED = 4  # keys that are tried for one token: without `kid` several may fit
+_EDWARDS = {"Ed25519", "Ed448"}
 _TYPES = {"RSA": RSAKey, "EC": ECKey, "OKP": OKPKey}
 
 
@@ -33,6 +34,7 @@ class Algorithms(JWSRegistry):
     not."""
 
     max_header_length = 65536  # `max_token_bytes` is the limit
+    max_payload_length = 65536
     max_signature_length = 65536
 
     def __init__(self, allowed: Collection[str]) -> None:
@@ -122,5 +124,6 @@ def _fits(key: Key, name: str, algorithms: Algorithms) -> bool:
         algorithms.get_alg(name).check_key(key)
     except (JoseError, ValueError):
         return False
-    # an elliptic key for key agreement has the same type
-    return not (name == "EdDSA" and getattr(key, "curve_name", "") not in ("Ed25519", "Ed448"))
+    if name.startswith("Ed"):  # keys for key agreement have the same type
+        return key.curve_name in (_EDWARDS if name == "EdDSA" else {name}) if isinstance(key, OKPKey) else False
+    return True

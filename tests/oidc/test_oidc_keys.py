@@ -248,6 +248,23 @@ async def test_the_last_keys_are_used_for_a_while(issuer: OwnIssuer, caplog: pyt
     assert sum("can't be read" in record.message for record in caplog.records) == 1
 
 
+@pytest.mark.spec("OI-09")
+async def test_a_reload_with_the_issuer_away_keeps_the_keys(issuer: OwnIssuer) -> None:
+    clock = Frozen()
+    async with verifying(issuer, clock) as old:
+        assert await raised(verified(old, issuer.token())) == "valid"
+        issuer.stop()
+        async with verifying(issuer, clock, audience=["another"], keys_max_age_s=700) as new:
+            assert await raised(verified(new, issuer.token(aud="another"))) == "valid"
+            clock.advance(700)
+            assert await raised(verified(new, issuer.token(aud="another"))) == AWAY
+            assert await raised(verified(old, issuer.token())) == "valid"
+        async with verifying(issuer, clock, algorithms=["ES256"]) as other:
+            assert await raised(verified(other, issuer.token())) == AWAY
+    async with verifying(issuer, clock) as later:
+        assert await raised(verified(later, issuer.token())) == AWAY
+
+
 @pytest.mark.spec("OI-07")
 async def test_a_new_key_is_fetched_when_a_token_names_it(issuer: OwnIssuer) -> None:
     async with verifying(issuer, Frozen()) as made:
