@@ -15,6 +15,7 @@ from gateway_testing import Subscriber
 from gateway_testing.subscriber import Answer, Received
 from gateway_transport import renewed
 
+from gateway_core.contract.event import Event
 from tests.twins import twins
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("OC-06")]
@@ -149,3 +150,11 @@ async def test_a_refused_token_may_have_been_replaced(
             assert (outcome.code, outcome.retry) == (401, False), "the file has nothing better"
             write(tmp_path / "token", "new")
             assert (await kit.send(sink)).delivered
+
+
+@pytest.mark.spec("OC-07")
+def test_a_preview_reads_no_token(kit: Any, client: str, tmp_path: Path) -> None:
+    given = {"bearer_file": {"path": tmp_path / "missing"}}
+    sink = kit.build("sink", {"url": "https://h/", "client": client, "credentials": given}, offline=True)
+    headers = sink.preview(Event({"specversion": "1.0", "id": "1", "type": "t"}, b"{}")).headers
+    assert [value for name, value in headers if name == b"authorization"] == [b"****"]

@@ -6,21 +6,26 @@ import base64
 import json
 import logging
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 import anyio
+import httpx
 import pytest
+import trustme
 from gateway_http.credentials import oauth2
-from gateway_testing import ScriptedSink, Subscriber
+from gateway_testing import GatewayProcess, ScriptedSink, Subscriber
 from gateway_testing.subscriber import Answer, Received
 
 from gateway_core.config.model import DeliveryConfig
 from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.delivery import Subscription
@@ -115,7 +120,7 @@ async def test_the_client_in_the_body(kit: Any, endpoint: Endpoint) -> None:
 
 @pytest.mark.spec("OC-02", "OC-03")
 @pytest.mark.usefixtures("processes", "real_time")
-@pytest.mark.parametrize("authentication", ["basic", "post"])
+@pytest.mark.parametrize(("client", "authentication"), [("native", "basic"), ("httpx", "post")])
 async def test_a_real_server_under_load(kit: Any, client: str, authentication: str) -> None:
     """Tokens are valid for two seconds, and the subscriber refuses those that have ended."""
     ids: list[str] = []
@@ -414,3 +419,71 @@ async def test_events_wait_and_none_is_given_up(kit: Any, client: str) -> None:
     assert subscription.failures.in_a_row == 0
     assert sorted(int(request.headers["ce-id"]) for request in subscriber.requests) == list(range(40))
     assert len(endpoint.requests) == 5
+
+
+@pytest.mark.spec("OC-05")
+@pytest.mark.usefixtures("processes")
+def test_a_stop_does_not_wait_for_the_endpoint(tmp_path: Path) -> None:
+    answer = threading.Event()
+
+    def silent(request: Received) -> Answer:
+        answer.wait(120)
+        return grant("late")
+
+    with Endpoint(silent) as endpoint, Subscriber() as subscriber:
+        given = json.dumps(credentials(endpoint.url, timeout_s=120.0))
+        config = (
+            "brokers: {default: {ingress: [{http: {listen: '127.0.0.1:0'}}]}}\n"
+            f"triggers: {{t: {{delivery: {{timeout_s: 120}}, "
+            f"subscriber: {{http: {{url: '{subscriber.url}', credentials: {given}}}}}}}}}\n"
+        )
+        try:
+            with GatewayProcess(config, tmp_path, {"TIDEGATE_DRAIN_TIMEOUT_S": "120"}) as gateway:
+                event = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
+                assert httpx.post(gateway.ingress(), headers=event).status_code == 202
+                gateway.wait_until(lambda: gateway.trigger("t")["in_flight"] == 1)
+                gateway.stop(timeout_s=60)
+                assert not answer.is_set()
+                answer.set()
+                gateway.start()
+                gateway.wait_until(lambda: len(subscriber.requests) == 1)
+        finally:
+            answer.set()
+    assert sent(subscriber) == ["late"]
+
+
+@pytest.mark.spec("OC-02")
+async def test_the_endpoint_has_tls_of_its_own(kit: Any, tmp_path: Path) -> None:
+    ca = trustme.CA(key_type=trustme.KeyType.ECDSA)
+    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("127.0.0.1", key_type=trustme.KeyType.ECDSA).configure_cert(tls)
+    endpoint = Endpoint()
+    endpoint._server.socket = tls.wrap_socket(endpoint._server.socket, server_side=True)
+    url = endpoint.url.replace("http:", "https:")
+    with endpoint, Subscriber() as subscriber:
+        async with kit.sink(subscriber.url, credentials=credentials(url)) as sink:
+            outcome = await kit.send(sink)
+            assert outcome.local
+            assert "unable to get local issuer certificate" in outcome.reason
+        trusting = credentials(url, tls={"ca_file": tmp_path / "ca.pem"})
+        async with kit.sink(subscriber.url, credentials=trusting) as sink:
+            assert (await kit.send(sink)).delivered
+        assert len(endpoint.requests) == 1
+    with pytest.raises(StartError, match=r"^here\.credentials\.oauth2\.tls: the certificate files can't be used"):
+        kit.build("sink", {"url": "https://h/", "credentials": credentials(url, tls={"ca_file": tmp_path / "no.pem"})})
+
+
+@pytest.mark.spec("OC-02")
+async def test_a_token_together_with_the_webhook_handshake(kit: Any, client: str, endpoint: Endpoint) -> None:
+    def answer(request: Received) -> Answer:
+        return (200, {"webhook-allowed-origin": "*"}, b"") if request.method == "OPTIONS" else 202
+
+    with Subscriber(decide=answer) as subscriber:
+        given = {"client": client, "credentials": credentials(endpoint.url), "webhook": {"origin": "us.example"}}
+        async with kit.sink(subscriber.url, **given) as sink:
+            assert (await kit.send(sink)).delivered
+    assert [(r.method, "authorization" in r.headers) for r in subscriber.requests] == [
+        ("OPTIONS", False),
+        ("POST", True),
+    ]

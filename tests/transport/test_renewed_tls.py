@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import ssl
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,26 @@ def test_authorities_are_renewed_too(ca: trustme.CA, tmp_path: Path) -> None:
         trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
         with pytest.raises(ssl.SSLCertVerificationError):
             greeting(context, far.port)
+
+
+def test_a_library_s_protocols_outlive_a_renewal(ca: trustme.CA, tmp_path: Path) -> None:
+    """httpx sets them once per connection pool, on the context that it was given."""
+    issue(ca, tmp_path, "first@example.com")
+    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.set_alpn_protocols(["h2"])
+    ca.issue_cert("127.0.0.1", key_type=trustme.KeyType.ECDSA).configure_cert(serving)
+    context = client_context(options(tmp_path), "owner")
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    for who in ("second@example.com", "third@example.com"):
+        server_in, server_out, client_in, client_out = (ssl.MemoryBIO() for _ in range(4))
+        far = serving.wrap_bio(server_in, server_out, server_side=True)
+        near = context.wrap_bio(client_in, client_out, server_hostname="127.0.0.1")
+        for _ in range(3):
+            for end in (near, far):
+                with suppress(ssl.SSLWantReadError):
+                    end.do_handshake()
+                server_in.write(client_out.read())
+                client_in.write(server_out.read())
+        assert near.selected_alpn_protocol() == "h2"
+        issue(ca, tmp_path, who)

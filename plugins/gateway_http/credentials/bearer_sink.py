@@ -47,6 +47,11 @@ class BearerSink:
         await self._engine.start(tasks)
         self._source.start(tasks)
 
+    def release(self) -> None:
+        """See `gateway_core.contract.capabilities.Fetched`: a stop does not wait for the token endpoint."""
+        for waiting in tuple(self._waiting):
+            self._end(waiting, _unsent(self._source.problem))
+
     async def stop(self) -> None:
         for waiting in tuple(self._waiting):
             self._end(waiting, unanswered("the gateway is stopping"))
