@@ -10,6 +10,8 @@ from gateway_core.contract.identity import Identity
 
 MOST_NAMES = 100
 """Senders that are counted by name in one worker; the others are counted as `OTHERS`."""
+LONGEST_NAME = 200
+"""Characters of a sender's name in a metric."""
 OTHERS = "(others)"
 UNKNOWN = "(unknown)"
 """Who had no or wrong credentials."""
@@ -26,7 +28,7 @@ class Counts:
         """Counts one."""
         status = str(refusal.status)
         self._by_status[status] = self._by_status.get(status, 0) + 1
-        name = UNKNOWN if who is None else who.subject
+        name = UNKNOWN if who is None else who.subject[:LONGEST_NAME]
         if name not in self._by_sender and len(self._by_sender) >= MOST_NAMES:
             name = OTHERS
         self._by_sender[name] = self._by_sender.get(name, 0) + 1

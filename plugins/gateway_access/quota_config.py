@@ -61,7 +61,8 @@ class QuotaConfig(Config):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        for name, limits in (("per_identity", self.per_identity), ("total", self.total)):
+        every: list[tuple[str, LimitConfig]] = [("per_identity", self.per_identity), ("total", self.total)]
+        for name, limits in (*every, *((f"overrides[{i}]", limits) for i, limits in enumerate(self.overrides))):
             if limits.bytes_per_s is not None and limits.bytes_per_s * limits.burst_s < 1:
                 raise ValueError(f"`{name}` lets no byte pass: `bytes_per_s` times `burst_s` is less than 1")
         return self

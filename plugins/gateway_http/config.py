@@ -21,7 +21,7 @@ from gateway_core.contract.config_node import Place
 
 from .credentials.config import CredentialsConfig
 from .url import Url, in_the_clear
-from .webhook_config import WebhookReceiverConfig, WebhookSenderConfig
+from .webhook_config import HandshakeReceiverConfig, HandshakeSenderConfig
 
 _LISTEN = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/\s]*)):(?P<port>\d{1,5})")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -93,7 +93,7 @@ class HttpSourceConfig(AccessConfig):
     """Serves HTTPS."""
     limits: LimitsConfig = LimitsConfig()
     """Limits for clients."""
-    webhook: WebhookReceiverConfig | None = None
+    webhook: HandshakeReceiverConfig | None = None
     """Grants permission to webhook senders that ask for it. Without it, nobody gets permission."""
 
     @property
@@ -130,7 +130,7 @@ class HttpSinkConfig(Config):
     probe: bool = False
     """Sends an `OPTIONS` request before the first event. Events are sent whatever the response is. To send only with
     permission, use `webhook`."""
-    webhook: WebhookSenderConfig | None = None
+    webhook: HandshakeSenderConfig | None = None
     """Asks for permission to send, and keeps to the granted rate."""
 
     @model_validator(mode="after")

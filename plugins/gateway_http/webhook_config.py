@@ -28,7 +28,7 @@ def _origin(text: str) -> str:
 PerMinute = Annotated[int, Field(ge=1, le=10**9)]
 
 
-class WebhookSenderConfig(Config):
+class HandshakeSenderConfig(Config):
     """Asks the subscriber for permission with an `OPTIONS` request before the first event, and sends nothing without it
     (CloudEvents webhooks). Attempts fail until it is granted, and are retried like those to a subscriber that is down.
     Events leave evenly spaced at the granted rate."""
@@ -48,15 +48,15 @@ def _pattern(text: str) -> str:
     return text.lower()
 
 
-class WebhookReceiverConfig(Config):
+class HandshakeReceiverConfig(Config):
     """Which senders get permission to send when they ask with an `OPTIONS` request (CloudEvents webhooks). It protects
     the sender, and is no authentication: anyone can name any origin."""
 
     origins: Annotated[list[Annotated[str, AfterValidator(_pattern)]], Field(min_length=1)]
-    """Origins that get permission: DNS names, `*.example.com` for all names below `example.com`, or `*`."""
+    """Origins that get permission: DNS names, `*.example.com` for all names below `example.com`, or `"*"`."""
     rate_per_minute: PerMinute | Literal["*"] = "*"
-    """The rate that each origin is granted, in requests a minute; `*` for no limit. A minute's worth may come at once;
-    what is beyond gets 429. Each worker counts for itself."""
+    """The rate that each origin is granted, in requests a minute; `"*"` for no limit. A minute's worth may come at
+    once; what is beyond gets 429. Each worker counts for itself."""
     require_origin: bool = True
     """Whether each `POST` must name a permitted origin in `WebHook-Request-Origin` (403). If `false`, it may also name
     none."""

@@ -22,7 +22,7 @@ from gateway_core.contract.interfaces import Accepted
 
 from .endpoint import Endpoint
 from .responses import Answered, Headers, Response, options_answer
-from .webhook_config import WebhookReceiverConfig
+from .webhook_config import HandshakeReceiverConfig
 
 MOST_ORIGINS = 1000
 """Origins that are counted one by one; the others share one rate."""
@@ -35,7 +35,7 @@ _RULE = "CloudEvents HTTP webhooks 1.0.2 section 2.1"
 class WebhookReceiver:
     """Grants permission, and keeps origins to the rate that they were granted."""
 
-    def __init__(self, options: WebhookReceiverConfig, now: Callable[[], float]) -> None:
+    def __init__(self, options: HandshakeReceiverConfig, now: Callable[[], float]) -> None:
         self._options = options
         self._now = now
         rate = options.rate_per_minute

@@ -29,7 +29,7 @@ from gateway_core.contract.shortage import is_shortage
 from .client import Target
 from .config import HttpSinkConfig
 from .outcome import Headers, retry_after_s, unanswered
-from .webhook_config import WebhookSenderConfig
+from .webhook_config import HandshakeSenderConfig
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Grant(NamedTuple):
     per_minute: int | None
 
 
-def grant_of(answer: Answer, options: WebhookSenderConfig) -> Grant | str:
+def grant_of(answer: Answer, options: HandshakeSenderConfig) -> Grant | str:
     """The permission in an answer, or why there is none. The status does not count (section 4.2). An answer without
     `WebHook-Allowed-Rate` grants the rate that was asked for."""
     origins = [value.decode("latin-1").strip() for name, value in answer.headers if name == b"webhook-allowed-origin"]
@@ -96,7 +96,7 @@ class Permission:
     Several workers share the rate."""
 
     def __init__(
-        self, options: WebhookSenderConfig, address: str, ask: Ask, send: Send, clock: Clock, workers: int = 1
+        self, options: HandshakeSenderConfig, address: str, ask: Ask, send: Send, clock: Clock, workers: int = 1
     ) -> None:
         self._options = options
         self._address = address

@@ -231,6 +231,7 @@ def test_guessing_is_slow() -> None:
         ({"per_identity": {"requests_per_s": float("inf")}}, "finite"),
         ({"per_identity": {"max_batch": 0}}, "greater than or equal to 1"),
         ({"total": {"bytes_per_s": 10, "burst_s": 0.01}}, "`total` lets no byte pass"),
+        ({"overrides": [{"from": ["a"], "bytes_per_s": 0.5}]}, "`overrides.0.` lets no byte pass"),
         ({"overrides": [{"from": []}]}, "at least 1"),
         ({"overrides": [{"requests_per_s": 1}]}, "from"),
         ({"identities": 0}, "greater than or equal to 1"),

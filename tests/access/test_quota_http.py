@@ -106,10 +106,12 @@ def anyio_backend() -> Any:
 
 
 @asynccontextmanager
-async def running(folder: Path, quota: str, engine: str = "native") -> AsyncIterator[Running]:
+async def running(
+    folder: Path, quota: str, engine: str = "native", more: str = "anonymous: true"
+) -> AsyncIterator[Running]:
     registry = Registry.installed()
     registry.add("mine", Mine())
-    options = f"server: {engine}, listen: '127.0.0.1:0', authenticate: [by_name], anonymous: true, quota: {{{quota}}}"
+    options = f"server: {engine}, listen: '127.0.0.1:0', authenticate: [by_name], {more}, quota: {{{quota}}}"
     file = folder / "tidegate.yaml"
     file.write_text(f"brokers: {{default: {{ingress: [{{http: {{{options}}}}}]}}}}")
     config = load_all([file], registry, {}).config
@@ -191,6 +193,28 @@ async def test_guessing_is_slow(tmp_path: Path, engine: str) -> None:
         found = parsed(to.metrics())
         assert found("tidegate_http_denied_total", status="401") == 1
         assert found("tidegate_http_denied_by_sender_total", sender="(unknown)") == 4
+
+
+@pytest.mark.spec("WH-03", "WH-04", "WH-05")
+async def test_permission_is_no_authentication(tmp_path: Path, engine: str) -> None:
+    """Whoever has permission must prove who it is all the same, also for Event Grid's validation event."""
+    webhook = 'anonymous: false, webhook: {origins: ["*.azure.net"], event_grid: true}'
+    code = "512d38b6-c7b8-40c8-89fe-f46f9e9622b6"
+    kind = "Microsoft.EventGrid.SubscriptionValidationEvent"
+    validation = json.dumps([{"id": "1", "eventType": kind, "data": {"validationCode": code}}]).encode()
+    origin = {"WebHook-Request-Origin": "eventgrid.azure.net"}
+    async with running(tmp_path, "", engine, webhook) as to:
+        asked = await to.client.options("", headers=origin)
+        assert asked.headers["webhook-allowed-origin"] == "eventgrid.azure.net"
+        headers = {**origin, "aeg-event-type": "SubscriptionValidation", "content-type": "application/json"}
+        refused = await to.client.post("", content=validation, headers=headers)
+        assert (refused.status_code, code in refused.text) == (401, False)
+        answer = await to.client.post("", content=validation, headers={**headers, "x-name": "azure"})
+        assert (answer.status_code, answer.json()) == (200, {"validationResponse": code})
+        assert (await to.post("", b"{}", **origin)).status_code == 401
+        assert (await to.post("azure")).status_code == 403
+        assert (await to.post("azure", b"{}", **origin)).status_code == 202
+        assert to.accepted == 1
 
 
 @pytest.mark.spec("LI-06")

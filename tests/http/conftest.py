@@ -34,7 +34,8 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 
 
 class TinyCodec:
-    """Just enough CloudEvents: binary, structured and batch mode; `id` must be there; type `explode` is a bug."""
+    """Just enough CloudEvents: binary, structured and batch mode; `id` must be there; type `explode` is a bug,
+    and `long` is refused with many words."""
 
     def decode(self, message: Message) -> list[Event]:
         kind = message.header(b"content-type") or b""
@@ -56,6 +57,8 @@ class TinyCodec:
     def _event(self, attributes: dict[str, Any]) -> Event:
         if "id" not in attributes:
             raise Refused("id is missing", attribute="id", rule="CloudEvents 1.0.2 spec.md", title="Not an event")
+        if attributes.get("type") == "long":
+            raise Refused("x" * 60_000)
         if attributes.get("type") == "explode":
             raise ZeroDivisionError("secret inner text")
         return Event(attributes)

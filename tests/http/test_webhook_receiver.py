@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from gateway_http.config import HttpSourceConfig
-from gateway_http.webhook_config import WebhookReceiverConfig
+from gateway_http.webhook_config import HandshakeReceiverConfig
 from gateway_http.webhook_receiver import WebhookReceiver
 from gateway_testing import FakeClock
 
@@ -125,7 +125,7 @@ async def test_the_granted_rate_is_enforced(kit: Any, intake: Any, server: str) 
     ],
 )
 def test_patterns(pattern: str, permitted: list[str], refused: list[str]) -> None:
-    options = WebhookReceiverConfig.model_validate({"origins": [pattern]})
+    options = HandshakeReceiverConfig.model_validate({"origins": [pattern]})
     assert [o for o in permitted if not options.permits(o)] == []
     assert [o for o in refused if options.permits(o)] == []
 
@@ -191,11 +191,11 @@ def test_what_is_no_validation(headers: dict[str, str], body: Any) -> None:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     message = Message([(name.encode(), value.encode()) for name, value in headers.items()], data)
     options = {"origins": ["*"], "event_grid": True}
-    receiver = WebhookReceiver(WebhookReceiverConfig.model_validate(options), lambda: 0.0)
+    receiver = WebhookReceiver(HandshakeReceiverConfig.model_validate(options), lambda: 0.0)
     assert receiver.validated(message) is None
     whole = Message([(b"aeg-event-type", b"SubscriptionValidation")], json.dumps([VALIDATION]).encode())
     assert receiver.validated(whole) is not None
-    off = WebhookReceiver(WebhookReceiverConfig.model_validate({"origins": ["*"]}), lambda: 0.0)
+    off = WebhookReceiver(HandshakeReceiverConfig.model_validate({"origins": ["*"]}), lambda: 0.0)
     assert off.validated(whole) is None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from gateway_http.config import HttpSinkConfig
 from gateway_http.outcome import unanswered
-from gateway_http.webhook_config import WebhookSenderConfig
+from gateway_http.webhook_config import HandshakeSenderConfig
 from gateway_http.webhook_sender import LONGEST_PACED_S, Answer, Asked, Grant, Permission, grant_of
 from gateway_testing import FakeClock, ScriptedSink, Subscriber
 
@@ -23,7 +23,7 @@ from tests.twins import twins
 pytestmark = pytest.mark.anyio
 
 ORIGIN = "events.example.com"
-OPTIONS = WebhookSenderConfig(origin=ORIGIN, rate_per_minute=120)
+OPTIONS = HandshakeSenderConfig(origin=ORIGIN, rate_per_minute=120)
 
 
 @pytest.fixture(params=twins("native", "httpx"))
@@ -90,7 +90,7 @@ def test_answers_that_do_not(answer: Answer, why: str) -> None:
 class Remote:
     """Stands for the subscriber: holds the validation requests and the events that it gets."""
 
-    def __init__(self, workers: int = 1, options: WebhookSenderConfig = OPTIONS) -> None:
+    def __init__(self, workers: int = 1, options: HandshakeSenderConfig = OPTIONS) -> None:
         self.clock = FakeClock()
         self.asked: list[Asked] = []
         self.sent: list[float] = []
@@ -189,7 +189,7 @@ def test_no_answer_is_an_ordinary_failure() -> None:
 
 @pytest.mark.spec("WH-01")
 def test_permission_is_renewed() -> None:
-    remote = Remote(options=WebhookSenderConfig(origin=ORIGIN, renew_s=100))
+    remote = Remote(options=HandshakeSenderConfig(origin=ORIGIN, renew_s=100))
     remote.send()
     remote.asked[0](granted("60"))
     remote.clock.advance(101)
