@@ -17,7 +17,7 @@ _SHORT = {
     "countryName": "C",
     "stateOrProvinceName": "ST",
     "localityName": "L",
-    "streetAddress": "STREET",
+    "streetAddress": "street",
     "domainComponent": "DC",
     "userId": "UID",
 }

@@ -56,7 +56,7 @@ class MtlsConfig(Config):
     common_names: list[Annotated[Text, AfterValidator(_exact)]] = []
     """Common names (CN) of subjects."""
     subjects: list[Annotated[Text, AfterValidator(_exact)]] = []
-    """Whole subjects, as `openssl x509 -noout -subject -nameopt RFC2253` prints them: `CN=orders,O=Shop`."""
+    """Whole subjects, as `openssl x509 -noout -subject -nameopt RFC2253,-esc_msb` prints them: `CN=orders,O=Shop`."""
     dns: list[Annotated[Text, AfterValidator(_dns)]] = []
     """DNS names in the subject alternative name. `*.` at the start stands for one label."""
     uris: list[Annotated[Text, AfterValidator(_uri)]] = []

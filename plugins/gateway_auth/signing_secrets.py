@@ -22,8 +22,8 @@ class SignedConfig(SecretsConfig):
     """How far the timestamp of a request may be from the gateway's time, in seconds, before or after it."""
     remember: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     """How many requests within the window are remembered, so that each comes in only once; about 150 bytes each. If
-    there are more, the oldest are forgotten. Each worker remembers its own. Use it only if the sender signs every
-    attempt anew: an attempt that the gateway could not store is remembered too."""
+    there are more, the oldest are forgotten. Each worker remembers its own, and a reload of the ingress forgets all.
+    Use it only if the sender signs every attempt anew: one that the gateway could not store is remembered too."""
 
     def warnings(self) -> Iterable[tuple[Place, str, str]]:
         """See `gateway_core.contract.component.Warns`."""
