@@ -53,9 +53,9 @@ def gateway_commands() -> list[Command]:
             "reload",
             "Make a running gateway read its config again. A config with errors is reported and changes nothing.",
         ),
-        change("login", "Log in to the admin API of a gateway with OpenID Connect, in a browser on any machine."),
-        change("logout", "Forget a login."),
-        change("admin", "Tokens of the admin API: for people, and for programs such as Prometheus."),
+        change("login", "Log in to the admin API of a gateway with OpenID Connect (device flow, RFC 8628)."),
+        change("logout", "Forget the login at a gateway."),
+        change("admin", "Who may call the admin API."),
     ]
 
 
