@@ -6,7 +6,6 @@ Source: RFC 6750 (bearer tokens) sections 2.1 and 3.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from hashlib import sha256
 from typing import Any
 
 from anyio.abc import TaskGroup
@@ -23,19 +22,21 @@ NAME = "oidc"
 CHALLENGE = 'Bearer realm="tidegate"'
 Seen = tuple[int, str, Identity]
 """A valid token: until when (Unix time in nanoseconds), the id of its key, and its sender."""
-KEPT = 4096
+KEPT = 2048
 """Valid tokens that are remembered, of each of two generations."""
 
 
 class OidcAuthenticator:
-    """Takes the tokens of one issuer. A token that was seen before costs a hash of it: valid ones are remembered until
-    they expire, or their key is gone. The tokens themselves are not kept."""
+    """Takes the tokens of one issuer. A token that was seen before costs a look-up: valid ones are remembered, by the
+    whole header field, until they expire or their key is gone. Python's hash of bytes has a key of its own in each
+    process, so nobody can make entries collide."""
 
     challenge = CHALLENGE
 
     def __init__(self, config: OidcConfig, context: BuildContext) -> None:
         self._type = config.type
         self._now_ns = context.clock.now_ns
+        self._monotonic = context.clock.monotonic
         self._verifier = TokenVerifier(config, context.clock, context.owner, self._drop)
         self._store = self._verifier.store
         self._seen: dict[bytes, Seen] = {}
@@ -61,64 +62,62 @@ class OidcAuthenticator:
                 if value is not None:
                     return None
                 value = field
-        if value is None or (seen := self._seen.get(sha256(value).digest())) is None:
+        if value is None or (seen := self._seen.get(value)) is None:
             return None
         until_ns, _, who = seen
-        return who if self._now_ns() < until_ns and self._store.usable else None
+        return who if self._now_ns() < until_ns and self._monotonic() < self._store.good_until else None
 
     def authenticate(self, request: Message) -> Identity | Awaitable[Identity | None] | None:
         """The sender that the token names; None without `Authorization: Bearer`."""
         value: bytes | None = None
-        bearers = fields = 0
+        fields = 0
         for name, field in request.headers:
             if name == b"authorization":
                 fields += 1
                 if field[:7].lower() == b"bearer ":
-                    bearers += 1
                     value = field
         if value is None:
             return None
         if fields > 1:
             raise _refused("the request has more than one `Authorization`", "invalid_request")
-        digest = sha256(value).digest()
-        if (seen := self._seen.get(digest) or self._again(digest)) is not None and self._store.usable:
+        if (seen := self._seen.get(value) or self._again(value)) is not None and self._store.usable:
             if self._now_ns() < seen[0]:
                 return seen[2]
-            self._seen.pop(digest, None)
+            self._seen.pop(value, None)
         try:
             found = self._verifier.verify(value[7:].strip(b" "))
         except TokenRejected as e:
             raise _refused(str(e)) from None
         if isinstance(found, Verified):
-            return self._keep(digest, found)
-        return self._later(digest, found)
+            return self._keep(value, found)
+        return self._later(value, found)
 
-    async def _later(self, digest: bytes, pending: Awaitable[Verified]) -> Identity:
+    async def _later(self, header: bytes, pending: Awaitable[Verified]) -> Identity:
         try:
-            return self._keep(digest, await pending)
+            return self._keep(header, await pending)
         except TokenRejected as e:
             raise _refused(str(e)) from None
 
-    def _keep(self, digest: bytes, found: Verified) -> Identity:
+    def _keep(self, header: bytes, found: Verified) -> Identity:
         who = Identity(found.subject, NAME, self._type or _type_of(found.subject), found.claims)
-        self._remember(digest, (int(found.until * 1e9), found.key, who))
+        self._remember(header, (int(found.until * 1e9), found.key, who))
         return who
 
-    def _again(self, digest: bytes) -> Seen | None:
+    def _again(self, header: bytes) -> Seen | None:
         """A token of the older generation, which belongs to the newer one from now on."""
-        if (entry := self._seen_before.pop(digest, None)) is not None:
-            self._remember(digest, entry)
+        if (entry := self._seen_before.pop(header, None)) is not None:
+            self._remember(header, entry)
         return entry
 
-    def _remember(self, digest: bytes, entry: Seen) -> None:
+    def _remember(self, header: bytes, entry: Seen) -> None:
         if len(self._seen) >= KEPT:
             self._seen_before, self._seen = self._seen, {}
-        self._seen[digest] = entry
+        self._seen[header] = entry
 
     def _drop(self, keys: frozenset[str]) -> None:
         """Forgets the tokens that were signed with other keys than these."""
-        self._seen = {digest: entry for digest, entry in self._seen.items() if entry[1] in keys}
-        self._seen_before = {digest: entry for digest, entry in self._seen_before.items() if entry[1] in keys}
+        self._seen = {header: entry for header, entry in self._seen.items() if entry[1] in keys}
+        self._seen_before = {header: entry for header, entry in self._seen_before.items() if entry[1] in keys}
 
 
 def _type_of(subject: str) -> str:
