@@ -168,6 +168,97 @@ def unreachable(lab: Lab) -> None:
     lab.issuer.stop()
 
 
+# -- policies --------------------------------------------------------------------------------------------------------
+
+
+def ruled(*policies: str, allow: str = "") -> Callable[[Lab], None]:
+    """Closes the broker `default` by policies, and another broker `other` by none; `orders` may send to the first."""
+
+    def close(lab: Lab) -> None:
+        lab.tokens()
+        ingress = f"[http: {{listen: '127.0.0.1:0', {lab.options}}}]"
+        (lab.folder / "other.yaml").write_text(f"brokers: {{other: {{ingress: {ingress}}}}}\n")
+        lines = [f"  p{number}: {policy}" for number, policy in enumerate(policies)]
+        lab.sections = "\n".join(["include: [other.yaml]", *(["policies:", *lines] if lines else [])])
+        if allow:
+            lab.options += f", allow: {allow}"
+
+    return close
+
+
+def sends(sub: str, **attributes: str) -> Callable[[Lab], Awaitable[httpx.Response]]:
+    """Sends an event, with these attributes changed, as this subject."""
+
+    async def post(lab: Lab) -> httpx.Response:
+        said = {f"ce-{name}": value for name, value in attributes.items()}
+        return await lab.post({**said, "authorization": f"Bearer {lab.issuer.token(sub=sub)}"})
+
+    return post
+
+
+def structured(sub: str, *events: dict[str, str]) -> Callable[[Lab], Awaitable[httpx.Response]]:
+    """Sends events in JSON, several as a batch."""
+
+    async def post(lab: Lab) -> httpx.Response:
+        assert lab.client is not None
+        form, body = ("-batch", events) if len(events) > 1 else ("", events[0])
+        headers = {"authorization": f"Bearer {lab.issuer.token(sub=sub)}"}
+        headers["content-type"] = f"application/cloudevents{form}+json"
+        return await lab.client.post("", headers=headers, json=body)
+
+    return post
+
+
+OF_SHOP = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "order.placed"}
+OLD = {"cloudEventsVersion": "0.1", "eventID": "1", "source": "/shop", "eventType": "order.secret"}
+PAIRED = (
+    "{brokers: [default], from: [orders], filters: [{exact: {source: /shop}}]}",
+    "{brokers: [default], from: [bills], filters: [{exact: {source: /bills}}]}",
+)
+EXACT = ruled("{brokers: [default], from: [orders]}")
+SPACE = ruled("{brokers: [default], from: ['orders', 'system:serviceaccount:shop:*']}")
+TYPES = ruled("{brokers: [default], from: [orders], filters: [{exact: {type: order.placed}}]}")
+CLAIMS = ruled("{brokers: [default], from: ['*'], claims: {sub: orders, aud: gateway}}")
+MAY_NOT = "may not send this event here"
+POLICY_ATTACKS: dict[str, Attack] = {
+    "policy for another broker": Attack(
+        ruled("{brokers: [other], from: [bills]}", "{brokers: [default], from: [orders]}"),
+        *(sends("bills"), 403, MAY_NOT, with_token),
+    ),
+    "forged source": Attack(ruled(*PAIRED), sends("bills", source="/shop"), 403, MAY_NOT, with_token),
+    "forged source, in JSON": Attack(ruled(*PAIRED), structured("bills", OF_SHOP), 403, MAY_NOT, with_token),
+    "source with a suffix": Attack(ruled(*PAIRED), sends("orders", source="/shop/../bills"), 403, MAY_NOT, with_token),
+    "source in other case": Attack(ruled(*PAIRED), sends("orders", source="/Shop"), 403, MAY_NOT, with_token),
+    "subject with a suffix": Attack(EXACT, sends("orders-evil"), 403, MAY_NOT, with_token),
+    "subject with a space": Attack(EXACT, sends("orders "), 403, MAY_NOT, with_token),
+    "subject in other case": Attack(EXACT, sends("Orders"), 403, MAY_NOT, with_token),
+    "subject that looks alike": Attack(EXACT, sends("\u043erders"), 403, MAY_NOT, with_token),
+    "subject `*`": Attack(EXACT, sends("*"), 403, MAY_NOT, with_token),
+    "subject `anonymous`": Attack(
+        ruled("{brokers: all, from: [anonymous, orders]}"), sends("anonymous"), 403, MAY_NOT, with_token
+    ),
+    "another namespace with the same beginning": Attack(
+        SPACE, sends("system:serviceaccount:shopping:orders"), 403, MAY_NOT, with_token
+    ),
+    "batch with one forbidden event": Attack(
+        TYPES, structured("orders", OF_SHOP, {**OF_SHOP, "type": "x"}, OF_SHOP), 403, "event 1 of the batch", with_token
+    ),
+    "type under an older version's name": Attack(TYPES, structured("orders", OLD), 403, MAY_NOT, with_token),
+    "claim of another name": Attack(CLAIMS, sends("bills"), 403, MAY_NOT, with_token),
+    "subject of another authenticator": Attack(
+        ruled("{brokers: [default], from: ['key billing'], authenticator: api_key}", "{brokers: all, from: [orders]}"),
+        *(sends("key billing"), 403, MAY_NOT, with_token),
+    ),
+    "ingress of another sender": Attack(
+        ruled(allow="[{from: [orders], filters: [{prefix: {type: order.}}]}]"),
+        *(sends("bills"), 403, MAY_NOT, with_token),
+    ),
+    "allowed at the ingress, not by the broker": Attack(
+        ruled("{brokers: [default], from: [orders]}", allow="[{from: [orders, bills]}]"),
+        *(sends("bills"), 403, MAY_NOT, with_token),
+    ),
+}
+
 UNKNOWN = "the token is signed with a key that the issuer does not publish"
 ATTACKS: dict[str, Attack] = {
     "no token": Attack(tokens, no_token, 401, "the request has no credentials", with_token),
@@ -206,6 +297,7 @@ ATTACKS: dict[str, Attack] = {
     "unknown kid, slow issuer": Attack(
         slow, unknown_key_and_slow_issuer, 503, "the issuer's keys are not available", with_token
     ),
+    **POLICY_ATTACKS,
 }
 
 
@@ -228,6 +320,7 @@ async def test_the_attack_is_refused(name: str, lab: Lab, caplog: pytest.LogCapt
             answer = httpx.Response(row.status)
         assert answer.status_code == row.status, answer.text
         assert row.says in answer.text
+        assert row.status != 403 or lab.accepted == 0, "a part of a batch"
         before = lab.accepted
         if row.valid is not None:
             assert (await row.valid(lab)).status_code == 202

@@ -16,8 +16,13 @@ from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import ConfigError
 from tests.access.policy_rig import config, load_text, running
+from tests.oidc.issuer import AUDIENCE, OwnIssuer
 
 pytestmark = pytest.mark.anyio
+
+EXAMPLE = Path(__file__).parents[1] / "config" / "policies" / "namespaces.yaml"
+JSON = {"content-type": "application/cloudevents+json"}
+PING = {"specversion": "1.0", "id": "1", "source": "/ping", "type": "dev.knative.sources.ping"}
 
 
 async def _statuses(folder: Path, text: str, *cases: tuple[Any, ...]) -> None:
@@ -194,6 +199,45 @@ async def test_of_a_batch_all_or_nothing_comes_in(tmp_path: Path) -> None:
         answer = await rig.post(client, "a\tn\u202en" * 100, {})
         assert len(answer.json()["detail"]) < 200
         assert "\u202e" not in answer.json()["detail"]
+
+
+@pytest.mark.spec("PO-05")
+@pytest.mark.parametrize("where", ["allow", "policies"])
+async def test_what_is_refused_is_in_the_audit_log(where: str, tmp_path: Path) -> None:
+    entry = "from: [ann]"
+    text = config(allow=f"[{{{entry}}}]") if where == "allow" else config(f"{{p: {{brokers: all, {entry}}}}}")
+    async with running(text, tmp_path) as (rig, client):
+        assert (await rig.post(client, "bob", {}, {})).status_code == 403
+        assert (await rig.post(client, "ann", {})).status_code == 202
+    lines = [json.loads(line) for f in (tmp_path / "data" / "audit").iterdir() for line in f.read_text().splitlines()]
+    (line,) = [line for line in lines if line["what"] == "event.send"]
+    assert (line["who"], line["result"], line["status"]) == ("bob", "denied", 403)
+    assert line["ingress"] == "brokers.default.ingress[0]"
+
+
+@pytest.mark.spec("PO-10", "PO-12")
+async def test_the_example_of_knatives_docs_lets_in_whom_it_says(tmp_path: Path) -> None:
+    issuer = OwnIssuer()
+    try:
+        oidc = f"oidc: {{issuer: {issuer.url}, audience: {AUDIENCE}}}"
+        ingress = f"ingress: [http: {{listen: '127.0.0.1:0', authenticate: [{oidc}]}}]"
+        brokers = f"brokers: {{namespace-1.broker: {{{ingress}}}, namespace-1.other: {{{ingress}}}}}"
+        async with running(f"include: ['{EXAMPLE}']\n{brokers}\n", tmp_path) as (rig, client):
+
+            async def send(namespace: str, source: str, broker: str) -> int:
+                name = f"system:serviceaccount:{namespace}:{source}-oidc-sources.knative.dev-pingsource"
+                headers = {"authorization": f"Bearer {issuer.token(sub=name)}"}
+                return (
+                    await client.post(rig.url(f"namespace-1.{broker}"), headers={**headers, **JSON}, json=PING)
+                ).status_code
+
+            assert await send("namespace-2", "pingsource-2", "broker") == 202
+            assert await send("namespace-1", "pingsource-1", "broker") == 403
+            assert await send("namespace-1", "pingsource-1", "other") == 202  # the same namespace, the default
+            assert await send("namespace-2", "pingsource-2", "other") == 403
+            assert (await client.post(rig.url("namespace-1.broker"), headers=JSON, json=PING)).status_code == 401
+    finally:
+        issuer.stop()
 
 
 @pytest.mark.spec("PO-06")
