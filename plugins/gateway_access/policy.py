@@ -46,7 +46,7 @@ class AllowConfig(Config):
     """Who may send, by subject. A `*` at the end stands for any rest, as in Knative; `*` alone is every sender with
     credentials. `anonymous` is every sender without: nothing else lets those in. Without this key, every sender with
     credentials; an empty list is nobody."""
-    authenticator: Annotated[str, Field(min_length=1)] | None = None
+    authenticator: str | None = None
     """Which authenticator must have proved the subject, such as `oidc`. By default any."""
     claims: dict[str, Claim | Claims] = {}
     """Claims that the sender must have, each with its value or a list of possible values. A claim that is a list fits

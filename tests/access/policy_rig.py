@@ -49,6 +49,12 @@ class Claimed:
         return Identity(said["subject"], self.name, "user", said.get("claims", {}))
 
 
+class UnaskedConfig(Config):
+    """A source that listens and can't find out who sends."""
+
+    listen: str
+
+
 class Parts:
     """A plugin: authenticators `word` and `second`, a filter that raises, one without Booleans, and a sink."""
 
@@ -80,7 +86,10 @@ class Parts:
         def build(options: Config, context: BuildContext) -> ScriptedSink:
             return self.sink
 
-        return [Transport("far", sink=Component("far", "A test's.", Config, build))]
+        return [
+            Transport("far", sink=Component("far", "A test's.", Config, build)),
+            Transport("unasked", source=Component("unasked", "A test's.", UnaskedConfig, build)),
+        ]
 
 
 class Rig:

@@ -29,7 +29,7 @@ from gateway_core.runtime.settings import Settings
 from tests.docs.blocks import ROOT, Block, blocks, of_page
 
 LANGUAGES = {"", "yaml", "sh", "python", "json", "toml", "promql"}
-SECTIONS = {"brokers", "triggers", "bridges", "observers", "secrets", "refs", "tests", "include", "apply", "operators"}
+SECTIONS = {*GatewayConfig.model_fields, *Registry.installed().sections}
 _CODE = re.compile(r"^\s*(\$ |tidegate \w+|import |from \w+ import )", re.MULTILINE)
 IDS: Any = {"ids": lambda block: block.name}
 
