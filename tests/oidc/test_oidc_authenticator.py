@@ -175,6 +175,29 @@ def test_tokens_of_a_real_provider(processes: None, tmp_path: Path) -> None:
         assert "eyJ" not in gateway.log()
 
 
+@pytest.mark.spec("OI-09")
+def test_a_reload_with_the_issuer_away_goes_on_with_its_keys(processes: None, tmp_path: Path) -> None:
+    issuer = OwnIssuer(ec_key("k1"))
+    oidc = f"oidc: {{issuer: '{issuer.url}', audience: {AUDIENCE}}}"
+    config = (
+        f"brokers: {{default: {{ingress: [{{http: {{listen: '127.0.0.1:0', path: /a, authenticate: [{oidc}]}}}}]}}}}"
+    )
+    headers = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
+    headers["authorization"] = f"Bearer {issuer.token()}"
+    try:
+        with GatewayProcess(config, tmp_path) as gateway, httpx.Client(timeout=60, headers=headers) as client:
+            url = gateway.ingress()
+            assert client.post(url).status_code == 202
+            issuer.stop()
+            gateway.config.write_text(config.replace("/a", "/b"))
+            renewed = url.removesuffix("a") + "b"
+            answers: list[int] = []
+            gateway.wait_until(lambda: answers.append(client.post(renewed).status_code) or answers[-1] != 404, 60)
+            assert answers[-1] == 202, gateway.log()
+    finally:
+        issuer.stop()
+
+
 ROTATIONS = 3
 
 
