@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -63,6 +64,7 @@ def run(
     admin_hosts: Annotated[
         str | None, typer.Option(help="More host names of the admin API, with commas between. [TIDEGATE_ADMIN_HOSTS]")
     ] = None,
+    admin_tls: Annotated[Path | None, typer.Option(help="Certificate of the admin API. [TIDEGATE_ADMIN_TLS]")] = None,
     watchdog_s: Annotated[
         float | None, typer.Option(help="How long the event loop may hang; 0: forever. [TIDEGATE_WATCHDOG_S]")
     ] = None,

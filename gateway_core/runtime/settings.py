@@ -28,6 +28,9 @@ class Settings(BaseSettings):
     admin_hosts: str = ""
     """Host names by which callers may address the admin API, separated by commas, beside `localhost` and its addresses.
     A request with another name in `Host` is refused (403), because it may come from a web page (DNS rebinding)."""
+    admin_tls: Path | None = None
+    """Serves the admin API's address with TLS: a folder with `tls.crt` and `tls.key`, as Kubernetes mounts them, or a
+    PEM file with the certificate chain and its key. Renewed certificates are noticed."""
     metrics: bool = True
     """Measure durations, and serve metrics in Prometheus's text format at `/metrics` of the admin API."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,14 +18,27 @@ WRONG = f"the token is wrong, or has ended; {SEND}"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Someone who calls: `who` as the audit log names it. Without a role they may do nothing."""
+    """Someone who calls: `who` as the audit log names it. Without a role they may do nothing. `challenges` are for
+    anonymous callers, who may log in to do more."""
 
     who: str
     role: Role | None
+    challenges: Sequence[str] = ()
 
 
-LOCAL = Caller("local user", "admin")
-"""Whoever can open the socket in the data directory: the gateway's own user."""
+def local_caller(request: Request) -> Caller:
+    """Whoever can open the socket in the data directory: the gateway's own user, or a superuser."""
+    return Caller(f"user {request.user}" if request.user else "local user", "admin")
+
+
+def local_user_name(uid: int | None) -> str:
+    """The name of a user of this machine; "" if that is unknown."""
+    if uid is None:
+        return ""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 class Callers(Protocol):

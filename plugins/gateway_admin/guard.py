@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 from gateway_serving.address import check_free, split_address
 
-from gateway_core.contract.errors import Fault, Probe
+from gateway_core.contract.errors import Fault, Probe, StartError
 from gateway_core.contract.one_line import one_line
 
-from .callers import LOCAL, Caller, Callers
+from .callers import SEND, Caller, Callers, local_caller, unknown
+from .certificate import certificate
 from .roles import Role, may
 from .routes import JSON, YAML, Problem, Request
 
@@ -56,11 +57,16 @@ def exposed(address: str) -> bool:
 
 
 def check_settings(settings: Settings) -> list[Fault]:
-    """The fault of an address that is none."""
+    """The faults of an address that is none, and of a certificate that can't be used."""
     try:
         exposed(settings.admin)
     except ValueError as e:
         return [Fault(str(e), "TIDEGATE_ADMIN", remedy="write HOST:PORT, or off")]
+    if settings.admin_tls is not None:
+        try:
+            certificate(settings.admin_tls)
+        except StartError as e:
+            return [Fault(str(e), "TIDEGATE_ADMIN_TLS", remedy="name a folder with tls.crt and tls.key, or a PEM file")]
     return []
 
 
@@ -121,12 +127,14 @@ class LocalGuard:
         """Like `Guard.check`, without a token."""
         if request.method not in _SAFE:
             _check_media(request)
-        return LOCAL
+        return local_caller(request)
 
 
 def check_role(caller: Caller, needed: Role) -> None:
-    """Raises `Problem` (403) if the caller's role is not enough."""
+    """Raises `Problem` (403, for anonymous callers 401) if the caller's role is not enough."""
     if not may(caller.role, needed):
+        if caller.challenges:
+            raise unknown(SEND, caller.challenges)
         has = f"has the role {caller.role}" if caller.role else "has no role here"
         raise Problem(403, f"this needs the role {needed}; {one_line(caller.who, 100)} {has}")
 

@@ -110,7 +110,7 @@ class AdminCallers:
         if found is not None:
             return found
         if operators.anonymous is not None and "authorization" not in request.headers:
-            return Caller("anonymous", operators.anonymous)
+            return Caller("anonymous", operators.anonymous, operators.challenges)
         raise unknown(WRONG if given is not None else SEND, operators.challenges)
 
 

@@ -55,7 +55,7 @@ def gateway_commands() -> list[Command]:
         ),
         change("login", "Log in to the admin API of a gateway with OpenID Connect (device flow, RFC 8628)."),
         change("logout", "Forget the login at a gateway."),
-        change("admin", "Who may call the admin API."),
+        change("admin", "Manage who may call the admin API."),
     ]
 
 

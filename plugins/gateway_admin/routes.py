@@ -26,7 +26,8 @@ YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
 @dataclass(frozen=True, slots=True)
 class Request:
     """`params` are the parts of the path that the route names, `query` has the values of each parameter after `?`;
-    header names are in lower case. `peer` is the client's address without port, "" at the socket."""
+    header names are in lower case. `peer` is the client's address without port, "" at the socket; there `user`
+    is the name of the client's user, if the system tells it."""
 
     method: str
     path: str
@@ -35,6 +36,7 @@ class Request:
     body: bytes = b""
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
     peer: str = ""
+    user: str = ""
 
     def asked(self, name: str) -> str | None:
         """The value of a query parameter; the last one if there are several, None if there is none."""

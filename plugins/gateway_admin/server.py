@@ -7,11 +7,13 @@ import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import isawaitable
+from pathlib import Path
 from urllib.parse import parse_qs
 
 import anyio
 from anyio.abc import TaskGroup
 from gateway_audit.log import AuditLog
+from gateway_http.tls import ServerTls
 from gateway_serving.asgi import (
     AsgiServer,
     ClientDisconnected,
@@ -30,7 +32,8 @@ from gateway_core.contract.component import OwnMetric
 from gateway_core.contract.errors import StartError
 
 from .attempt import Attempt
-from .callers import Callers, Nobody
+from .callers import Callers, Nobody, local_user_name
+from .certificate import certificate
 from .guard import MAX_BODY, Guard, LocalGuard, check_body, check_role, exposed
 from .router import Router
 from .routes import Answer, Problem, Request, Route
@@ -85,10 +88,12 @@ class Admin:
         """All routes."""
         return self._router.routes
 
-    async def start(self, address: str, tasks: TaskGroup) -> str:
-        """Listens on `host:port` (port 0: a free one); returns the URL. Raises `StartError`."""
+    async def start(self, address: str, tasks: TaskGroup, tls: Path | None = None) -> str:
+        """Listens on `host:port` (port 0: a free one), with the certificate in `tls`; returns the URL. Raises
+        `StartError`."""
+        secure = certificate(tls) if tls is not None else None
         try:
-            if exposed(address):
+            if secure is None and exposed(address):
                 log.warning("the admin API at %s is not encrypted: who can listen in sees tokens and events", address)
             sock = listening(address)
         except ValueError as e:
@@ -96,16 +101,19 @@ class Admin:
         except OSError as e:
             raise StartError(f"admin: can't listen on {address}: {e.strerror or e}: {_REMEDY}") from e
         host, port = sock.getsockname()[:2]
-        self._serve(sock, Guard(host, self._callers, self._names), tasks)
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self._serve(sock, Guard(host, self._callers, self._names), tasks, secure)
+        scheme = "http" if secure is None else "https"
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     async def start_local(self, sock: socket.socket, tasks: TaskGroup) -> None:
         """Also serves on a listening unix socket. The permissions of the file control access, so no token is
         required."""
         self._serve(sock, LocalGuard(), tasks)
 
-    def _serve(self, sock: socket.socket, guard: Guard | LocalGuard, tasks: TaskGroup) -> None:
-        server = AsgiServer(partial(self._app, guard), LIMITS, MAX_BODY)
+    def _serve(
+        self, sock: socket.socket, guard: Guard | LocalGuard, tasks: TaskGroup, tls: ServerTls | None = None
+    ) -> None:
+        server = AsgiServer(partial(self._app, guard), LIMITS, MAX_BODY, tls)
         server.start([sock], tasks, graceful_s=1.0)
         self._servers.append(server)
 
@@ -140,7 +148,8 @@ class Admin:
     async def _answer(self, guard: Guard | LocalGuard, scope: Scope, receive: Receive, attempt: Attempt) -> Answer:
         path = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        asked = Request(scope["method"], path, {}, headers, peer=attempt.peer)
+        user = local_user_name(scope.get("uid"))
+        asked = Request(scope["method"], path, {}, headers, peer=attempt.peer, user=user)
         attempt.path = path
         guard.check_host(asked)
         try:
@@ -160,7 +169,7 @@ class Admin:
         body = await read_body(receive, MAX_BODY)
         if body is None:
             raise Problem(413, f"the body is longer than {MAX_BODY // 1024} KiB")
-        request = Request(asked.method, path, params, headers, body, query, attempt.peer)
+        request = Request(asked.method, path, params, headers, body, query, attempt.peer, user)
         if request.method not in ("GET", "HEAD"):
             check_body(request)
         found = route.handler(request)

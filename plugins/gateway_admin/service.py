@@ -149,7 +149,10 @@ class AdminService(RunningService):
         if address == "socket":
             return
         try:
-            self._addresses = {"admin": await admin.start(address, tasks), **self._addresses}
+            self._addresses = {
+                "admin": await admin.start(address, tasks, gateway.settings.admin_tls),
+                **self._addresses,
+            }
         except StartError as e:
             taken = isinstance(e.__cause__, OSError) and e.__cause__.errno == errno.EADDRINUSE
             if named or not taken or "socket" not in self._addresses:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import struct
 from email.utils import formatdate
 from typing import Any, cast
 
@@ -168,10 +170,22 @@ class Http1Connection(asyncio.Protocol):
             "headers": headers,
             "client": peer,
             "server": own,
+            "uid": self._uid() if peer is None else None,
         }
         self._since = self._server.now
         self._exchange = Exchange(scope)
         self._server.run(self, self._exchange)
+
+    def _uid(self) -> int | None:
+        """The user at the other end of a unix socket, where the system tells it (Linux, `SO_PEERCRED`)."""
+        sock = self._transport.get_extra_info("socket") if self._transport is not None else None
+        option = getattr(socket, "SO_PEERCRED", None)
+        if sock is None or option is None or sock.family != socket.AF_UNIX:
+            return None
+        try:
+            return int(struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i")))[1])
+        except OSError:
+            return None
 
     def _name(self, which: str) -> tuple[str, int] | None:
         name = self._transport.get_extra_info(which) if self._transport is not None else None

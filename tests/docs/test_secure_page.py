@@ -30,10 +30,10 @@ class Reader:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._ports: dict[str, str] = {}
+        self._ports = {"127.0.0.1:9080": f"127.0.0.1:{free_port()}"}
         self._env = {name: value for name, value in os.environ.items() if not name.startswith("TIDEGATE_")}
         self._env |= {
-            "TIDEGATE_ADMIN": "socket",
+            "TIDEGATE_ADMIN": self._ports["127.0.0.1:9080"],
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         }
         self.gateway: subprocess.Popen[bytes] | None = None
@@ -52,7 +52,7 @@ class Reader:
         def own(found: re.Match[str]) -> str:
             return self._ports.setdefault(found[0], f"127.0.0.1:{free_port()}")
 
-        return re.sub(r"127\.0\.0\.1:8\d{3}\b", own, text)
+        return re.sub(r"127\.0\.0\.1:[89]\d{3}\b", own, text)
 
     def _line(self, line: str, block: Block) -> None:
         if line.startswith("tidegate run"):

@@ -179,12 +179,12 @@ def logout(admin: AdminAddress = None, data_dir: DataDir = None) -> None:
     raise typer.Exit(log_out(admin, data_dir))
 
 
-admin = typer.Typer(help="Who may call the admin API.", no_args_is_help=True, add_completion=False)
+admin = typer.Typer(help="Manage who may call the admin API.", no_args_is_help=True, add_completion=False)
 
 
 @admin.callback()
 def _admin() -> None:
-    """Who may call the admin API."""
+    """Manage who may call the admin API."""
 
 
 @admin.command()

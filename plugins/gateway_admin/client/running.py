@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -91,14 +92,27 @@ def connected(admin: str | None, data_dir: Path | None, timeout_s: float = 10.0)
         path = _local(settings.data_dir, stack) if not admin or _is_own(admin, settings.data_dir) else None
         if path is not None:
             url = str((addresses(settings.data_dir) or {}).get("admin") or "http://localhost")
+            url = url.replace("https://", "http://", 1)  # the socket has no TLS
             transport = httpx.HTTPTransport(verify=False, uds=path)
             http = httpx.Client(timeout=timeout_s, trust_env=False, transport=transport)
         else:
             url = admin_url(admin, settings.data_dir)
             token = _token(url, settings)
             headers = {b"authorization": b"Bearer " + token.encode()} if token else {}
-            http = httpx.Client(timeout=timeout_s, trust_env=False, verify=secure([url]), headers=headers)
+            http = httpx.Client(timeout=timeout_s, trust_env=False, verify=_trust(url), headers=headers)
         yield url, stack.enter_context(http)
+
+
+def _trust(url: str) -> bool | ssl.SSLContext:
+    """Whom to trust at this address: the usual authorities, or those in the file `SSL_CERT_FILE`. Raises
+    `CommandError`."""
+    named = os.environ.get("SSL_CERT_FILE")
+    if not named or not secure([url]):
+        return secure([url])
+    try:
+        return ssl.create_default_context(cafile=named)
+    except OSError as e:
+        raise CommandError(f"can't use the certificates in {named} (SSL_CERT_FILE): {e}") from e
 
 
 def _is_own(admin: str, data_dir: Path) -> bool:
