@@ -54,9 +54,10 @@ def admission(config: GatewayConfig, ref: SourceRef, context: BuildContext) -> A
     found = policies_of(config, context.broker)
     if not found:
         return None
-    if isinstance(ref.options, AccessConfig):
-        return _audited(compiled(found, context).refusal, context)
-    return _audited(_closed, context) if _listens(ref) else None
+    if not _listens(ref):
+        return None
+    admit = compiled(found, context).refusal if isinstance(ref.options, AccessConfig) else _closed
+    return _audited(admit, context)
 
 
 def _audited(admission: Admission, context: BuildContext) -> Admission:
@@ -121,7 +122,7 @@ def _of_broker(
     if options is None:
         return  # a fault of its own
     names = ", ".join(f"`{name}`" for name in policies)
-    if isinstance(options, AccessConfig):
+    if isinstance(options, AccessConfig) and _listens(ref):
         if not _possible(list(policies.values()), options):
             message = f"no sender can fulfil a policy of the broker `{broker}` ({names}) here: this ingress does not"
             yield ConfigFinding(f"{message} find out who sends", place, _remedy(options))

@@ -9,11 +9,14 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from gateway_access.policies import admission
 from gateway_scenario.files import find_cases
 from gateway_scenario.result import run_cases
 
 from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import ConfigError
 from tests.access.policy_rig import config, load_text, running
 from tests.oidc.issuer import AUDIENCE, OwnIssuer
@@ -348,12 +351,17 @@ def test_an_ingress_where_a_policy_cannot_hold_is_a_fault(
 
 
 @pytest.mark.spec("PO-08")
-def test_events_without_senders_are_not_subject_to_policies(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("kafka", "{bootstrap: '127.0.0.1:1', topic: t}"), ("websocket", "{url: 'ws://127.0.0.1:1/'}")],
+)
+def test_events_without_senders_are_not_subject_to_policies(name: str, options: str, tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
-    kafka = "kafka: {bootstrap: '127.0.0.1:1', topic: t}"
-    file.write_text(OPEN.replace("INGRESS", kafka).replace("FROM", "from: [a]"))
-    warnings = [w.message for w in load_all([file], Registry.installed(), {}).warnings]
-    assert any(w.startswith("events from `kafka` have no sender: the policies") for w in warnings)
+    file.write_text(OPEN.replace("INGRESS", f"{name}: {options}").replace("FROM", "from: [a]"))
+    found, registry = load_all([file], Registry.installed(), {}), Registry.installed()
+    assert any(w.message.startswith(f"events from `{name}` have no sender: the policies") for w in found.warnings)
+    context = BuildContext("", tmp_path, SystemClock(), registry, broker="default", place=("brokers", "default"))
+    assert admission(found.config, found.config.brokers["default"].ingress[0], context) is None
 
 
 def test_a_scenario_has_no_senders_and_no_policies(tmp_path: Path) -> None:
