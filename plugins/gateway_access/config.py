@@ -25,6 +25,12 @@ class AccessConfig(Config):
     Context"). What the sender wrote there is replaced."""
 
     @property
+    def closed(self) -> bool:
+        """Whether senders have to prove something before anything is read from them. Listeners with other locks
+        extend this."""
+        return bool(self.authenticate)
+
+    @property
     def guarded(self) -> bool:
         """Whether there is anything to check."""
         return bool(self.authenticate or self.allow or self.quota is not None or self.auth_context)

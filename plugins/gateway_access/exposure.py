@@ -1,20 +1,36 @@
-"""An ingress that other machines reach must say who may send."""
+"""A listener that other machines reach must say who may come in."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
+from typing import Protocol, runtime_checkable
 
 from gateway_core.config.model import GatewayConfig
-from gateway_core.contract.capabilities import Listening
-from gateway_core.contract.component import SinkRef, SourceRef
+from gateway_core.contract.component import ComponentRef
 from gateway_core.contract.config_extension import ConfigFinding
 from gateway_core.contract.config_node import Place
 from gateway_core.contract.errors import StartError
 
 from .config import AccessConfig
 
-REMEDY = "add `authenticate`, or `anonymous: true` if anyone may send; or listen on 127.0.0.1"
+_SENDERS = "add `authenticate`, or `anonymous: true` if anyone may send; or listen on 127.0.0.1"
+_SUBSCRIBERS = "add `token`, or `anonymous: true` if anyone may have the events; or listen on 127.0.0.1"
+
+
+@runtime_checkable
+class LettingIn(Protocol):
+    """Options of a component that may listen: where, if it does; whether its config says that anyone may come in; and
+    whether clients have to prove something."""
+
+    @property
+    def listen(self) -> str | None: ...
+
+    @property
+    def anonymous(self) -> bool | None: ...
+
+    @property
+    def closed(self) -> bool: ...
 
 
 def is_local(host: str) -> bool:
@@ -27,58 +43,51 @@ def is_local(host: str) -> bool:
         return False
 
 
-def gives_away(options: object) -> bool:
-    """Whether other machines can fetch a sink's events without proving anything."""
-    if not isinstance(options, Listening) or not isinstance(options.listen, str):
-        return False
-    closed = getattr(options, "token", None) or getattr(getattr(options, "tls", None), "client_ca_file", None)
-    return not closed and not is_local(options.listen.rpartition(":")[0].strip("[]"))
-
-
 def is_open(options: object) -> bool:
-    """Whether other machines can send events to an ingress without proving anything, although its config does not say
-    so."""
-    if not isinstance(options, AccessConfig) or not isinstance(options, Listening):
+    """Whether clients on other machines come in without proving anything, although the config does not say so."""
+    if not isinstance(options, LettingIn) or options.listen is None or options.anonymous or options.closed:
         return False
-    tls = getattr(options, "tls", None)
-    closed = options.authenticate or options.anonymous or getattr(tls, "client_ca_file", None)
-    closed = closed or options.listen is None or getattr(options, "token", None)
-    return not closed and not is_local(options.listen.rpartition(":")[0].strip("[]"))
+    return not is_local(options.listen.rpartition(":")[0].strip("[]"))
 
 
-def refuse_open(options: AccessConfig, owner: str) -> None:
-    """Raises `StartError` for an open ingress."""
+def refuse_open(options: LettingIn, owner: str) -> None:
+    """Raises `StartError` for an open listener."""
     if is_open(options):
-        listen = options.listen if isinstance(options, Listening) else ""
-        raise StartError(f"{owner}: anyone who reaches {listen} could send events: {REMEDY}")
+        raise StartError(f"{owner}: anyone who reaches {options.listen} could {_could(options)}: {_remedy(options)}")
+
+
+def _could(options: object) -> str:
+    return "send events" if isinstance(options, AccessConfig) else "get events"
+
+
+def _remedy(options: object) -> str:
+    return _SENDERS if isinstance(options, AccessConfig) else _SUBSCRIBERS
 
 
 def check(config: GatewayConfig) -> Iterator[ConfigFinding]:
-    """Warns of each open ingress, with which `tidegate run` would not start, and of sinks that anyone may fetch events
-    from. An ingress that lets in nobody is a fault."""
-    for place, sink in _sinks(config):
-        if gives_away(sink.options):
-            text = "anyone who reaches this address gets the events"
-            yield ConfigFinding(text, place, "set `token`, or listen on 127.0.0.1", warning=True)
-    for place, ref in _sources(config):
-        if is_open(ref.options):
-            yield ConfigFinding("anyone who reaches this address could send events", place, REMEDY, warning=True)
+    """Warns of each open listener, with which `tidegate run` would not start. An ingress that lets in nobody is a
+    fault."""
+    for place, ref in _listeners(config):
         options = ref.options
+        if is_open(options):
+            text = f"anyone who reaches this address could {_could(options)}"
+            yield ConfigFinding(text, place, _remedy(options), warning=True)
         if isinstance(options, AccessConfig) and options.anonymous is False and not options.authenticate:
             text = "`anonymous: false` without `authenticate` lets in nobody"
             yield ConfigFinding(text, (*place, ref.name, "anonymous"), "add `authenticate`, or take it out")
 
 
-def _sources(config: GatewayConfig) -> Iterator[tuple[Place, SourceRef]]:
+def _listeners(config: GatewayConfig) -> Iterator[tuple[Place, ComponentRef]]:
     for name, broker in config.brokers.items():
         for i, ref in enumerate(broker.ingress):
             yield ("brokers", name, "ingress", i), ref
-    for name, bridge in config.bridges.items():
-        yield ("bridges", name, "source"), bridge.source
-
-
-def _sinks(config: GatewayConfig) -> Iterator[tuple[Place, SinkRef]]:
+        yield ("brokers", name, "dead_letter"), broker.dead_letter
     for name, trigger in config.triggers.items():
         yield ("triggers", name, "subscriber"), trigger.subscriber
+        if trigger.dead_letter is not None:
+            yield ("triggers", name, "dead_letter"), trigger.dead_letter
     for name, bridge in config.bridges.items():
+        yield ("bridges", name, "source"), bridge.source
         yield ("bridges", name, "sink"), bridge.sink
+        if bridge.dead_letter is not None:
+            yield ("bridges", name, "dead_letter"), bridge.dead_letter

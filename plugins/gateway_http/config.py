@@ -100,6 +100,11 @@ class HttpSourceConfig(AccessConfig):
     def guarded(self) -> bool:
         return super().guarded or self.webhook is not None
 
+    @property
+    def closed(self) -> bool:
+        """See `AccessConfig`."""
+        return super().closed or (self.tls is not None and self.tls.client_ca_file is not None)
+
     def receives(self, url: str) -> bool:
         """Whether a request to this URL comes in here."""
         return leads_to(url, self.listen, self.path)

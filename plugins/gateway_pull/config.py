@@ -32,6 +32,8 @@ class PullSinkConfig(Config):
     """How many events may be fetched and not settled, or ready to be fetched. It is the trigger's `max_in_flight`."""
     token: Token | None = None
     """A bearer token that subscribers must send (`Authorization: Bearer …`)."""
+    anonymous: bool | None = None
+    """`true` if subscribers need no `token`. On an address other than loopback, one of both must be there."""
     origins: list[Origin] = []
     """The web pages that may fetch events, by the `Origin` header of browsers, such as `https://app.example.com`; `*`
     for all. By default none may."""
@@ -39,3 +41,8 @@ class PullSinkConfig(Config):
     """Serves HTTPS."""
     limits: ListenerLimits = ListenerLimits()
     """Limits for clients."""
+
+    @property
+    def closed(self) -> bool:
+        """See `gateway_access.exposure.LettingIn`."""
+        return self.token is not None or (self.tls is not None and self.tls.client_ca_file is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anyio.abc import TaskGroup
+from gateway_access.exposure import refuse_open
 from gateway_http.secrecy import shown_url
 from gateway_transport.messages import writer
 
@@ -33,6 +34,8 @@ class PullSink:
     def __init__(self, options: PullSinkConfig, context: BuildContext) -> None:
         self._options = options
         self._context = context
+        if not context.offline:
+            refuse_open(options, context.owner)
         self._write = writer(CodecRef("cloudevents", {"mode": "structured"}), BINDING, context)
         self._endpoint = Endpoint(context.owner, options, context.clock)
         self._listener: Listener | None = None

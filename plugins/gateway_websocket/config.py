@@ -54,6 +54,11 @@ class WebSocketSourceConfig(ConnectingConfig, NotAnEventConfig, AccessConfig):
         return self
 
     @property
+    def closed(self) -> bool:
+        """See `gateway_access.exposure.LettingIn`."""
+        return super().closed or bool(self.authenticate)
+
+    @property
     def pulls(self) -> bool:
         """Whether some senders wait for no answer, so that a bridge retries for as long as necessary."""
         return self.acknowledged != "required"
@@ -72,6 +77,16 @@ class WebSocketSourceConfig(ConnectingConfig, NotAnEventConfig, AccessConfig):
 class WebSocketSinkConfig(ConnectingConfig):
     """Sends each event as one text message over a WebSocket connection. With `listen`, each event goes to one of the
     connected subscribers."""
+
+    anonymous: bool | None = None
+    """With `listen`: `true` if subscribers need no `token`. On an address other than loopback, one of both must be
+    there."""
+
+    @model_validator(mode="after")
+    def _access(self) -> WebSocketSinkConfig:
+        if self.url is not None and self.anonymous is not None:
+            raise ValueError("`anonymous` has a meaning only with `listen`")
+        return self
 
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
         """See `gateway_core.contract.component.Warns`."""

@@ -102,6 +102,11 @@ class WebSocketConfig(Config):
                 yield ("client_tls", "verify"), "whoever answers gets the token", "set `ca_file` instead"
 
     @property
+    def closed(self) -> bool:
+        """See `gateway_access.exposure.LettingIn`."""
+        return self.token is not None or (self.tls is not None and self.tls.client_ca_file is not None)
+
+    @property
     def acknowledged(self) -> Acknowledge:
         """`acknowledge`, or its default."""
         return self.acknowledge or "optional"

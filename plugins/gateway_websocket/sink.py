@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import anyio
 from anyio.abc import TaskGroup
+from gateway_access.exposure import refuse_open
 from gateway_http.secrecy import shown_url
 from gateway_transport.connection import Connection, reason_of
 from gateway_transport.messages import writer
@@ -41,6 +42,8 @@ class WebSocketSink:
         self._context = context
         self._clock = context.clock
         self._write = writer(CodecRef("cloudevents", {"mode": "structured"}), BINDING, context)
+        if not context.offline:
+            refuse_open(options, context.owner)
         self._connection: Connection | None = None
         self._endpoint: Endpoint | None = None
         self._listener: Listener | None = None

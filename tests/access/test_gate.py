@@ -212,3 +212,29 @@ async def test_an_ingress_for_other_machines_must_say_who_may_send(registry: Reg
     for options in ("anonymous: true", "authenticate: [by_name]"):
         assert config(options).warnings == []
         build(options)
+
+
+@pytest.mark.spec("AC-08")
+@pytest.mark.parametrize("sink", ["pull", "websocket"])
+async def test_a_listener_for_subscribers_must_say_who_may_have_events(
+    registry: Registry, tmp_path: Path, sink: str
+) -> None:
+    def loaded(options: str) -> Any:
+        file = tmp_path / "tidegate.yaml"
+        file.write_text(f"brokers: {{default: {{}}}}\ntriggers: {{all: {{subscriber: {{{sink}: {{{options}}}}}}}}}")
+        return load_all([file], registry, {})
+
+    def build(options: str) -> None:
+        Gateway(loaded(options).config, Settings(data_dir=tmp_path / "data", admin="off"), registry)
+
+    text = "anyone who reaches this address could get events"
+    others = "listen: '0.0.0.0:0', path: /events"
+    assert text in [w.message for w in loaded(others).warnings]
+    with pytest.raises(StartError, match=r"anyone who reaches 0\.0\.0\.0:0 could get events: add `token`"):
+        build(others)
+    connecting = tmp_path / "connecting.yaml"
+    connecting.write_text("bridges: {b: {source: http, sink: 'ws://example.com/feed'}}")
+    assert text not in [w.message for w in load_all([connecting], registry, {}).warnings]
+    for options in (f"{others}, anonymous: true", f"{others}, token: abc", "listen: '127.0.0.1:0', path: /events"):
+        assert text not in [w.message for w in loaded(options).warnings]
+        build(options)
