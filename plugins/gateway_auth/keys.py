@@ -76,7 +76,7 @@ def _written(keys: Iterable[Key]) -> bytes:
 
 def add_key(path: Path, name: str, expires: datetime | None = None) -> tuple[Key, str]:
     """Makes a key, adds it to the file, and returns both. The key itself is kept nowhere. Raises `BadFile`."""
-    if not re.match(NAME, name):
+    if not re.fullmatch(NAME, name) or name.endswith("\n"):
         raise BadFile(f"{name!r} can't be the name of a key: use letters, digits and . _ : / @ -")
     made: list[tuple[Key, str]] = []
 

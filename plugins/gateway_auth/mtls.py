@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from anyio.abc import TaskGroup
 from gateway_access.authenticator import Forbidden
 from gateway_access.peer import Peer
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from gateway_core.contract.component import BuildContext, Config
 from gateway_core.contract.event import Message
@@ -64,6 +64,13 @@ class MtlsConfig(Config):
     identity: Literal["subject", "common_name", "dns", "uri"] = "subject"
     """What becomes the sender's identity: `CN=orders,O=Shop`, `CN=orders`, `dns orders.example` or
     `spiffe://example.org/orders`. Of several DNS names or URIs it is the first that is listed above."""
+
+    @model_validator(mode="after")
+    def _names_somebody(self) -> MtlsConfig:
+        names = ("common_names", "subjects", "dns", "uris")
+        if self.open and (empty := [name for name in names if name in self.model_fields_set]):
+            raise ValueError(f"`{empty[0]}` is empty: name somebody, or leave it out to accept every certificate")
+        return self
 
     @property
     def open(self) -> bool:

@@ -82,6 +82,8 @@ def parse_hash(text: str) -> Hash | None:
     ln, r, p = (int(found[n]) for n in (1, 2, 3))
     if not 1 <= ln <= 20 or not r or not 1 <= p <= MOST_PARALLEL or 128 * r << ln > MOST_MEMORY:
         return None
+    if ln >= 16 * r:  # RFC 7914 section 2: N is less than 2^(128 * r / 8)
+        return None
     try:
         return Hash(ln, r, p, _padded(found[4]), _padded(found[5]))
     except binascii.Error:
@@ -117,7 +119,7 @@ def set_password(path: Path, name: str, hashed: str) -> bool:
         new.append(name not in users)
         return msgspec.json.format(msgspec.json.encode(_Document({**users, name: hashed})), indent=1) + b"\n"
 
-    if not re.match(NAME, name):
+    if not re.fullmatch(NAME, name) or name.endswith("\n"):
         raise BadFile(f"{name!r} can't be the name of a user: it has no colon, and 128 characters at most")
     edit(path, change)
     return new[0]

@@ -109,7 +109,7 @@ class HttpxSink(AsyncSink):
 
     async def _probe(self, client: httpx.AsyncClient) -> None:
         try:
-            await client.options(self._target.address, headers=self._headers)
+            await client.options(self._target.url, headers=self._headers)
         except httpx.HTTPError:
             return  # the first POST shows it (Knative data plane: a failed probe does not stop the delivery)
 

@@ -17,7 +17,14 @@ import anyio
 from anyio.abc import TaskGroup
 from gateway_transport.client_tls import client_context
 
-from gateway_core.contract.capabilities import ClassifiesResponses, LimitingInFlight, Previewing, Replying, lend
+from gateway_core.contract.capabilities import (
+    ClassifiesResponses,
+    Fetched,
+    LimitingInFlight,
+    Previewing,
+    Replying,
+    lend,
+)
 from gateway_core.contract.clock import Clock, Timer
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.event import Event
@@ -302,13 +309,19 @@ class WebhookSink:
             *(options.webhook, sink.address, self._asker.ask, sink.send, context.clock), workers=context.workers
         )
         self.send = permission.send
-        self.release = permission.release
+        self._permission = permission
         lend(self, sink, (LimitingInFlight, Replying, Previewing, ClassifiesResponses))
 
     async def start(self, tasks: TaskGroup) -> None:
         self._asker.start(tasks)
         await self._sink.start(tasks)
 
+    def release(self) -> None:
+        """See `gateway_core.contract.capabilities.Fetched`: also of attempts that wait for a token."""
+        self._permission.release()
+        if isinstance(self._sink, Fetched):
+            self._sink.release()
+
     async def stop(self) -> None:
-        self.release()
+        self._permission.release()
         await self._sink.stop()

@@ -103,7 +103,7 @@ class _Manifests:
                 part.fault("kind", "another ConfigMap has features of senders, too", "keep one of them")
             self._features = features
             return
-        if (version, kind) in _LISTS:
+        if kind == "List" or (version, kind) in _LISTS:
             yield from self._items(part)
         elif version == _VERSIONS.get(kind):
             yield kind, part

@@ -86,7 +86,8 @@ class OidcConfig(Config):
     subject: Annotated[str, Field(min_length=1)] = "sub"
     """The claim that names the sender. Choose one that its users can't change themselves."""
     subject_prefix: str = ""
-    """What is put before the subject, to tell senders of several issuers apart (`keycloak:`)."""
+    """What is put before the subject, to tell senders of several issuers apart (`keycloak:`). Without one,
+    a subject in the form of another authenticator's (`key billing`, `CN=orders`) is refused."""
     type: Type | None = None
     """What kind of sender it is, for the attribute `authtype`. By default `service_account` for subjects that start
     with `system:serviceaccount:` (Kubernetes), else `user`."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from anyio.abc import TaskGroup
+from gateway_access.subjects import is_reserved
 from joserfc.errors import JoseError
 from joserfc.jws import CompactSignature, extract_compact, validate_compact
 
@@ -154,9 +155,12 @@ class TokenVerifier:
         subject = claims.get(self._config.subject)
         if not isinstance(subject, str) or not subject or len(subject) > _MOST_SUBJECT or not subject.isprintable():
             raise TokenRejected("the token has no usable subject")
-        if self._config.subject == "email" and claims.get("email_verified", True) is not True:
+        if self._config.subject == "email" and claims.get("email_verified") is not True:
             raise TokenRejected("the token's subject is an address that is not verified")
-        return self._config.subject_prefix + subject
+        prefix = self._config.subject_prefix
+        if is_reserved(prefix + subject) and not is_reserved(prefix):
+            raise TokenRejected("the token's subject could be taken for one of another authenticator")
+        return prefix + subject
 
     def _signer(self, signed: CompactSignature, keys: Sequence[VerificationKey]) -> str:
         """The id of the key that the token is signed with."""

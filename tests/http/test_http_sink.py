@@ -234,9 +234,10 @@ async def test_malformed_replies_fail_the_delivery(kit: Any, client: str, header
 @pytest.mark.parametrize("result", [200, 404, 405, 501, None])
 async def test_the_probe_comes_first_and_stops_nothing(kit: Any, client: str, result: Any) -> None:
     with Subscriber([result]) as subscriber:
-        async with kit.sink(subscriber.url, client=client, probe=True) as sink:
+        async with kit.sink(f"{subscriber.url}?token=abcdefgh", client=client, probe=True) as sink:
             assert (await kit.send(sink)).delivered
             assert (await kit.send(sink)).delivered
+        assert {r.path.partition("?")[2] for r in subscriber.requests} == {"token=abcdefgh"}
         assert [r.method for r in subscriber.requests] == ["OPTIONS", "POST", "POST"]
         assert "ce-id" not in subscriber.requests[0].headers
 

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import logging
 import os
+import stat
 from pathlib import Path
 
 import msgspec
@@ -81,12 +82,12 @@ class BearerFile:
 def _read(path: Path) -> bytes:
     """Raises `OSError`, and `ValueError` if it is no regular file. Never waits for a pipe's other end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        return file.read(MOST_BYTES + 2).strip() if path.is_file() else _no_file()
-
-
-def _no_file() -> bytes:
-    raise ValueError("it is not a file")
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("it is not a file")
+        return os.read(descriptor, MOST_BYTES + 2).strip()
+    finally:
+        os.close(descriptor)
 
 
 def _audiences(token: bytes) -> list[str]:

@@ -1,0 +1,13 @@
+"""Subjects that only one authenticator gives out, so that nobody else's sender can be taken for one of them."""
+
+from __future__ import annotations
+
+import re
+
+_RESERVED = re.compile(r"(?:key|user|hmac|webhooks|dns) |(?:[A-Za-z]|\d+\.)[A-Za-z0-9.-]*=[^=]")
+
+
+def is_reserved(subject: str) -> bool:
+    """Whether a subject has the form of an API key's (`key billing`), a user's, a signature's, or a certificate's
+    (`dns a.example`, `CN=a`). A name that comes from outside, such as a token's `sub`, must not."""
+    return _RESERVED.match(subject) is not None
