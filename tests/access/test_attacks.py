@@ -247,7 +247,7 @@ POLICY_ATTACKS: dict[str, Attack] = {
     "claim of another name": Attack(CLAIMS, sends("bills"), 403, MAY_NOT, with_token),
     "subject of another authenticator": Attack(
         ruled("{brokers: [default], from: ['key billing'], authenticator: api_key}", "{brokers: all, from: [orders]}"),
-        *(sends("key billing"), 403, MAY_NOT, with_token),
+        *(sends("key billing"), 401, "the token's subject could be taken for one of another authenticator", with_token),
     ),
     "ingress of another sender": Attack(
         ruled(allow="[{from: [orders], filters: [{prefix: {type: order.}}]}]"),
