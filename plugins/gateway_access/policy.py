@@ -17,6 +17,7 @@ from gateway_core.contract.event import Event
 from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Filter
 from gateway_core.contract.one_line import one_line
+from gateway_core.pipeline.filters import every
 from gateway_core.pipeline.guards import Errors
 
 from .authenticator import Forbidden
@@ -24,6 +25,7 @@ from .authenticator import Forbidden
 ANONYMOUS_WORD = "anonymous"
 """The word in `from` for senders without credentials. Nothing else there stands for them, not even `*`."""
 _MOST_SUBJECT = 100
+_ALWAYS = every(())
 
 
 def _subject(text: str) -> str:
@@ -91,7 +93,7 @@ class Policies:
     def _filters_for(self, who: Identity | None) -> Sequence[Callable[[Event], bool]]:
         """The conditions of the entries that fit a sender. An event that fulfils one of them is allowed."""
         found = [entry.matches for entry in self._entries if entry.fits(who)]
-        return (_always,) if _always in found else found
+        return (_ALWAYS,) if _ALWAYS in found else found
 
 
 def is_anonymous(who: Identity | None) -> bool:
@@ -115,7 +117,7 @@ def _shown(who: Identity) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One entry. `matches` is `_always` if it has no filters."""
+    """One entry. `matches` is `_ALWAYS` if it has no filters."""
 
     anonymous: bool
     everyone: bool
@@ -139,7 +141,7 @@ class _Entry:
 
 def is_about(config: AllowConfig, who: Identity) -> bool:
     """Whether an entry, but for its filters, is about a sender. It is compiled anew by each call."""
-    return _entry(config, _always).fits(who)
+    return _entry(config, _ALWAYS).fits(who)
 
 
 def _entry(config: AllowConfig, matches: Callable[[Event], bool]) -> _Entry:
@@ -181,28 +183,8 @@ def _claim(name: str, wanted: Any) -> Callable[[Mapping[str, Any]], bool]:
 # -- its filters ----------------------------------------------------------------------------------------------------
 
 
-def _always(event: Event) -> bool:
-    return True
-
-
 def _matches(config: AllowConfig, context: BuildContext, owner: str) -> Callable[[Event], bool]:
-    return _all([_filter(ref, context, f"{owner}.filters[{i}]") for i, ref in enumerate(config.filters)])
-
-
-def _all(conditions: Sequence[Callable[[Event], bool]]) -> Callable[[Event], bool]:
-    if not conditions:
-        return _always
-    if len(conditions) == 1:
-        return conditions[0]
-    fixed = tuple(conditions)
-
-    def matches(event: Event) -> bool:
-        for condition in fixed:  # noqa: SIM110 - `all` with a generator costs twice as much
-            if not condition(event):
-                return False
-        return True
-
-    return matches
+    return every([_filter(ref, context, f"{owner}.filters[{i}]") for i, ref in enumerate(config.filters)])
 
 
 def _filter(ref: FilterRef, context: BuildContext, owner: str) -> Callable[[Event], bool]:

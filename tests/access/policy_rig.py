@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx
 from anyio.abc import TaskGroup
 from gateway_testing import ScriptedSink
@@ -25,6 +24,7 @@ from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Filter
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.settings import Settings
+from tests.in_process import started
 
 
 class Claimed:
@@ -162,13 +162,8 @@ async def running(text: str, folder: Path) -> AsyncIterator[tuple[Rig, httpx.Asy
     registry.add("parts", parts)
     settings = Settings(data_dir=folder / "data", admin="off", drain_timeout_s=5)
     gateway = Gateway(_loaded(text, folder, registry), settings, registry, SystemClock())
-    stop, started = anyio.Event(), anyio.Event()
-    async with anyio.create_task_group() as tasks, httpx.AsyncClient(verify=False, timeout=60) as client:
-        tasks.start_soon(gateway.run, stop, started)
-        with anyio.fail_after(60):
-            await started.wait()
+    async with httpx.AsyncClient(verify=False, timeout=60) as client, started(gateway):
         yield Rig(gateway, registry, folder, parts.sink), client
-        stop.set()
 
 
 INGRESS = "ingress: [http: {listen: '127.0.0.1:0', authenticate: [word, second]%s}]"

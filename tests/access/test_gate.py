@@ -26,6 +26,7 @@ from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Admission
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.settings import Settings
+from tests.in_process import started
 
 pytestmark = pytest.mark.anyio
 
@@ -116,15 +117,10 @@ async def running(registry: Registry, folder: Path, options: str) -> AsyncIterat
     file.write_text(f"brokers: {{default: {{ingress: [{{http: {{listen: '127.0.0.1:0', {options}}}}}]}}}}")
     config = load_all([file], registry, {}).config
     gateway = Gateway(config, Settings(data_dir=folder / "data", admin="off"), registry)
-    stop, started = anyio.Event(), anyio.Event()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(gateway.run, stop, started)
-        with anyio.fail_after(30):
-            await started.wait()
+    async with started(gateway):
         url = gateway.ingress["default"][0]
         async with httpx.AsyncClient(base_url=url, headers=EVENT, verify=False, timeout=30) as client:
             yield gateway, client
-        stop.set()
 
 
 def accepted(gateway: Gateway) -> int:

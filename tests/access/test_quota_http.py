@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx
 import pytest
 from anyio.abc import TaskGroup
@@ -28,6 +27,7 @@ from gateway_core.contract.identity import Identity
 from gateway_core.contract.status import GatewayStatus
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.settings import Settings
+from tests.in_process import started
 from tests.metrics.scrape import faults, parsed
 from tests.twins import twins
 
@@ -117,15 +117,10 @@ async def running(
     config = load_all([file], registry, {}).config
     clock = ShiftedClock()
     gateway = Gateway(config, Settings(data_dir=folder / "data", admin="off"), registry, clock)
-    stop, started = anyio.Event(), anyio.Event()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(gateway.run, stop, started)
-        with anyio.fail_after(60):
-            await started.wait()
+    async with started(gateway):
         url = gateway.ingress["default"][0]
         async with httpx.AsyncClient(base_url=url, verify=False, timeout=60) as client:
             yield Running(gateway, client, clock)
-        stop.set()
 
 
 @pytest.mark.spec("LI-01", "LI-02", "LI-06")

@@ -25,6 +25,7 @@ from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.interfaces import Intake
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.settings import Settings
+from tests.in_process import started
 
 
 class Hurried(SystemClock):
@@ -95,13 +96,8 @@ async def running(parts: Parts, config: dict[str, Any], folder: Path) -> AsyncIt
     registry.add("reload", reload_plugin)
     settings = Settings(data_dir=folder, admin="off", drain_timeout_s=5)
     gateway = Gateway(GatewayConfig.model_validate(config), settings, registry, Hurried())
-    stop, started = anyio.Event(), anyio.Event()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(gateway.run, stop, started)
-        with anyio.fail_after(20):
-            await started.wait()
+    async with started(gateway):
         yield gateway
-        stop.set()
 
 
 async def change(gateway: Gateway, config: GatewayConfig) -> tuple[str, dict[Place, str]]:

@@ -33,6 +33,12 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
     return "asyncio", {"use_uvloop": request.param == "uvloop"}
 
 
+@pytest.fixture(params=twins("native", "httpx"))
+def client(request: pytest.FixtureRequest) -> str:
+    """The HTTP client of a sink."""
+    return str(request.param)
+
+
 class TinyCodec:
     """Just enough CloudEvents: binary, structured and batch mode; `id` must be there; type `explode` is a bug,
     and `long` is refused with many words."""

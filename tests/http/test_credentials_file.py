@@ -16,14 +16,8 @@ from gateway_testing.subscriber import Answer, Received
 from gateway_transport import renewed
 
 from gateway_core.contract.event import Event
-from tests.twins import twins
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("OC-06")]
-
-
-@pytest.fixture(params=twins("native", "httpx"))
-def client(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture

@@ -30,16 +30,10 @@ from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.delivery import Subscription
 from tests.oauth_server import SECRET, is_valid, oauth_server
-from tests.twins import twins
 
 pytestmark = pytest.mark.anyio
 
 EVENT = Event({"specversion": "1.0", "id": "1", "type": "t"}, b'{"n":1}')
-
-
-@pytest.fixture(params=twins("native", "httpx"))
-def client(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture

@@ -23,17 +23,11 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import Event
 from tests.auth.signing import Bench
-from tests.twins import twins
 
 pytestmark = pytest.mark.anyio
 
 OLD, NEW = ("whsec_" + base64.b64encode(text * 2).decode() for text in (b"an old secret of us", b"a new secret of us!"))
 EVENT = Event({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}, b'{"n":"\xc3\xa4"}')
-
-
-@pytest.fixture(params=twins("native", "httpx"))
-def client(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
-from tests.twins import twins
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-42")]
 
@@ -19,11 +18,6 @@ OK = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n"
 NO_BODY = b"HTTP/1.1 204 No Content\r\n\r\n"
 BAD = b"HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n"
-
-
-@pytest.fixture(params=twins("native", "httpx"))
-def client(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @asynccontextmanager

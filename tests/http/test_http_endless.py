@@ -12,18 +12,12 @@ import pytest
 
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
-from tests.twins import twins
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-36")]
 
 EVENT = Event({"specversion": "1.0", "id": "1", "type": "t"}, b"{}")
 MOST = 12 * 1024 * 1024  # 4 MiB are read, the rest is what sockets hold
 MILLION = b"x" * 1_000_000
-
-
-@pytest.fixture(params=twins("native", "httpx"))
-def client(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 class Endless:

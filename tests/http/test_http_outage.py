@@ -15,14 +15,8 @@ from gateway_core.config.model import DeliveryConfig
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.event import Event
 from gateway_core.delivery import Subscription
-from tests.twins import twins
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-37")]
-
-
-@pytest.fixture(params=twins("native", "httpx"))
-def client(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture

@@ -16,17 +16,11 @@ from gateway_core.config.model import DeliveryConfig
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.delivery import Subscription
-from tests.twins import twins
 
 pytestmark = pytest.mark.anyio
 
 EVENT = Event({"specversion": "1.0", "id": "1", "type": "t"}, b'{"n":1}')
 REPLY = {"ce-id": "r", "ce-type": "reply", "ce-specversion": "1.0", "content-type": "text/plain"}
-
-
-@pytest.fixture(params=twins("native", "httpx"))
-def client(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture

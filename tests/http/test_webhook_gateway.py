@@ -16,6 +16,7 @@ from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.settings import Settings
+from tests.in_process import started
 
 pytestmark = pytest.mark.anyio
 
@@ -37,14 +38,8 @@ triggers: {{t: {{subscriber: {{http: {{url: "{url}", webhook: {{origin: {ORIGIN}
     registry = Registry.installed()
     config = load_all([file], registry, {}).config
     gateway = Gateway(config, Settings(data_dir=folder / "data", admin="off"), registry)
-    stop, started = anyio.Event(), anyio.Event()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(gateway.run, stop, started)
-        with anyio.fail_after(60):
-            await started.wait()
-        async with httpx.AsyncClient(verify=False, timeout=60) as client:
-            yield gateway, client
-        stop.set()
+    async with started(gateway), httpx.AsyncClient(verify=False, timeout=60) as client:
+        yield gateway, client
 
 
 @pytest.mark.spec("WH-01", "WH-02")

@@ -18,17 +18,11 @@ from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.delivery import Subscription
-from tests.twins import twins
 
 pytestmark = pytest.mark.anyio
 
 ORIGIN = "events.example.com"
 OPTIONS = HandshakeSenderConfig(origin=ORIGIN, rate_per_minute=120)
-
-
-@pytest.fixture(params=twins("native", "httpx"))
-def client(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from gateway_core.contract.interfaces import Intake
 from gateway_core.runtime.config_read import read_config
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.settings import Settings
+from tests.in_process import started
 
 pytestmark = pytest.mark.anyio
 
@@ -99,14 +100,9 @@ async def running(remote: Remote, config: dict[str, Any], folder: Path) -> Async
     settings = Settings(data_dir=folder / "data", admin="off", drain_timeout_s=5, reload="signal")
     read = read_config([file], settings, registry)
     gateway = Gateway(read.loaded.config, settings, registry, read=read)
-    stop, started = anyio.Event(), anyio.Event()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(gateway.run, stop, started)
-        with anyio.fail_after(30):
-            await started.wait()
+    async with started(gateway):
         remote.told.clear()
         yield gateway, file
-        stop.set()
 
 
 async def reload(gateway: Gateway, file: Path, config: dict[str, Any]) -> list[str]:
