@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
-_RESERVED = re.compile(r"(?:key|user|hmac|webhooks|dns) |(?:[A-Za-z]|\d+\.)[A-Za-z0-9.-]*=[^=]")
+_RESERVED = re.compile(r"(?:key|user|hmac|webhooks|dns|uri) |(?:[A-Za-z]|\d+\.)[A-Za-z0-9.-]*=(?!=?$)", re.DOTALL)
 
 
 def is_reserved(subject: str) -> bool:
     """Whether a subject has the form of an API key's (`key billing`), a user's, a signature's, or a certificate's
-    (`dns a.example`, `CN=a`). A name that comes from outside, such as a token's `sub`, must not."""
+    (`dns a.example`, `uri spiffe://a.example/b`, `CN=a`; not `CN=` and `CN==`, which also end texts in Base64). A name
+    that comes from outside, such as a token's `sub`, must not; a certificate's must."""
     return _RESERVED.match(subject) is not None

@@ -31,6 +31,7 @@ from .passwords import LN, LONGEST, Hash, P, R, read_users, verify
 
 _SCHEME = b"basic "
 _WRONG = "the user name or the password is wrong"
+_BUSY = "too many passwords are being checked"
 _RULE = "RFC 7617 section 2"
 _MOST_WRONG = 1024
 _LONGEST_TOKEN = 4096
@@ -114,15 +115,18 @@ class BasicAuthenticator:
         if digest in self._wrong:
             raise Unauthenticated(_WRONG)
         name, password = _split(token)
-        if (check := self._checks.get(digest)) is not None:
-            return self._shared(check)
-        if len(self._checks) >= self._most:
-            raise Overloaded("too many passwords are being checked")
-        check = self._checks[digest] = _Check()
-        return self._first(check, digest, name, password)
+        if digest not in self._checks and len(self._checks) >= self._most:
+            raise Overloaded(_BUSY)
+        return self._checked(digest, name, password)
 
-    async def _first(self, check: _Check, digest: bytes, name: str, password: bytes) -> Identity:
-        """Checks a password; requests with the same credentials share its check."""
+    async def _checked(self, digest: bytes, name: str, password: bytes) -> Identity:
+        """Checks a password; requests with the same credentials share its check. The entry is made here, where it is
+        also taken away: what never runs leaves none."""
+        if (running := self._checks.get(digest)) is not None:
+            return await self._shared(running)
+        if len(self._checks) >= self._most:
+            raise Overloaded(_BUSY)
+        check = self._checks[digest] = _Check()
         try:
             check.identity = await self._verified(name, password)
             self._remember(digest, name, check.identity)

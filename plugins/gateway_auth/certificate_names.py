@@ -6,6 +6,7 @@ and those with `*`, which stand for many.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,10 @@ _SHORT = {
     "domainComponent": "DC",
     "userId": "UID",
 }
+
+
+_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9-]*|\d+(?:\.\d+)+")
+"""A type of attribute (RFC 4514 section 3). OpenSSL names some with spaces, which could look like other names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,10 @@ def _clear(names: Iterable[str]) -> Iterator[str]:
 
 
 def _distinguished(rdns: Iterable[Iterable[tuple[str, str]]]) -> str:
-    """RFC 4514 section 2; "" if a value has characters that can't be shown."""
+    """RFC 4514 section 2; "" if a part has characters that can't be shown, or a type that can't be written."""
+    rdns = [list(rdn) for rdn in rdns]
+    if not all(_TYPE.fullmatch(name) for rdn in rdns for name, _ in rdn):
+        return ""
     parts = ["+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in rdn) for rdn in rdns]
     text = ",".join(reversed(parts))
     return text if text.isprintable() else ""

@@ -40,7 +40,7 @@ class HmacAuthenticator:
         self._timestamp_header = options.timestamp_header.encode()
         self._timed = options.has_timestamp
         self._parts = [part.encode() for part in options.parts()]
-        self._identity = Identity(f"hmac {options.name or options.preset or options.header}", "hmac", "service_account")
+        self._identity = Identity(options.sender, "hmac", "service_account")
 
     async def start(self, tasks: TaskGroup) -> None:
         """Nothing to do."""

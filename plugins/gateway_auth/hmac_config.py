@@ -23,6 +23,11 @@ class HmacConfig(SignedConfig, HmacScheme):
             raise ValueError("`remember` needs a timestamp: without one, a replay is possible for ever")
         return self
 
+    @property
+    def sender(self) -> str:
+        """The subject of who signs."""
+        return f"hmac {self.name or self.preset or self.header}"
+
     def warnings(self) -> Iterable[tuple[Place, str, str]]:
         """See `gateway_core.contract.component.Warns`."""
         yield from super().warnings()

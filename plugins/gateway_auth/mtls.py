@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from anyio.abc import TaskGroup
 from gateway_access.authenticator import Forbidden
 from gateway_access.peer import Peer
+from gateway_access.subjects import is_reserved
 from pydantic import AfterValidator, Field, model_validator
 
 from gateway_core.contract.component import BuildContext, Config
@@ -63,7 +64,7 @@ class MtlsConfig(Config):
     """URIs there, such as SPIFFE ids. `/*` at the end stands for all that is below."""
     identity: Literal["subject", "common_name", "dns", "uri"] = "subject"
     """What becomes the sender's identity: `CN=orders,O=Shop`, `CN=orders`, `dns orders.example` or
-    `spiffe://example.org/orders`. Of several DNS names or URIs it is the first that is listed above."""
+    `uri spiffe://example.org/orders`. Of several DNS names or URIs it is the first that is listed above."""
 
     @model_validator(mode="after")
     def _names_somebody(self) -> MtlsConfig:
@@ -141,8 +142,9 @@ class MtlsAuthenticator:
         else:
             if len(names.uris) > 1 and any(uri.startswith("spiffe:") for uri in names.uris):
                 raise Forbidden("the certificate has several URIs", rule="SPIFFE X509-SVID section 2")
-            found = _first(names.uris, options.uris, _uri_fits) or next(iter(names.uris), "")
-        if not found:
+            name = _first(names.uris, options.uris, _uri_fits) or next(iter(names.uris), "")
+            found = f"uri {name}" if name else ""
+        if not is_reserved(found):  # else a sender whom another authenticator knows could have the same name
             raise Forbidden(f"the certificate has no {options.identity.replace('_', ' ')} that can name its sender")
         return found
 

@@ -66,9 +66,10 @@ def gateway_authenticators() -> list[Component]:
 
 
 def _check(config: GatewayConfig) -> Iterable[ConfigFinding]:
-    from .mtls_check import check
+    from . import mtls_check, signing_check
 
-    return check(config)
+    yield from mtls_check.check(config)
+    yield from signing_check.check(config)
 
 
 @hookimpl

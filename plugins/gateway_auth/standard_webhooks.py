@@ -67,6 +67,11 @@ class StandardWebhooksConfig(SignedConfig):
     header_prefix: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$")] = "webhook-"
     """What the names of the header fields begin with; `svix-` for senders that use Svix under its own name."""
 
+    @property
+    def sender(self) -> str:
+        """The subject of who signs."""
+        return f"webhooks {self.name or 'standard_webhooks'}"
+
     def warnings(self) -> Iterable[tuple[Place, str, str]]:
         """See `gateway_core.contract.component.Warns`."""
         for place, text, remedy in super().warnings():
@@ -87,8 +92,7 @@ class StandardWebhooksAuthenticator:
         self._id, self._timestamp, self._signature = (
             f"{options.header_prefix}{word}".encode() for word in ("id", "timestamp", "signature")
         )
-        name = options.name or "standard_webhooks"
-        self._identity = Identity(f"webhooks {name}", "standard_webhooks", "service_account")
+        self._identity = Identity(options.sender, "standard_webhooks", "service_account")
 
     async def start(self, tasks: TaskGroup) -> None:
         """Nothing to do."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 from urllib.parse import urlsplit
 
+from gateway_access.subjects import is_reserved
 from pydantic import BeforeValidator, Field, model_validator
 
 from gateway_core.contract.component import Config
+from gateway_core.contract.config_node import Place
 
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "Ed448", "EdDSA"
@@ -68,7 +71,7 @@ class OidcConfig(Config):
     jwks_url: str | None = None
     """Where the issuer's keys are (a JSON Web Key Set), for an issuer without discovery."""
     jwks_file: Path | None = None
-    """The issuer's keys in a file, for a gateway that can't reach the issuer. It is read again when it changes."""
+    """The issuer's keys in a file, for a gateway that can't reach the issuer. A changed file counts within seconds."""
     algorithms: Annotated[list[Algorithm], Field(min_length=1)] = list(get_args(Algorithm))
     """The signature algorithms that are allowed."""
     clock_skew_s: Annotated[float, Field(ge=0, le=600)] = 30.0
@@ -107,8 +110,16 @@ class OidcConfig(Config):
     timeout_s: Annotated[float, Field(gt=0, le=60)] = 5.0
     """The time limit for fetching the keys, and for a request that waits for them, in seconds."""
 
+    def warnings(self) -> Iterator[tuple[Place, str, str]]:
+        """See `gateway_core.contract.component.Warns`."""
+        if self.jwks_file is not None and not self.jwks_file.is_file():
+            text = f"there is no file {self.jwks_file}: the gateway would not start"
+            yield ("jwks_file",), text, "write the issuer's keys (a JSON Web Key Set) there, or correct the path"
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        if is_reserved(f"{self.subject_prefix}x"):
+            raise ValueError("`subject_prefix` begins subjects of another authenticator: use another, such as `login:`")
         if self.jwks_url is not None and self.jwks_file is not None:
             raise ValueError("has two places for keys: set `jwks_url` or `jwks_file`")
         if self.keys_max_age_s < self.refresh_s:

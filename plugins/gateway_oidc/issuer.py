@@ -28,9 +28,10 @@ class IssuerFault(Exception):
 
 
 class KeySource(Protocol):
-    """Where keys come from. `place` is shown to people."""
+    """Where keys come from. `place` is shown to people. If it is `followed`, `changed` is asked every second or so."""
 
     place: str
+    followed: bool
 
     async def start(self) -> None:
         """Gets ready; the issuer may be away. Raises `StartError` if a file of ours can't be used."""
@@ -41,14 +42,20 @@ class KeySource(Protocol):
     async def read(self) -> bytes:
         """The current key set. Raises `IssuerFault`."""
 
+    def changed(self) -> bool:
+        """Whether it is known, at once and without asking anybody, that the keys have changed since the last `read`."""
+
 
 class KeyFile:
     """Keys in a file."""
+
+    followed = True
 
     def __init__(self, path: Path, owner: str) -> None:
         self.place = str(path)
         self._path = path
         self._owner = owner
+        self._stamp: tuple[int, ...] = ()
 
     async def start(self) -> None:
         try:
@@ -60,11 +67,24 @@ class KeyFile:
         pass
 
     async def read(self) -> bytes:
+        self._stamp = self._look()  # before it is read: a change in between is seen at the next look
         return await asyncio.to_thread(_read_file, self._path)
+
+    def changed(self) -> bool:
+        return self._look() != self._stamp
+
+    def _look(self) -> tuple[int, ...]:
+        try:
+            s = self._path.stat()
+        except OSError:
+            return ()
+        return s.st_mtime_ns, s.st_ctime_ns, s.st_size, s.st_ino, s.st_dev
 
 
 class Issuer:
     """An issuer on the network. Redirects are not followed, and answers are bounded in size."""
+
+    followed = False
 
     def __init__(self, config: OidcConfig, owner: str) -> None:
         self._config = config
@@ -95,6 +115,9 @@ class Issuer:
                 return await self._get(url, "application/jwk-set+json, application/json")
         except TimeoutError as e:
             raise IssuerFault(f"{self.place} did not answer within {self._config.timeout_s:g} s") from e
+
+    def changed(self) -> bool:
+        return False
 
     async def metadata(self) -> Mapping[str, Any]:
         """What the issuer says about itself; `jwks_uri` is there. Raises `IssuerFault`, also if it is another issuer

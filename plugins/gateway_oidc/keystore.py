@@ -15,7 +15,7 @@ from weakref import WeakSet
 import anyio
 from anyio.abc import TaskGroup
 
-from gateway_core.contract.clock import Clock
+from gateway_core.contract.clock import Clock, Timer
 from gateway_core.contract.errors import Overloaded
 
 from .issuer import IssuerFault, KeySource
@@ -26,6 +26,8 @@ log = logging.getLogger("tidegate.oidc")
 EXTRA_READS = 4
 """How often in a row unknown keys can cause a reading; each is given back after `EXTRA_READ_S`."""
 EXTRA_READ_S = 10.0
+LOOK_S = 1.0
+"""How often keys in a file are looked at."""
 _LONGEST_PAUSE_S = 60.0  # between attempts while the issuer is away
 _MOST_WAITING = 256  # requests that wait for keys
 _running: WeakSet[KeyStore] = WeakSet()
@@ -72,6 +74,7 @@ class KeyStore:
         self._waiting = 0
         self._absent: dict[str, float] = {}
         self._reading: anyio.CancelScope | None = None
+        self._looking: Timer | None = None
         self._stopping = False
         self._stopped = anyio.Event()
 
@@ -171,10 +174,23 @@ class KeyStore:
         done, self._round = self._round, anyio.Event()
         done.set()
         timer = self._clock.call_later(self._pause_s(), self._wake.set)
+        self._look_again()
         try:
             await self._wake.wait()
         finally:
             timer.cancel()
+            if self._looking is not None:
+                self._looking.cancel()
+
+    def _look_again(self) -> None:
+        if self._source.followed:
+            self._looking = self._clock.call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        if self._source.changed():
+            self._wake.set()
+        else:
+            self._look_again()
 
     def _pause_s(self) -> float:
         if self._failures == 0:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from gateway_core.contract.component import BuildContext, Component
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_extension import ConfigFinding
+
     from .config import OidcConfig
 
 
@@ -31,3 +35,14 @@ def gateway_authenticators() -> list[Component]:
             requires=("joserfc",),
         )
     ]
+
+
+def _check(config: GatewayConfig) -> Iterable[ConfigFinding]:
+    from .config_check import check
+
+    return check(config)
+
+
+@hookimpl
+def gateway_config_checks() -> list[Callable[[GatewayConfig], Iterable[ConfigFinding]]]:
+    return [_check]

@@ -133,6 +133,8 @@ class TokenVerifier:
         if not any(isinstance(a, str) and a in self._audience for a in _items(audience)):
             raise TokenRejected("the token is for another audience")
         until = self._times(claims)
+        if claims.get("cnf") is not None:  # RFC 7800: whoever stole it must not be able to use it as a bearer token
+            raise TokenRejected("the token is bound to a key of its sender, which is not supported: use a bearer token")
         for name, wanted in self._config.claims.items():
             if not _has(claims.get(name), wanted, name):
                 raise TokenRejected("the token lacks a claim that is required")
@@ -157,10 +159,10 @@ class TokenVerifier:
             raise TokenRejected("the token has no usable subject")
         if self._config.subject == "email" and claims.get("email_verified") is not True:
             raise TokenRejected("the token's subject is an address that is not verified")
-        prefix = self._config.subject_prefix
-        if is_reserved(prefix + subject) and not is_reserved(prefix):
+        subject = self._config.subject_prefix + subject
+        if is_reserved(subject):
             raise TokenRejected("the token's subject could be taken for one of another authenticator")
-        return prefix + subject
+        return subject
 
     def _signer(self, signed: CompactSignature, keys: Sequence[VerificationKey]) -> str:
         """The id of the key that the token is signed with."""

@@ -10,6 +10,8 @@ import pytest
 from gateway_auth.passwords import hash_of, set_password
 from gateway_testing.suites import Kit
 
+from gateway_core.contract.event import Message
+from gateway_core.contract.identity import Identity
 from tests.auth.rig import Ingress, basic, ingress
 
 pytestmark = pytest.mark.anyio
@@ -111,6 +113,33 @@ async def test_requests_with_the_same_password_share_a_check(kit: Kit, file: Pat
     async with ingress(kit, {"basic": options}) as http:
         assert await statuses(http, [basic("ann", "right")] * 30) == [202] * 30
         assert await statuses(http, [basic("ann", "wrong")] * 30) == [401] * 30
+
+
+@pytest.mark.spec("AU-07")
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_check_that_is_cancelled_leaves_nothing(kit: Kit, file: Path, begun: bool) -> None:
+    add(file, "ann", "right", DEAR if begun else CHEAP)
+    made = kit.authenticator("basic", {"file": file, "max_checks": 1, "max_waiting": 0})
+    name, value = basic("ann", "right")
+    request = Message([(name.encode(), value.encode())], b"")
+
+    async def ask() -> Any:
+        found: Any = made.authenticate(request)
+        return found if isinstance(found, Identity) else await found
+
+    async with anyio.create_task_group() as tasks:
+        await made.start(tasks)
+        if begun:
+            async with anyio.create_task_group() as cancelled:
+                cancelled.start_soon(ask)
+                await anyio.wait_all_tasks_blocked()
+                cancelled.cancel_scope.cancel()
+        else:
+            pending: Any = made.authenticate(request)  # and its task never runs
+            pending.close()
+        with anyio.fail_after(60):
+            assert (await ask()).subject == "user ann"
+        await made.stop()
 
 
 @pytest.mark.spec("AU-07")

@@ -35,7 +35,9 @@ def subject(options: dict[str, Any], found: Any) -> str | None:
         ({"subjects": ["CN=orders,O=Shop,C=DE"]}, ORDERS, "CN=orders,O=Shop,C=DE"),
         ({"dns": ["a.example"], "identity": "dns"}, certificate(dns=["b.example", "A.example"]), "dns a.example"),
         ({"dns": ["*.svc"], "identity": "dns"}, certificate(dns=["orders.svc"]), "dns orders.svc"),
-        ({"uris": ["spiffe://x/ns/*"], "identity": "uri"}, certificate(uri=["spiffe://x/ns/a"]), "spiffe://x/ns/a"),
+        ({"uris": ["spiffe://x/ns/*"], "identity": "uri"}, certificate(uri=["spiffe://x/ns/a"]), "uri spiffe://x/ns/a"),
+        ({"identity": "uri"}, certificate(uri=["system:serviceaccount:a:b"]), "uri system:serviceaccount:a:b"),
+        ({"identity": "uri"}, certificate(uri=["key billing"]), "uri key billing"),
         ({"uris": ["spiffe://x/a"], "common_names": ["orders"]}, ORDERS, "CN=orders,O=Shop,C=DE"),
         ({}, certificate((ORG, 'A, "B" + C'), (CN, " #x ")), 'CN=\\ #x\\ ,O=A\\, \\"B\\" \\+ C'),
         ({}, None, None),
@@ -70,6 +72,10 @@ def test_who_comes_in(options: dict[str, Any], found: Any, who: str | None) -> N
         ({"identity": "dns"}, certificate(dns=["*.svc"])),
         ({"identity": "dns"}, certificate(dns=["a\0.svc"])),
         ({"uris": ["spiffe://x/ns/*"]}, certificate(uri=["spiffe://x/ns/a\nb"])),
+        # what is no name of the form that only certificates have
+        ({}, certificate(("user name of a type", "x"))),
+        ({}, certificate((CN, "="))),
+        ({"identity": "common_name"}, certificate((CN, "="))),
     ],
 )
 def test_who_does_not(options: dict[str, Any], found: Any) -> None:

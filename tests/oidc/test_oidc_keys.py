@@ -113,6 +113,28 @@ async def test_keys_in_a_file_may_change(issuer: OwnIssuer, tmp_path: Path) -> N
     assert issuer.asked == []
 
 
+@pytest.mark.spec("OI-07")
+async def test_a_key_that_is_taken_out_of_a_file_counts_no_longer(issuer: OwnIssuer, tmp_path: Path) -> None:
+    """Nothing asks for it, and `refresh_s` is far away."""
+    file, clock = tmp_path / "keys.json", Frozen()
+    file.write_text(json.dumps(issuer.key_set()))
+    async with verifying(issuer, clock, jwks_file=file) as made:
+        old = issuer.token()
+        assert await raised(verified(made, old)) == "valid"
+        issuer.keys = [ec_key("k2")]
+        for text in ("{", json.dumps(issuer.key_set())):  # a broken file leaves the keys in use
+            (tmp_path / "new").write_text(text)
+            (tmp_path / "new").replace(file)
+            read = made.store._ended
+            clock.advance(2)
+            await until(lambda read=read: made.store._ended > read)  # type: ignore[misc]
+            assert await raised(verified(made, old)) == ("valid" if text == "{" else UNKNOWN)
+        read = made.store._ended
+        clock.advance(60)
+        await anyio.wait_all_tasks_blocked()
+        assert made.store._ended == read, "a file that is the same is not read"
+
+
 @pytest.mark.spec("OI-08")
 @pytest.mark.parametrize("options", [{"jwks_file": Path("/nowhere/keys")}, {"ca_file": Path("/nowhere/ca")}])
 async def test_a_file_that_is_not_there_stops_the_start(issuer: OwnIssuer, options: dict[str, Any]) -> None:
@@ -345,6 +367,7 @@ class Hanging:
     """A place for keys that does not answer."""
 
     place = "nowhere"
+    followed = False
 
     async def start(self) -> None: ...
 
@@ -353,6 +376,9 @@ class Hanging:
     async def read(self) -> bytes:
         await anyio.sleep_forever()
         raise AssertionError
+
+    def changed(self) -> bool:
+        return False
 
 
 @pytest.mark.spec("OI-09")

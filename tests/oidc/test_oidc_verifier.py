@@ -86,6 +86,7 @@ def test_the_older_name_of_edwards_curves_is_understood() -> None:
     assert checked(verifier(key), token).subject == "orders"
 
 
+BOUND = "the token is bound to a key of its sender, which is not supported: use a bearer token"
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "expired": ({"exp": time.time() - 31}, "the token has expired"),
     "expires never": ({"exp": None}, "the token does not say when it expires"),
@@ -110,6 +111,9 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "subject is empty": ({"sub": ""}, "the token has no usable subject"),
     "subject is a number": ({"sub": 5}, "the token has no usable subject"),
     "subject has a line break": ({"sub": "orders\nkey billing"}, "the token has no usable subject"),
+    "bound to a key of the sender": ({"cnf": {"jkt": "x"}}, BOUND),
+    "bound to a certificate": ({"cnf": {"x5t#S256": "x"}}, BOUND),
+    "bound to nothing that is known": ({"cnf": {}}, BOUND),
     "subject is long": ({"sub": "x" * 1025}, "the token has no usable subject"),
 }
 
@@ -266,7 +270,9 @@ def test_another_claim_may_name_the_sender() -> None:
 
 
 @pytest.mark.spec("OI-05")
-@pytest.mark.parametrize("subject", ["key billing", "user a", "hmac a", "webhooks a", "dns a.example", "CN=a,O=b"])
+@pytest.mark.parametrize(
+    "subject", ["key billing", "user a", "hmac a", "webhooks a", "dns a.example", "uri a:b", "CN=a,O=b", "CN==a"]
+)
 def test_a_subject_is_never_one_of_another_authenticator(subject: str) -> None:
     key = key_of("ES256")
     token = signed(claims(sub=subject), key, "ES256")
@@ -374,6 +380,8 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "none": ({"issuer": ISSUER, "audience": "a", "algorithms": ["none"]}, "algorithms"),
     "hmac": ({"issuer": ISSUER, "audience": "a", "algorithms": ["HS256"]}, "algorithms"),
+    "keys' names": ({"issuer": ISSUER, "audience": "a", "subject_prefix": "key "}, "another authenticator"),
+    "names in certificates": ({"issuer": ISSUER, "audience": "a", "subject_prefix": "CN="}, "another authenticator"),
 }
 
 
