@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 SLACK_S = 1e-6
@@ -54,32 +54,33 @@ class Counter(Protocol):
         """Whether it is as a new one, so that dropping it loses nothing."""
 
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T", bound=Counter)
 
 
-class Table(Generic[T]):
+class Table(Generic[K, T]):
     """Counters by name, `most` at most. Only those that are full are dropped, so no one gets a new counter by pushing
     the own one out. A name for which there is no room gets `rest`, which all such names share."""
 
     __slots__ = ("_entries", "_make", "_most", "_sweep_at", "rest")
 
-    def __init__(self, most: int, make: Callable[[str], T]) -> None:
+    def __init__(self, most: float, make: Callable[[], T]) -> None:
         self._most = most
         self._make = make
-        self._entries: dict[str, T] = {}
+        self._entries: dict[K, T] = {}
         self._sweep_at = -math.inf
-        self.rest = make("")
+        self.rest = make()
 
-    def get(self, name: str, now: float) -> T:
+    def get(self, name: K, now: float) -> T:
         """The counter of a name."""
         found = self._entries.get(name)
         return found if found is not None else self._new(name, now)
 
-    def find(self, name: str) -> T | None:
+    def find(self, name: K) -> T | None:
         """The counter of a name, None if it has none of its own."""
         return self._entries.get(name)
 
-    def _new(self, name: str, now: float) -> T:
+    def _new(self, name: K, now: float) -> T:
         entries = self._entries
         if len(entries) >= self._most:
             if now >= self._sweep_at:  # not for each new name: a flood of them stays cheap
@@ -88,11 +89,11 @@ class Table(Generic[T]):
                     del entries[gone]
             if len(entries) >= self._most:
                 return self.rest
-        made = entries[name] = self._make(name)
+        made = entries[name] = self._make()
         return made
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[K]:
         return iter(self._entries)

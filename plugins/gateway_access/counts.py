@@ -23,20 +23,34 @@ class Counts:
     def __init__(self) -> None:
         self._by_status: dict[str, int] = {}
         self._by_sender: dict[str, int] = {}
+        self._unknown = self._others = 0
 
     def refused(self, who: Identity | None, refusal: Refused) -> None:
         """Counts one."""
         status = str(refusal.status)
         self._by_status[status] = self._by_status.get(status, 0) + 1
-        name = UNKNOWN if who is None else who.subject[:LONGEST_NAME]
-        if name not in self._by_sender and len(self._by_sender) >= MOST_NAMES:
-            name = OTHERS
-        self._by_sender[name] = self._by_sender.get(name, 0) + 1
+        if who is None:
+            self._unknown += 1
+            return
+        name, counted = _name(who), self._by_sender
+        if name in counted:
+            counted[name] += 1
+        elif len(counted) < MOST_NAMES:
+            counted[name] = 1
+        else:
+            self._others += 1
 
     def metrics(self, word: str) -> Mapping[str, Mapping[str, float]]:
         """The numbers of `metrics(word)`."""
         by_status, by_sender = (metric.name for metric in metrics(word))
-        return {by_status: {**self._by_status}, by_sender: {**self._by_sender}}
+        more = {name: count for name, count in ((OTHERS, self._others), (UNKNOWN, self._unknown)) if count}
+        return {by_status: {**self._by_status}, by_sender: {**self._by_sender, **more}}
+
+
+def _name(who: Identity) -> str:
+    """With the authenticator: two of them may give out the same subject."""
+    subject = who.subject[:LONGEST_NAME]
+    return f"{subject} ({who.authenticator})" if who.authenticator else subject
 
 
 def metrics(word: str) -> tuple[OwnMetric, OwnMetric]:
@@ -51,8 +65,8 @@ def metrics(word: str) -> tuple[OwnMetric, OwnMetric]:
         OwnMetric(
             f"tidegate_{word}_denied_by_sender_total",
             "counter",
-            f"The same by sender: the first {MOST_NAMES} by name, the others as `{OTHERS}`, those without valid "
-            f"credentials as `{UNKNOWN}`.",
+            f"The same by sender: the first {MOST_NAMES} as `SUBJECT (AUTHENTICATOR)`, the others as "
+            f"`{OTHERS}`, those without valid credentials as `{UNKNOWN}`.",
             by="sender",
         ),
     )

@@ -26,6 +26,8 @@ def recorder(context: BuildContext) -> Denied:
             peer = request.peer if request is not None else None
             where, subject = peer.host if peer is not None else "", who.subject if who is not None else ""
             facts = {"ingress": ingress, "status": refusal.status, "reason": refusal.detail}
+            if who is not None and who.authenticator:
+                facts["authenticator"] = who.authenticator
             audit.record(subject, "event.send", where, "denied", **facts)
 
     return denied

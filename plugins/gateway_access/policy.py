@@ -139,9 +139,14 @@ class _Entry:
         return all(holds(who.claims) for holds in self.claims)
 
 
+def about(config: AllowConfig) -> Callable[[Identity], bool]:
+    """Whether an entry, but for its filters, is about a sender."""
+    return _entry(config, _ALWAYS).fits
+
+
 def is_about(config: AllowConfig, who: Identity) -> bool:
-    """Whether an entry, but for its filters, is about a sender. It is compiled anew by each call."""
-    return _entry(config, _ALWAYS).fits(who)
+    """`about` for one sender. The entry is compiled anew by each call."""
+    return about(config)(who)
 
 
 def _entry(config: AllowConfig, matches: Callable[[Event], bool]) -> _Entry:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
@@ -16,7 +17,7 @@ from gateway_core.contract.identity import ANONYMOUS, Identity
 
 from .authenticator import TooManyRequests
 from .bucket import Bucket, Table
-from .quota_config import LimitConfig, QuotaConfig
+from .quota_config import LimitConfig, OverrideConfig, QuotaConfig, fitting
 
 Rate = tuple[float, float]
 """Tokens a second, and the capacity of the bucket."""
@@ -52,27 +53,32 @@ class Limits:
         sizes = min(self.largest_event, self.largest_batch, self.largest_body)
         return self.counts or self._events is not None or sizes < math.inf
 
-    def meter(self) -> Meter:
-        """A new counter with these limits."""
+    def meter(self, total: Meter | None = None) -> Meter:
+        """A new counter with these limits. What it counts, `total` counts too."""
         requests, size, events = (
             Bucket(*rate) if rate else None for rate in (self._requests, self._bytes, self._events)
         )
-        return Meter(self, requests, size, events)
+        return Meter(self, requests, size, events, total)
 
 
 class Meter:
-    """What one sender, or all of them, used of their limits."""
+    """What one sender, or all of them, used of their limits. What a sender's meter refuses uses nothing of the total,
+    and the reverse."""
 
-    __slots__ = ("bytes", "events", "limits", "requests")
+    __slots__ = ("bytes", "events", "largest_event", "limits", "requests", "total")
 
-    def __init__(self, limits: Limits, requests: Bucket | None, size: Bucket | None, events: Bucket | None) -> None:
+    def __init__(
+        self, limits: Limits, requests: Bucket | None, size: Bucket | None, events: Bucket | None, total: Meter | None
+    ) -> None:
         self.limits = limits
         self.requests = requests
         self.bytes = size
         self.events = events
+        self.total = total
+        self.largest_event: float = min(limits.largest_event, total.largest_event if total is not None else math.inf)
 
     def full(self, now: float) -> bool:
-        """See `gateway_access.bucket.Counter`."""
+        """See `gateway_access.bucket.Counter`. The total stays, whatever is dropped."""
         return all(bucket is None or bucket.full(now) for bucket in (self.requests, self.bytes, self.events))
 
     def refuses_request(self, now: float, size: int) -> Refused | None:
@@ -86,7 +92,7 @@ class Meter:
                 )
             if (wait := bucket.wait_s(now, size)) > 0.0:
                 return _too_many(f"{self.limits.config.bytes_per_s:g} bytes a second", wait)
-        return None
+        return None if self.total is None else self.total.refuses_request(now, size)
 
     def take_request(self, now: float, size: int) -> None:
         """Counts a request."""
@@ -94,6 +100,8 @@ class Meter:
             self.requests.take(now, 1)
         if self.bytes is not None:
             self.bytes.take(now, size)
+        if self.total is not None:
+            self.total.take_request(now, size)
 
     def refuses_events(self, now: float, count: int) -> Refused | None:
         """Why so many events can't come in now, None if they can. Takes nothing."""
@@ -103,12 +111,39 @@ class Meter:
             )
         if (bucket := self.events) is not None and (wait := bucket.wait_s(now, count)) > 0.0:
             return _too_many(f"{self.limits.config.events_per_s:g} events a second", wait)
-        return None
+        return None if self.total is None else self.total.refuses_events(now, count)
 
     def take_events(self, now: float, count: int) -> None:
         """Counts events."""
         if self.events is not None:
             self.events.take(now, count)
+        if self.total is not None:
+            self.total.take_events(now, count)
+
+
+Key = tuple[str, str]
+"""A sender: its authenticator, and its subject. Two authenticators may give out the same subject."""
+
+
+class _Override:
+    """The senders of an entry of `overrides`. Those whom it names have their meters whatever others do; those who fit
+    by a prefix have room of their own."""
+
+    def __init__(self, config: OverrideConfig, most: int, make: Callable[[], Meter]) -> None:
+        self._fits = fitting(config)
+        self._named = frozenset(config.subjects)
+        self._held: Table[Key, Meter] = Table(math.inf, make)  # the config bounds them
+        self._others: Table[Key, Meter] = Table(most, make)
+
+    def table(self, key: Key) -> Table[Key, Meter] | None:
+        """Where a sender is counted; None if the entry is not about it."""
+        authenticator, subject = key
+        if not self._fits(Identity(subject, authenticator)):
+            return None
+        return self._held if subject in self._named else self._others
+
+    def __len__(self) -> int:
+        return len(self._held) + len(self._others)
 
 
 class Quotas:
@@ -116,33 +151,40 @@ class Quotas:
 
     def __init__(self, options: QuotaConfig, context: BuildContext) -> None:
         self._now = context.clock.monotonic
-        self._limits = Limits(options.per_identity, context.workers)
-        self._overrides = [(override, Limits(override, context.workers)) for override in options.overrides]
         total = Limits(options.total, context.workers)
-        self._total = total.meter() if total.limited else None
-        self._identities = Table(options.identities, self._meter_of)
+        all_of_them = total.meter() if total.limited else None
+        own = Limits(options.per_identity, context.workers)
+        overrides = [(override, Limits(override, context.workers)) for override in options.overrides]
+        most = options.identities
+        self._overrides = [_Override(entry, most, partial(limits.meter, all_of_them)) for entry, limits in overrides]
+        self._others: Table[Key, Meter] = Table(most, partial(own.meter, all_of_them))
+        self._table_of = lru_cache(most)(self._find_table)
         # of their own, so that strangers can't crowd out senders who proved who they are
-        self._addresses = Table(options.identities, lambda address: self._limits.meter())
+        strangers = next((limits for entry, limits in overrides if fitting(entry)(ANONYMOUS)), own)
+        self._addresses: Table[str, Meter] = Table(most, partial(strangers.meter, all_of_them))
         per_minute = options.failures_per_minute
-        self._failures: Table[Bucket] | None = None
+        self._failures: Table[str, Bucket] | None = None
         if per_minute is not None:
             rate = per_minute / 60 / context.workers, max(1.0, per_minute / context.workers)
-            self._failures = Table(options.identities, lambda address: Bucket(*rate))
-        every = [self._limits, total, *(limits for _, limits in self._overrides)]
+            self._failures = Table(most, partial(Bucket, *rate))
+        every = [own, total, *(limits for _, limits in overrides)]
         self._counts_requests = any(one.counts for one in every)
         self._largest_event = min(one.largest_event for one in every) < math.inf
         self._counts_events = any(one.config.events_per_s or one.config.max_batch for one in every)
 
-    def _meter_of(self, subject: str) -> Meter:
-        for override, limits in self._overrides:
-            if subject and override.fits(subject):
-                return limits.meter()
-        return self._limits.meter()
+    def _find_table(self, key: Key) -> Table[Key, Meter]:
+        return next((found for override in self._overrides if (found := override.table(key)) is not None), self._others)
 
     def _meter(self, who: Identity, request: Message, now: float) -> Meter:
-        if who is ANONYMOUS:
+        key = who.authenticator, who.subject
+        if not key[0]:
             return self._addresses.get(network_of(request), now)
-        return self._identities.get(who.subject, now)
+        table = self._table_of(key) if self._overrides else self._others
+        return table.get(key, now)
+
+    def __len__(self) -> int:
+        """Senders, and addresses of others, that are counted one by one now."""
+        return len(self._others) + len(self._addresses) + sum(map(len, self._overrides))
 
     # -- credentials --------------------------------------------------------------------------------------------------
 
@@ -169,12 +211,8 @@ class Quotas:
             return None
         now = self._now()
         size = len(request.body) if request.body else 0
-        own, total = self._meter(who, request, now), self._total
+        own = self._meter(who, request, now)
         refusal = own.refuses_request(now, size)
-        if total is not None:
-            refusal = refusal or total.refuses_request(now, size)
-            if refusal is None:
-                total.take_request(now, size)
         if refusal is None:
             own.take_request(now, size)
         return refusal
@@ -184,20 +222,14 @@ class Quotas:
         if not self._counts_events and not self._largest_event:
             return None
         now = self._now()
-        own, total = self._meter(who, request, now), self._total
+        own = self._meter(who, request, now)
         if self._largest_event:
-            largest = own.limits.largest_event
-            if total is not None:
-                largest = min(largest, total.limits.largest_event)
-            for number, event in enumerate(events, 1):
-                if (size := size_of(event)) > largest:
-                    return _too_large(f"Event {number} of {len(events)} has {size} bytes; {largest} are allowed.")
+            for number, event in enumerate(events):
+                if (size := size_of(event)) > own.largest_event:
+                    which = f"event {number} of the batch: it" if len(events) > 1 else "The event"
+                    return _too_large(f"{which} has {size} bytes; {own.largest_event} are allowed")
         count = len(events)
         refusal = own.refuses_events(now, count)
-        if total is not None:
-            refusal = refusal or total.refuses_events(now, count)
-            if refusal is None:
-                total.take_events(now, count)
         if refusal is None:
             own.take_events(now, count)
         return refusal

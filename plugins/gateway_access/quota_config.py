@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from gateway_core.contract.component import Config
+from gateway_core.contract.identity import Identity
+
+from .policy import AllowConfig, Subject, about
 
 PerSecond = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1 << 40)]
@@ -33,12 +37,16 @@ class LimitConfig(Config):
 class OverrideConfig(LimitConfig):
     """Limits of certain senders, in place of `per_identity`."""
 
-    subjects: Annotated[list[str], Field(min_length=1)] = Field(alias="from")
-    """The senders, such as `key billing`. `*` at the end stands for anything."""
+    subjects: Annotated[list[Subject], Field(min_length=1)] = Field(alias="from")
+    """The senders, as in `allow`: subjects such as `key billing`. `*` at the end stands for any rest; `*` alone is
+    every sender with credentials, and `anonymous` each address of senders without."""
+    authenticator: str | None = None
+    """Which authenticator must have proved the subject, such as `oidc`. By default any."""
 
-    def fits(self, subject: str) -> bool:
-        """Whether these are the limits of this sender."""
-        return any(subject.startswith(p[:-1]) if p.endswith("*") else subject == p for p in self.subjects)
+
+def fitting(config: OverrideConfig) -> Callable[[Identity], bool]:
+    """Whether these are the limits of a sender."""
+    return about(AllowConfig.model_validate({"from": config.subjects, "authenticator": config.authenticator}))
 
 
 class QuotaConfig(Config):
@@ -53,8 +61,8 @@ class QuotaConfig(Config):
     total: LimitConfig = LimitConfig()
     """Limits of all senders together."""
     identities: Annotated[int, Field(ge=1, le=100_000)] = 1000
-    """Most senders, and most addresses, that are counted one by one at the same time. Further ones share the limits of
-    one sender until there is room."""
+    """Most senders, most of each override, and most addresses that are counted one by one at the same time. Further
+    ones share the limits of one sender until there is room. Senders whom an override names always have room."""
     failures_per_minute: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = 60
     """How often an address may fail to prove who it is; then its requests get 429 before their credentials are looked
     at, so that guessing is slow. Use `null` if all senders come through one proxy."""

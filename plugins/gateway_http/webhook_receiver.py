@@ -40,7 +40,9 @@ class WebhookReceiver:
         self._now = now
         rate = options.rate_per_minute
         self._rate = str(rate).encode()
-        self._used = Table(MOST_ORIGINS, lambda _: Bucket(rate / 60, rate)) if isinstance(rate, int) else None
+        self._used: Table[str, Bucket] | None = None
+        if isinstance(rate, int):
+            self._used = Table(MOST_ORIGINS, lambda: Bucket(rate / 60, rate))
 
     def permission(self, headers: list[tuple[bytes, bytes]]) -> Headers:
         """The header fields that grant permission; none if there is none (section 4.2)."""

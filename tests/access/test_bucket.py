@@ -64,7 +64,7 @@ def test_rounding_refuses_nobody() -> None:
 
 class TestTable:
     def test_it_never_grows_beyond_its_size(self) -> None:
-        table = Table(3, lambda _: Bucket(1, 1))
+        table: Table[str, Bucket] = Table(3, lambda: Bucket(1, 1))
         for number in range(10):
             table.get(str(number), 0.0).take(0.0, 1)
         assert len(table) == 3
@@ -74,7 +74,7 @@ class TestTable:
 
     @pytest.mark.spec("LI-04")
     def test_no_one_is_pushed_out_while_counted(self) -> None:
-        table = Table(3, lambda _: Bucket(1, 1))
+        table: Table[str, Bucket] = Table(3, lambda: Bucket(1, 1))
         mine = table.get("mine", 0.0)
         mine.take(0.0, 10)
         for now in range(9):
@@ -84,7 +84,7 @@ class TestTable:
         assert table.get("mine", 11.0 + SWEEP_S) is mine  # nobody needed its place
 
     def test_who_was_idle_makes_room(self) -> None:
-        table = Table(2, lambda _: Bucket(1, 1))
+        table: Table[str, Bucket] = Table(2, lambda: Bucket(1, 1))
         for name in ("a", "b"):
             table.get(name, 0.0).take(0.0, 1)
         assert table.get("c", 0.5) is table.rest
@@ -101,7 +101,7 @@ class TestTable:
                 swept += 1
                 return False
 
-        table = Table(100, lambda _: Counting(1, 1))
+        table: Table[str, Bucket] = Table(100, lambda: Counting(1, 1))
         for number in range(5000):
             table.get(str(number), 1.0)
         assert swept == 100

@@ -65,7 +65,7 @@ async def test_an_entry_allows_by_subject_and_event(where: str, tmp_path: Path) 
     (audit,) = tmp_path.rglob("audit.jsonl")
     lines = [json.loads(line) for line in audit.read_text().splitlines()]
     assert len(lines) == 10
-    assert lines[0]["who"] == "key billing"
+    assert (lines[0]["who"], lines[0]["authenticator"]) == ("key billing", "word")
     assert {(line["result"], line["status"], line["ingress"]) for line in lines} == {
         ("denied", 403, "brokers.default.ingress[0]")
     }

@@ -118,8 +118,8 @@ def test_sizes() -> None:
     assert ingress.brings(events(1, b"x" * 42)) == 202
     assert ingress.brings(events(1, b"x" * 43)) == 413
     refusal = ingress.quotas.events(BILLING, request(), [*events(1), *events(1, b"x" * 100)])
-    assert refusal is not None
-    assert refusal.detail == "Event 2 of 2 has 108 bytes; 50 are allowed."
+    assert refusal is not None  # counted from 0, as elsewhere
+    assert refusal.detail == "event 1 of the batch: it has 108 bytes; 50 are allowed"
 
 
 @pytest.mark.spec("LI-02")
@@ -141,6 +141,64 @@ def test_overrides() -> None:
     assert ingress.passes(50, who=ORDERS) == 50  # no limit
     assert ingress.passes(50, who=Identity("key other", "api_key")) == 1
     assert ingress.passes(50, who=Identity("key order", "api_key")) == 1
+
+
+@pytest.mark.spec("LI-02")
+def test_an_override_fits_as_an_entry_of_allow_does() -> None:
+    ingress = Ingress(
+        per_identity={"requests_per_s": 1},
+        overrides=[
+            {"from": ["*"], "authenticator": "door", "requests_per_s": 3},
+            {"from": ["anonymous"], "requests_per_s": 2},
+            {"from": ["*"], "requests_per_s": 5},
+        ],
+    )
+    assert ingress.passes(50, who=Identity("key billing", "door")) == 3
+    assert ingress.passes(50, who=ANONYMOUS) == 2  # `*` does not stand for senders without credentials
+    assert ingress.passes(50, who=Identity("anonymous", "oidc")) == 5
+    assert ingress.passes(50) == 5
+
+
+@pytest.mark.spec("LI-04")
+def test_a_name_that_two_authenticators_give_out_is_two_senders() -> None:
+    ingress = Ingress(per_identity={"requests_per_s": 2, "events_per_s": 2})
+    for authenticator in ("oidc", "door"):
+        who = Identity("anna", authenticator)
+        assert ingress.passes(3, who=who) == 2
+        assert [ingress.brings(events(1), who=who) for _ in range(3)] == [202, 202, 429]
+
+
+@pytest.mark.spec("LI-04")
+@pytest.mark.parametrize("name", ["key bulk", "key bulk*"])
+def test_a_flood_of_names_leaves_overrides_as_they_are(name: str) -> None:
+    overrides = [{"from": [name, "key other"], "requests_per_s": 3}]
+    ingress = Ingress(per_identity={"requests_per_s": 10}, overrides=overrides, identities=4)
+    for number in range(20):
+        ingress.passes(1, who=Identity(f"user {number}", "basic"))
+    assert ingress.passes(50, who=Identity("key bulk", "api_key")) == 3
+    assert ingress.passes(50, who=Identity("key other", "api_key")) == 3
+
+
+@pytest.mark.spec("LI-04")
+def test_a_flood_of_names_lifts_no_limit() -> None:
+    """Also if only overrides have limits."""
+    ingress = Ingress(overrides=[{"from": ["key *"], "requests_per_s": 3}], identities=4)
+    assert ingress.passes(50, who=Identity("user anna", "basic")) == 50
+    for number in range(20):
+        assert ingress.passes(1, who=Identity(f"user {number}", "basic")) == 1
+        ingress.passes(2, who=Identity(f"key {number}", "api_key"))
+    assert ingress.passes(50, who=Identity("key last", "api_key")) == 0  # shares with those that found no room
+    assert ingress.passes(50, who=Identity("key 1", "api_key")) == 1
+    assert len(ingress.quotas) <= 4 * 4
+
+
+@pytest.mark.spec("LI-04")
+def test_senders_that_are_named_one_by_one_are_held() -> None:
+    overrides = [{"from": ["key vip", "key *"], "requests_per_s": 3}]
+    ingress = Ingress(overrides=overrides, identities=4)
+    for number in range(20):
+        ingress.passes(5, who=Identity(f"key {number}", "api_key"))
+    assert ingress.passes(50, who=Identity("key vip", "api_key")) == 3
 
 
 @pytest.mark.spec("LI-02")
@@ -233,6 +291,8 @@ def test_guessing_is_slow() -> None:
         ({"total": {"bytes_per_s": 10, "burst_s": 0.01}}, "`total` lets no byte pass"),
         ({"overrides": [{"from": ["a"], "bytes_per_s": 0.5}]}, "`overrides.0.` lets no byte pass"),
         ({"overrides": [{"from": []}]}, "at least 1"),
+        ({"overrides": [{"from": [""]}]}, "a subject can't be empty"),
+        ({"overrides": [{"from": ["key *.eu"]}]}, "may only be the last character"),
         ({"overrides": [{"requests_per_s": 1}]}, "from"),
         ({"identities": 0}, "greater than or equal to 1"),
         ({"burst": 1}, "Extra inputs"),

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from anyio.abc import TaskGroup
 from gateway_access.authenticator import Unauthenticated
-from gateway_access.counts import MOST_NAMES, Counts, metrics
+from gateway_access.counts import LONGEST_NAME, MOST_NAMES, Counts, metrics
 from gateway_admin.metrics import render
 from gateway_admin.own_metrics import own_metrics
 
@@ -23,7 +23,7 @@ from gateway_core.contract.component import BuildContext, Component, Config
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Message
 from gateway_core.contract.hookspecs import hookimpl
-from gateway_core.contract.identity import Identity
+from gateway_core.contract.identity import ANONYMOUS, Identity
 from gateway_core.contract.status import GatewayStatus
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.settings import Settings
@@ -140,7 +140,7 @@ async def test_a_sender_that_waits_as_told_gets_in(tmp_path: Path, engine: str) 
         found = parsed(text)
         where = {"broker": "default", "place": "ingress"}
         assert found("tidegate_http_denied_total", status="429", **where) == 2
-        assert found("tidegate_http_denied_by_sender_total", sender="a", **where) == 1
+        assert found("tidegate_http_denied_by_sender_total", sender="a (by_name)", **where) == 1
         assert found("tidegate_http_denied_by_sender_total", sender="anonymous", **where) == 1
 
 
@@ -218,8 +218,22 @@ def test_senders_in_metrics_are_few() -> None:
     for number in range(3 * MOST_NAMES):
         counts.refused(Identity(f"key {number}", "api_key"), Refused("no", status=403))
     counts.refused(Identity("key 1", "api_key"), Refused("no", status=403))
+    counts.refused(None, Refused("no", status=401))
     by_status, by_sender = counts.metrics("http").values()
-    assert by_status == {"403": 3 * MOST_NAMES + 1}
-    assert len(by_sender) == MOST_NAMES + 1
-    assert by_sender["key 1"] == 2
+    assert by_status == {"403": 3 * MOST_NAMES + 1, "401": 1}
+    assert len(by_sender) == MOST_NAMES + 2
+    assert by_sender["key 1 (api_key)"] == 2
     assert by_sender["(others)"] == 2 * MOST_NAMES
+    assert by_sender["(unknown)"] == 1  # however many names came before
+
+
+@pytest.mark.spec("LI-06")
+def test_a_sender_in_metrics_is_nobody_else() -> None:
+    counts = Counts()
+    senders = [*(Identity("anna", name) for name in ("oidc", "door")), Identity("(unknown)", "door"), ANONYMOUS]
+    for who in (None, *senders, *(Identity("x" * 1000 + end, "door") for end in "ab")):
+        counts.refused(who, Refused("no", status=403))
+    _, by_sender = counts.metrics("http").values()
+    long = f"{'x' * LONGEST_NAME} (door)"
+    names = ("(unknown)", "anna (oidc)", "anna (door)", "(unknown) (door)", "anonymous")
+    assert by_sender == {**dict.fromkeys(names, 1), long: 2}
