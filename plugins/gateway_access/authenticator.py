@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from anyio.abc import TaskGroup
 
@@ -53,6 +53,15 @@ class Presented(Protocol):
     @property
     def presented_in(self) -> tuple[bytes | None, str | None]:
         """The name of the header field, in lower case, and that of the query parameter."""
+
+
+@runtime_checkable
+class Reporting(Protocol):
+    """An authenticator that reports its state."""
+
+    def info(self) -> dict[str, Any]:
+        """For status: `error` (None while all is well), and whatever else helps; never a credential. What workers say
+        is merged as other details of sources are: numbers are added up, of texts and lists the first counts."""
 
 
 class Unauthenticated(Refused):

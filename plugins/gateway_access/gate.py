@@ -15,7 +15,7 @@ from gateway_core.contract.errors import Overloaded, Refused, TidegateError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.identity import ANONYMOUS, Identity
 
-from .authenticator import Authenticator, Presented, Recognizing, Unauthenticated
+from .authenticator import Authenticator, Presented, Recognizing, Reporting, Unauthenticated
 from .config import AccessConfig
 from .counts import Counts
 from .denials import recorder
@@ -37,6 +37,11 @@ class Gate:
         self._authenticators: list[Authenticator] = [
             context.build(ref, f"authenticate[{i}]") for i, ref in enumerate(options.authenticate)
         ]
+        self._reporting = {
+            f"{i} {ref.name}": a
+            for i, (ref, a) in enumerate(zip(options.authenticate, self._authenticators, strict=True))
+            if isinstance(a, Reporting)
+        }
         self._anonymous = options.anonymous if options.anonymous is not None else not options.authenticate
         self._challenges = [a.challenge for a in self._authenticators]
         self._policies = Policies(options.allow, context) if options.allow else None
@@ -61,6 +66,15 @@ class Gate:
         """Stops the authenticators."""
         for authenticator in self._authenticators:
             await authenticator.stop()
+
+    @property
+    def reports(self) -> bool:
+        """Whether there is anything to say in `info`."""
+        return bool(self._reporting)
+
+    def info(self) -> dict[str, Any]:
+        """For status: `authenticate`, the state of the authenticators that report it, by number and name."""
+        return {"authenticate": {name: _state(each) for name, each in self._reporting.items()}} if self.reports else {}
 
     # -- before a request is decoded ---------------------------------------------------------------------------------
 
@@ -185,6 +199,14 @@ class Gate:
 def _graver(first: Exception | None, second: Exception) -> Exception:
     """Which of two refusals the sender is told: one that asks to come again, else the first."""
     return second if first is None or (isinstance(second, Overloaded) and not isinstance(first, Overloaded)) else first
+
+
+def _state(authenticator: Reporting) -> dict[str, Any]:
+    try:
+        return authenticator.info()
+    except Exception as e:  # it must not hide that of the source
+        log_unexpected(log, "the state of an authenticator", e)
+        return {"error": "the authenticator can't tell its state"}
 
 
 def _nobody(request: Message) -> None:

@@ -40,6 +40,7 @@ class HmacAuthenticator:
         self._timestamp_header = options.timestamp_header.encode()
         self._timed = options.has_timestamp
         self._parts = [part.encode() for part in options.parts()]
+        self._attributes = options.unsigned_attributes
         self._identity = Identity(options.sender, "hmac", "service_account")
 
     async def start(self, tasks: TaskGroup) -> None:
@@ -53,6 +54,8 @@ class HmacAuthenticator:
         written = only(request, self._header)
         if written is None:
             return None
+        if not self._attributes:
+            refuse_attributes(request)
         timestamp, signatures = self._read(request, written)
         if self._timed:
             self._fresh.check(timestamp)
@@ -105,6 +108,14 @@ def only(request: Message, name: bytes) -> bytes | None:
     if len(found) > 1:
         raise Unauthenticated(f"the request has the header field {name.decode()} twice")
     return found[0] if found else None
+
+
+def refuse_attributes(request: Message) -> None:
+    """Raises `Unauthenticated` for a CloudEvent whose attributes are header fields: signed is the body alone."""
+    if any(name[:3] == b"ce-" for name, _ in request.headers):
+        kinds = [value for name, value in request.headers if name == b"content-type"]
+        if len(kinds) != 1 or not kinds[0].lstrip().lower().startswith(b"application/cloudevents"):
+            raise Unauthenticated("the signature does not cover the `ce-` header fields: send structured mode")
 
 
 def _base64(text: bytes) -> bytes:

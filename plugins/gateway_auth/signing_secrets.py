@@ -25,6 +25,10 @@ class SignedConfig(SecretsConfig):
     there are more, the oldest are forgotten. Each worker remembers its own, and a reload of the ingress forgets all.
     Use it only if the sender signs every attempt anew: one that the gateway could not store is remembered too."""
 
+    unsigned_attributes: bool = False
+    """Whether CloudEvents in binary mode may come in. Their attributes are header fields (`ce-type`), which the
+    signature does not cover: whoever sees a signed request could send its body again as another event."""
+
     def warnings(self) -> Iterable[tuple[Place, str, str]]:
         """See `gateway_core.contract.component.Warns`."""
         yield from self.short_secrets(str.encode)

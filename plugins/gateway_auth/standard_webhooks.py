@@ -24,7 +24,7 @@ from gateway_core.contract.event import Message
 from gateway_core.contract.identity import Identity
 
 from .freshness import Freshness
-from .hmac import MOST_SIGNATURES, only
+from .hmac import MOST_SIGNATURES, only, refuse_attributes
 from .signing_secrets import SignedConfig
 
 SHORTEST = 24
@@ -92,6 +92,7 @@ class StandardWebhooksAuthenticator:
         self._id, self._timestamp, self._signature = (
             f"{options.header_prefix}{word}".encode() for word in ("id", "timestamp", "signature")
         )
+        self._attributes = options.unsigned_attributes
         self._identity = Identity(options.sender, "standard_webhooks", "service_account")
 
     async def start(self, tasks: TaskGroup) -> None:
@@ -105,6 +106,8 @@ class StandardWebhooksAuthenticator:
         written = only(request, self._signature)
         if written is None:
             return None
+        if not self._attributes:
+            refuse_attributes(request)
         id, timestamp = only(request, self._id), only(request, self._timestamp)
         if not id or timestamp is None:
             raise Unauthenticated("the identifier or the timestamp of the webhook is missing", rule=_RULE)

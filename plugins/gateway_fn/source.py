@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from anyio.abc import TaskGroup
 from gateway_access.counts import Counts
@@ -43,6 +44,9 @@ class FnSource:
     """A `Source` whose callers wait for the function. Each request is one call: the caller sees a failure and decides
     whether to retry. Only events that missed their deadline go to the dead letter."""
 
+    info: Callable[[], dict[str, Any]]
+    """See `gateway_core.contract.capabilities.Watched`; there only if an authenticator reports its state."""
+
     def __init__(self, options: FnSourceConfig, context: BuildContext) -> None:
         self._options = options
         self._context = context
@@ -61,6 +65,8 @@ class FnSource:
         self._settled = asyncio.Event()
         self._intake: Intake
         self.address = ""
+        if self._gate is not None and self._gate.reports:
+            self.info = self._gate.info
 
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
         self._intake = intake

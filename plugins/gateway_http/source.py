@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from anyio.abc import TaskGroup
 from gateway_access.counts import Counts
@@ -27,6 +28,9 @@ from .webhook_receiver import WebhookEndpoint, WebhookReceiver
 class HttpSource:
     """A `Source` that responds 202 once its intake has made the events safe."""
 
+    info: Callable[[], dict[str, Any]]
+    """See `gateway_core.contract.capabilities.Watched`; there only if an authenticator reports its state."""
+
     def __init__(self, options: HttpSourceConfig, context: BuildContext) -> None:
         self._options = options
         self._context = context
@@ -40,6 +44,8 @@ class HttpSource:
         self._counts = Counts()
         self._gate = gate_of(options, context, counts=self._counts)
         self.address = ""
+        if self._gate is not None and self._gate.reports:
+            self.info = self._gate.info
 
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
         options, context = self._options, self._context

@@ -35,6 +35,7 @@ class OidcAuthenticator:
 
     def __init__(self, config: OidcConfig, context: BuildContext) -> None:
         self._type = config.type
+        self._issuer = config.issuer
         self._now_ns = context.clock.now_ns
         self._monotonic = context.clock.monotonic
         self._verifier = TokenVerifier(config, context.clock, context.owner, self._drop)
@@ -51,8 +52,8 @@ class OidcAuthenticator:
         await self._verifier.stop()
 
     def info(self) -> dict[str, Any]:
-        """For status: the keys."""
-        return self._store.info()
+        """See `gateway_access.authenticator.Reporting`: the issuer, and its keys."""
+        return {"issuer": self._issuer, **self._store.info()}
 
     def recognize(self, request: Message) -> Identity | None:
         """See `gateway_access.authenticator.Recognizing`."""

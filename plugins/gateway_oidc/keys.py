@@ -7,7 +7,7 @@ curve.
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +65,9 @@ class KeySet:
         self._keys = keys
         self.ids = frozenset(key.id for key in keys)
         self.kids = frozenset(key.kid for key in keys)
+
+    def __iter__(self) -> Iterator[VerificationKey]:
+        return iter(self._keys)
 
     def __len__(self) -> int:
         return len(self._keys)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Hashable
+from datetime import UTC, datetime
 from typing import Any
 from weakref import WeakSet
 
@@ -17,6 +18,7 @@ from anyio.abc import TaskGroup
 
 from gateway_core.contract.clock import Clock, Timer
 from gateway_core.contract.errors import Overloaded
+from gateway_core.contract.one_line import one_line
 
 from .issuer import IssuerFault, KeySource
 from .keys import Algorithms, KeySet, KeySetFault, read_key_set
@@ -31,6 +33,7 @@ LOOK_S = 1.0
 _LONGEST_PAUSE_S = 60.0  # between attempts while the issuer is away
 _MOST_WAITING = 256  # requests that wait for keys
 _running: WeakSet[KeyStore] = WeakSet()
+_MOST_NAMES, _LONGEST_NAME = 16, 64  # of keys in the status
 _MOST_ABSENT = 256  # names of keys that the issuer does not have, remembered for EXTRA_READ_S
 
 
@@ -65,6 +68,7 @@ class KeyStore:
         self.good_until = float("-inf")  # on the monotonic clock: then the keys are too old to be used
         self.error: str | None = None
         self._read_at: float | None = None
+        self._read_ns: int | None = None  # the same as Unix time
         self._failures = 0
         self._wake = anyio.Event()
         self._round = anyio.Event()
@@ -99,7 +103,7 @@ class KeyStore:
 
     def _begin_with(self, other: KeyStore) -> None:
         if other._read_at is not None and other.good_until > self.good_until:
-            self.keys, self._read_at = other.keys, other._read_at
+            self.keys, self._read_at, self._read_ns = other.keys, other._read_at, other._read_ns
             self.good_until = min(other.good_until, other._read_at + self._max_age_s)
 
     @property
@@ -108,9 +112,15 @@ class KeyStore:
         return self._clock.monotonic() < self.good_until
 
     def info(self) -> dict[str, Any]:
-        """For status: how many keys there are, how old they are in seconds, and the error of the last reading."""
-        age = None if self._read_at is None else round(self._clock.monotonic() - self._read_at, 1)
-        return {"keys": len(self.keys), "keys_age_s": age, "error": self.error}
+        """For status: the `error` of the last reading, the names of the usable keys, and when they were read. There is
+        no number in it, because workers' numbers would be added up."""
+        names = sorted({one_line(key.kid, _LONGEST_NAME) for key in self.keys} if self.usable else ())
+        read = datetime.fromtimestamp(self._read_ns / 1e9, UTC) if self._read_ns is not None else None
+        return {
+            "error": self.error,
+            "keys": names[:_MOST_NAMES],
+            "keys_read": read.isoformat(timespec="seconds").replace("+00:00", "Z") if read is not None else None,
+        }
 
     def overloaded(self) -> Overloaded:
         """The refusal for a token that can't be checked now."""
@@ -217,6 +227,7 @@ class KeyStore:
             log.warning("%s: %s has no key that may be used, so no token is valid", self._owner, self._source.place)
         gone = self.keys.ids - keys.ids
         self.keys, self.error, self._failures = keys, None, 0
+        self._read_ns = self._clock.now_ns()
         self._read_at, self.good_until = now, now + self._max_age_s
         self._succeeded = self._begun
         if gone:

@@ -32,7 +32,7 @@ Name = Annotated[str, Field(pattern="^[a-z0-9]{1,100}$")]
 class WebhookConfig(Config):
     """Webhooks that are no CloudEvents. Each POST becomes one event of CloudEvents 1.0, whose data is the body as it
     came. Attributes are text; `{x-github-event}` in it is a header field of the request, `{/data/object/id}` a value
-    in the JSON body (a JSON pointer, RFC 6901)."""
+    in the JSON body (a JSON pointer, RFC 6901), `{sha256(body)}` the digest of the body in hexadecimal."""
 
     type: Annotated[Template, Field(min_length=1)]
     """The event's `type`."""
@@ -52,4 +52,4 @@ class WebhookConfig(Config):
         """See `gateway_core.contract.component.Warns`."""
         if not self.id:
             text = "without `id`, a delivery that the sender repeats becomes another event"
-            yield (), text, "add `id`, such as `{webhook-id}` or `{/id}`"
+            yield (), text, "add `id`, such as `{/id}`, `{webhook-id}` or `{sha256(body)}`"

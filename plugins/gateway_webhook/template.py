@@ -1,8 +1,9 @@
 """Text with parts from a request: `{x-github-event}` is a header field, `{/data/object/id}` a JSON pointer (RFC 6901)
-into the body."""
+into the body, `{sha256(body)}` the body's digest."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,9 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 LONGEST = 4096
 """Characters that a part of a request may have in an attribute."""
+
+
+DIGEST = "sha256(body)"
 
 
 class Absent(Exception):
@@ -53,7 +57,7 @@ def parse(text: str) -> tuple[str | Read, ...]:
     pieces: list[str | Read] = []
     for number, piece in enumerate(found):
         if number % 2:
-            pieces.append(_pointer(piece) if piece.startswith("/") else _header(piece))
+            pieces.append(_pointer(piece) if piece[:1] == "/" else _digest if piece == DIGEST else _header(piece))
         elif piece:
             pieces.append(piece)
     return tuple(pieces)
@@ -62,6 +66,10 @@ def parse(text: str) -> tuple[str | Read, ...]:
 def fill(pieces: tuple[str | Read, ...], request: Request) -> str:
     """The text of a template for a request. Raises `Absent`, or `Refused` if the body is needed and is not JSON."""
     return "".join([piece if isinstance(piece, str) else piece(request) for piece in pieces])
+
+
+def _digest(request: Request) -> str:
+    return hashlib.sha256(request.message.body or b"").hexdigest()
 
 
 def _header(name: str) -> Read:

@@ -155,6 +155,7 @@ class WebSocketSource:
             "connections": len(open),
             "connections_without_acks": sum(not r.acknowledges for r in open),
             "unacknowledged": sum(r.held for r in self._receivers),
+            **(self._gate.info() if self._gate is not None else {}),
         }
 
 

@@ -29,12 +29,14 @@ brokers:
     ingress:
       - http:
           listen: "127.0.0.1:0"
-          authenticate: [hmac: {{header: x-sig, secrets: ["${{secret:one}}", "${{secret:two}}"]}}]
+          authenticate:
+            - hmac: {{header: x-sig, unsigned_attributes: true, secrets: ["${{secret:one}}", "${{secret:two}}"]}}
   files:
     ingress:
       - http:
           listen: "127.0.0.1:0"
-          authenticate: [hmac: {{header: x-sig, secret_files: ["{folder}/three", "{folder}/four"]}}]
+          authenticate:
+            - hmac: {{header: x-sig, unsigned_attributes: true, secret_files: ["{folder}/three", "{folder}/four"]}}
   certificates:
     ingress:
       - http:

@@ -196,6 +196,19 @@ def test_a_wrong_request_is_not_remembered() -> None:
         bench.subject(timed(b"{}"), b"{}")
 
 
+@pytest.mark.spec("HM-15")
+def test_attributes_beside_the_body_are_not_signed() -> None:
+    binary, kind = {"ce-specversion": "1.0", "ce-type": "t"}, "Application/CloudEvents+JSON; charset=utf-8"
+    bench, open = Bench("hmac", TIMED), Bench("hmac", {**TIMED, "unsigned_attributes": True})
+    for headers in (binary, {"ce-type": "t"}, {**binary, "content-type": "application/json"}):
+        with pytest.raises(Unauthenticated, match="does not cover"):
+            bench.subject({**timed(b"{}"), **headers}, b"{}")
+        assert open.subject({**timed(b"{}"), **headers}, b"{}") == "hmac x-signature"
+    assert bench.subject({**timed(b"{}"), **binary, "content-type": kind}, b"{}") == "hmac x-signature"
+    with pytest.raises(Unauthenticated, match="does not cover"):
+        bench.subject([*timed(b"{}").items(), *binary.items(), *[("content-type", kind)] * 2], b"{}")
+
+
 # -- options ----------------------------------------------------------------------------------------------------------
 
 

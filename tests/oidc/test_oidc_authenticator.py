@@ -6,6 +6,7 @@ import itertools
 import json
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ async def test_a_token_names_the_sender(issuer: OwnIssuer, tmp_path: Path, monke
             assert await tokens.who(*headers) is None
         with pytest.raises(Unauthenticated, match="more than one"):
             await tokens.who((b"authorization", b"Basic YTpi"), (b"authorization", b"Bearer " + token.encode()))
-        assert tokens.made.info()["keys"] == 1
+        assert tokens.made.info()["keys"] == ["k1"]
         await tokens.made.stop()
 
 
@@ -173,6 +174,32 @@ def test_tokens_of_a_real_provider(processes: None, tmp_path: Path) -> None:
             assert alice not in gateway.log()
             assert gateway.stop() == 0
         assert "eyJ" not in gateway.log()
+
+
+@pytest.mark.spec("OI-14")
+def test_the_status_says_which_keys_are_known(processes: None, tmp_path: Path) -> None:
+    issuer = OwnIssuer(ec_key("k1"), ec_key("k2"))
+    oidc = f"oidc: {{issuer: '{issuer.url}', audience: {AUDIENCE}, refresh_s: 0.2}}"
+    config = f"brokers: {{default: {{ingress: [{{http: {{listen: '127.0.0.1:0', authenticate: [{oidc}]}}}}]}}}}"
+    try:
+        with GatewayProcess(config, tmp_path) as gateway:
+
+            def state() -> dict[str, Any]:
+                (source,) = gateway.status()["brokers"][0]["sources"]
+                assert source["error"] is None
+                found: dict[str, Any] = source["authenticate"]["0 oidc"]
+                return found
+
+            gateway.wait_until(lambda: state()["keys"] == ["k1", "k2"], 60, "the keys")
+            assert state()["issuer"] == issuer.url
+            assert datetime.now(UTC) - datetime.fromisoformat(state()["keys_read"]) < timedelta(minutes=10)
+            assert state()["error"] is None
+            issuer.stop()
+            gateway.wait_until(lambda: state()["error"], 60, "the error")
+            assert "does not answer" in state()["error"]
+            assert state()["keys"] == ["k1", "k2"]
+    finally:
+        issuer.stop()
 
 
 @pytest.mark.spec("OI-09")

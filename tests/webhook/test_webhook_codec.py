@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -57,6 +58,13 @@ def test_attributes_from_header_fields() -> None:
         "subject": "7",
     }
     assert event.data == b'{"number": 7}'
+
+
+def test_a_body_that_comes_again_has_the_same_id() -> None:
+    made = codec(type="com.github.{x-github-event}", source="{/s}", id="{sha256(body)}")
+    first = only(made, post({"s": "/s"}, x_github_event="push", x_github_delivery="1"))
+    again = only(made, post({"s": "/s"}, x_github_event="ping", x_github_delivery="2"))
+    assert first.attributes["id"] == again.attributes["id"] == hashlib.sha256(b'{"s": "/s"}').hexdigest()
 
 
 def test_attributes_from_the_body() -> None:

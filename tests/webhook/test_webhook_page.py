@@ -41,8 +41,12 @@ def stripe(now: int) -> dict[str, str]:
     return {"stripe-signature": f"t={now},v1={sha256('whsec_test_secret', b'%d.' % now + STRIPE)}"}
 
 
+SHOP = b'{"specversion":"1.0","id":"1","source":"/shop","type":"t"}'
+STRUCTURED = {"content-type": "application/cloudevents+json"}
+
+
 def shop(now: int) -> dict[str, str]:
-    return {"x-shop-time": str(now), "x-shop-signature": "v1=" + sha256("0123456789abcdef", b"%d." % now)}
+    return {"x-shop-time": str(now), "x-shop-signature": "v1=" + sha256("0123456789abcdef", b"%d.%s" % (now, SHOP))}
 
 
 HOOK = b'{"type":"user.created","timestamp":"2022-11-03T20:26:10.344522Z","data":{}}'
@@ -51,9 +55,6 @@ HOOK = b'{"type":"user.created","timestamp":"2022-11-03T20:26:10.344522Z","data"
 def hook(now: int) -> dict[str, str]:
     signature = Webhook(SECRETS["WEBHOOK_SECRET"]).sign("msg_1", datetime.fromtimestamp(now, UTC), HOOK.decode())
     return {"webhook-id": "msg_1", "webhook-timestamp": str(now), "webhook-signature": signature}
-
-
-EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/shop", "ce-type": "t"}
 
 
 @pytest.mark.spec("HM-20", "HM-05", "HM-06", "HM-11")
@@ -81,7 +82,7 @@ def test_the_configs_of_the_page(tmp_path: Path) -> None:
             assert post(0, STRIPE, {}) == 202
             assert [post(n, STRIPE, {}) for n in (1, 2, 3)] == [401, 401, 401]
             assert post(1, STRIPE, stripe(now)) == 202
-            assert post(2, b"", {**shop(now), **EVENT}) == 202
+            assert post(2, SHOP, {**shop(now), **STRUCTURED}) == 202
             assert post(3, HOOK, hook(now)) == 202
             assert post(3, HOOK.replace(b"user", b"root"), hook(now)) == 401
             gateway.wait_until(lambda: len(s.requests) == 4, 60, "four events")
