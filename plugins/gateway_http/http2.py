@@ -229,7 +229,8 @@ class Http2Connection(asyncio.Protocol):
             counting.done()
         if body is None:
             return responses.too_large(limits.max_body_bytes)
-        return await self._take(decision, Message(headers, body, None, "POST", path.decode("latin-1")))
+        target = path + b"?" + scope["query_string"] if scope["query_string"] else path
+        return await self._take(decision, Message(headers, body, None, "POST", target.decode("latin-1")))
 
     async def _take(self, endpoint: Endpoint, message: Message) -> Response:
         result: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
