@@ -28,9 +28,10 @@ class AccessConfig(Config):
     def closed(self) -> bool:
         """Whether senders have to prove something before anything is read from them. Listeners with other locks
         extend this."""
-        return bool(self.authenticate)
+        return bool(self.authenticate or self.anonymous is False)
 
     @property
     def guarded(self) -> bool:
         """Whether there is anything to check."""
-        return bool(self.authenticate or self.allow or self.quota is not None or self.auth_context)
+        closed = self.authenticate or self.anonymous is False
+        return bool(closed or self.allow or self.quota is not None or self.auth_context)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
+import anyio
 from anyio.abc import TaskGroup
 from gateway_serving.unexpected import log_unexpected
 
@@ -23,6 +27,9 @@ from .policy import Policies
 from .quota import Quotas
 
 log = logging.getLogger("tidegate.access")
+
+LONGEST_CHECK_S = 30.0
+"""How long an authenticator may take with a request. One that never answers would keep it, and a stop, waiting."""
 
 Headers = list[tuple[bytes, bytes]]
 Checked = Callable[[Identity | None, TidegateError | None], None]
@@ -85,7 +92,14 @@ class Gate:
             return
         self._ask(0, request, checked)
 
-    def _ask(self, first: int, request: Message, checked: Checked, wrong: Exception | None = None) -> None:
+    def check_again(self, request: Message, checked: Checked) -> None:
+        """`check` for a request that was let in before. It uses up no quota, and none keeps it from seeing that the
+        credentials have become wrong."""
+        self._ask(0, request, checked, again=True)
+
+    def _ask(
+        self, first: int, request: Message, checked: Checked, wrong: Exception | None = None, *, again: bool = False
+    ) -> None:
         """Asks the authenticators from the `first` on. `wrong` is what the ones before raised: any of them suffices, so
         that a token of another issuer, say, is for the next one to judge."""
         for number in range(first, len(self._authenticators)):
@@ -94,24 +108,26 @@ class Gate:
             except (Unauthenticated, Overloaded) as e:
                 wrong = _graver(wrong, e)
                 continue
-            except Exception as e:
-                self._failed(request, e, checked)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as e:  # also `SystemExit`, and the panics of libraries in Rust
+                self._failed(request, e, checked, again)
                 return
             if found is None:
                 continue
             if isinstance(found, Identity):
-                self._known(found, request, checked)
+                self._known(found, request, checked, again)
             elif self._tasks is None:
-                self._failed(request, Overloaded("the ingress is not open"), checked)
+                self._failed(request, Overloaded("the ingress is not open"), checked, again)
             else:
-                self._tasks.start_soon(self._wait, number, found, request, checked, wrong)
+                self._tasks.start_soon(self._wait, number, found, request, checked, wrong, again)
             return
         if wrong is not None:
-            self._failed(request, wrong, checked)
+            self._failed(request, wrong, checked, again)
         elif self._anonymous:
-            self._known(ANONYMOUS, request, checked)
+            self._known(ANONYMOUS, request, checked, again)
         else:
-            self._failed(request, Unauthenticated("the request has no credentials"), checked)
+            self._failed(request, Unauthenticated("the request has no credentials"), checked, again)
 
     async def _wait(
         self,
@@ -120,30 +136,31 @@ class Gate:
         request: Message,
         checked: Checked,
         wrong: Exception | None,
+        again: bool,
     ) -> None:
-        found: Identity | None = None
         try:
-            found = await pending
-        except (Unauthenticated, Overloaded) as e:
-            wrong = _graver(wrong, e)
-        except Exception as e:
-            self._failed(request, e, checked)
-            return
-        except BaseException:  # the ingress stops
-            checked(None, Overloaded("the gateway stops"))
+            found, broken = await _result(pending)
+            if found is not None:
+                self._known(found, request, checked, again)
+            elif broken is None or isinstance(broken, Unauthenticated | Overloaded):
+                wrong = wrong if broken is None else _graver(wrong, broken)
+                self._ask(number + 1, request, checked, wrong, again=again)
+            else:
+                self._failed(request, broken, checked, again)
+        except asyncio.CancelledError:  # the ingress stops
+            with suppress(Exception):
+                checked(None, Overloaded("the gateway stops"))
             raise
-        if found is None:
-            self._ask(number + 1, request, checked, wrong)
-        else:
-            self._known(found, request, checked)
+        except Exception as e:  # of `checked`: it must not end the gateway
+            log_unexpected(log, "passing on a request", e)
 
-    def _known(self, who: Identity, request: Message, checked: Checked) -> None:
-        if self._quotas is not None and (refusal := self._quotas.request(who, request)) is not None:
+    def _known(self, who: Identity, request: Message, checked: Checked, again: bool) -> None:
+        if not again and self._quotas is not None and (refusal := self._quotas.request(who, request)) is not None:
             self._refuse(request, who, refusal, checked)
             return
         checked(who, None)
 
-    def _failed(self, request: Message, error: Exception, checked: Checked) -> None:
+    def _failed(self, request: Message, error: BaseException, checked: Checked, again: bool) -> None:
         if isinstance(error, Overloaded):
             checked(None, error)
             return
@@ -154,7 +171,7 @@ class Gate:
         if isinstance(error, Unauthenticated):
             if not error.headers:
                 error.challenged_by(self._challenges)
-            if self._quotas is not None:
+            if self._quotas is not None and not again:
                 self._quotas.failed(request)
         self._refuse(request, None, error, checked)
 
@@ -186,14 +203,40 @@ class Gate:
             event.identity = who
             if self._auth_context:
                 _mark(event, who)
-        refusal: Refused | None = None
-        if self._policies is not None:
-            refusal = self._policies.refusal(events)
+        return self._unless(None if self._policies is None else self._policies.refusal(events), who, request, events)
+
+    def admit_unread(self, who: Identity, request: Message, event: Event) -> Refused | None:
+        """Like `admit` for an event that stands for what could not be read, on its way to the dead letter. As nobody
+        knows what it would have been, the filters of `allow` do not matter: only whether the sender may send at all."""
+        event.identity = who
+        return self._unless(None if self._policies is None else self._policies.knows(who), who, request, (event,))
+
+    def _unless(
+        self, refusal: Refused | None, who: Identity, request: Message, events: Sequence[Event]
+    ) -> Refused | None:
+        """This refusal; without one, that of the quotas."""
         if refusal is None and self._quotas is not None:
             refusal = self._quotas.events(who, request, events)
         if refusal is not None:
             self.refused(request, who, refusal)
         return refusal
+
+
+async def _result(pending: Awaitable[Identity | None]) -> tuple[Identity | None, BaseException | None]:
+    """What an authenticator finds, or what it raises. Raises only what ends this task."""
+    try:
+        with anyio.move_on_after(LONGEST_CHECK_S):
+            return await pending, None
+        return None, Overloaded("the check of the credentials took too long")
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except asyncio.CancelledError as e:
+        task = asyncio.current_task()
+        if (task is not None and task.cancelling()) or anyio.current_effective_deadline() == -math.inf:
+            raise
+        return None, e  # what it waited for was cancelled, and not this task
+    except BaseException as e:  # also `SystemExit`, and the panics of libraries in Rust
+        return None, e
 
 
 def _graver(first: Exception | None, second: Exception) -> Exception:

@@ -90,6 +90,10 @@ class Policies:
                 return _forbidden(event, number, len(events))
         return None
 
+    def knows(self, who: Identity) -> Forbidden | None:
+        """Why this sender may send nothing at all, None if there are events that it may send."""
+        return None if any(entry.fits(who) for entry in self._entries) else Forbidden(f"{_name(who)} may not send here")
+
     def _filters_for(self, who: Identity | None) -> Sequence[Callable[[Event], bool]]:
         """The conditions of the entries that fit a sender. An event that fulfils one of them is allowed."""
         found = [entry.matches for entry in self._entries if entry.fits(who)]
@@ -102,14 +106,14 @@ def is_anonymous(who: Identity | None) -> bool:
 
 
 def _forbidden(event: Event, number: int, of: int) -> Forbidden:
-    who = event.identity
-    name = "a sender without credentials" if is_anonymous(who) or who is None else f"`{_shown(who)}`"
-    text = f"{name} may not send this event here"
+    text = f"{_name(event.identity)} may not send this event here"
     return Forbidden(f"event {number} of the batch: {text}" if of > 1 else text)
 
 
-def _shown(who: Identity) -> str:
-    return one_line(who.subject, _MOST_SUBJECT)
+def _name(who: Identity | None) -> str:
+    if who is None or is_anonymous(who):
+        return "a sender without credentials"
+    return f"`{one_line(who.subject, _MOST_SUBJECT)}`"
 
 
 # -- an entry -------------------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ class WebSocketSourceConfig(ConnectingConfig, NotAnEventConfig, AccessConfig):
     @property
     def closed(self) -> bool:
         """See `gateway_access.exposure.LettingIn`."""
-        return super().closed or bool(self.authenticate)
+        return super().closed or bool(self.authenticate or self.anonymous is False)
 
     @property
     def pulls(self) -> bool:

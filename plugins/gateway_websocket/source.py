@@ -10,7 +10,6 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
-from gateway_access.authenticator import Unauthenticated
 from gateway_access.counts import Counts
 from gateway_access.exposure import refuse_open
 from gateway_access.gate import Gate, gate_of
@@ -18,7 +17,7 @@ from gateway_transport.connection import Connection
 from gateway_transport.messages import reader
 
 from gateway_core.contract.component import BuildContext, CodecRef
-from gateway_core.contract.errors import TidegateError
+from gateway_core.contract.errors import Refused, TidegateError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Intake, Source
@@ -137,8 +136,8 @@ class WebSocketSource:
             while True:
                 await anyio.sleep(every_s)
                 for receiver in list(self._receivers):
-                    if receiver.open and receiver.socket.request is not None:
-                        gate.check(receiver.socket.request, partial(_rechecked, receiver.socket))
+                    if receiver.socket.is_open and receiver.socket.request is not None:
+                        gate.check_again(receiver.socket.request, partial(_rechecked, receiver.socket))
                         await anyio.lowlevel.checkpoint()
 
     def metrics(self) -> Mapping[str, Mapping[str, float]]:
@@ -160,5 +159,5 @@ class WebSocketSource:
 
 
 def _rechecked(socket: WebSocket, who: Identity | None, error: TidegateError | None) -> None:
-    if isinstance(error, Unauthenticated) or (who is not None and who != socket.sender):
+    if isinstance(error, Refused) or (who is not None and who != socket.sender):
         socket.fail(POLICY, "the credentials are no longer valid")

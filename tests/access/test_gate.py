@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -13,7 +14,10 @@ import anyio.lowlevel
 import httpx
 import pytest
 from anyio.abc import TaskGroup
+from gateway_access import gate
 from gateway_access.authenticator import Forbidden, Unauthenticated
+from gateway_http.endpoint import Endpoint
+from gateway_testing.suites import Kit
 
 from gateway_core.config.load import load_all
 from gateway_core.config.model import GatewayConfig
@@ -23,9 +27,10 @@ from gateway_core.contract.errors import Overloaded, Refused, StartError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.identity import Identity
-from gateway_core.contract.interfaces import Admission
+from gateway_core.contract.interfaces import Accepted, Admission
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.settings import Settings
+from tests.auth.rig import ingress
 from tests.in_process import started
 
 pytestmark = pytest.mark.anyio
@@ -60,6 +65,12 @@ class ByName:
                 raise Overloaded("nobody can tell now")
             case b"broken":
                 raise ZeroDivisionError("secret inner text")
+            case b"never":
+                return anyio.sleep_forever()
+            case b"dropped":
+                return _dropped()
+            case b"exits" | b"exits later":
+                return self._exits() if b"later" in name else _exit()
             case b"wrong":
                 raise Unauthenticated("no such name")
         return Identity(name.decode(), "by_name", "user", {"team": "shop"})
@@ -67,6 +78,21 @@ class ByName:
     async def _later(self) -> Identity:
         await anyio.lowlevel.checkpoint()
         return Identity("slow", "by_name")
+
+    async def _exits(self) -> Identity:
+        await anyio.lowlevel.checkpoint()
+        return _exit()
+
+
+def _exit() -> Identity:
+    raise SystemExit(1)  # stands for a panic of a library in Rust, which is no `Exception` either
+
+
+def _dropped() -> Awaitable[Identity | None]:
+    """Something else that waited for the same answer took it away."""
+    found: asyncio.Future[Identity | None] = asyncio.get_running_loop().create_future()
+    found.cancel()
+    return found
 
 
 class Mine:
@@ -90,6 +116,17 @@ class Mine:
             return Forbidden("this type is banned") if bad else None
 
         return admit
+
+
+class Plugin:
+    """Another one's, with these authenticators."""
+
+    def __init__(self, components: list[Component]) -> None:
+        self._components = components
+
+    @hookimpl
+    def gateway_authenticators(self) -> list[Component]:
+        return self._components
 
 
 class Watching:
@@ -163,6 +200,67 @@ async def test_an_authenticator_that_fails_lets_nobody_in(registry: Registry, tm
         assert (await client.post("", headers={"x-name": "wrong"})).status_code == 401
         assert accepted(gateway) == 0
         assert (await client.post("")).status_code == 202
+
+
+@pytest.mark.spec("AC-02")
+@pytest.mark.parametrize("engine", ["native", "hypercorn"])
+async def test_a_check_that_does_not_end_well_ends_nothing_else(
+    registry: Registry, tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "LONGEST_CHECK_S", 0.2)
+    async with running(registry, tmp_path, f"server: {engine}, authenticate: [by_name]") as (gateway, client):
+        for name in ("never", "dropped", "exits", "exits later"):
+            answer = await client.post("", headers={"x-name": name})
+            assert (name, answer.status_code, answer.headers["retry-after"]) == (name, 503, "1")
+        assert (await client.post("", headers={"x-name": "slow"})).status_code == 202
+        assert accepted(gateway) == 1
+
+
+@pytest.mark.spec("AC-02")
+async def test_what_fails_behind_a_check_ends_no_more_than_its_request(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: object, accept: object, message: object, done: Accepted, *found: object) -> None:
+        done(Overloaded("not now"))
+        raise ZeroDivisionError("secret inner text")
+
+    async with running(registry, tmp_path, "authenticate: [by_name]") as (gateway, client):
+        with monkeypatch.context() as patch:
+            patch.setattr(Endpoint, "_checked", fails)
+            assert (await client.post("", headers={"x-name": "slow"})).status_code == 503
+        assert (await client.post("", headers={"x-name": "slow"})).status_code == 202
+        assert accepted(gateway) == 1
+
+
+@pytest.mark.spec("AC-02")
+async def test_without_anyone_who_may_come_in_nobody_does(tmp_path: Path) -> None:
+    """It is a fault of a config, which not everything reads that builds a source."""
+    async with ingress(Kit(tmp_path), anonymous=False) as http:
+        assert await http.status() == 401
+        assert http.intake.events == []
+
+
+@pytest.mark.spec("AC-01")
+async def test_http2_shows_authenticators_the_same_request(registry: Registry, tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    class Noting(ByName):
+        def authenticate(self, request: Message) -> Identity | Awaitable[Identity | None] | None:
+            headers = [f for f in request.headers if f[0] not in (b"connection", b"user-agent", b"te")]
+            seen.append((request.method, request.url, sorted(headers), request.body, request.key))
+            return super().authenticate(request)
+
+    noting = Component("noting", "Notes requests.", Config, Noting)
+    registry.add("noting", Plugin([noting]))
+    async with running(registry, tmp_path, "server: hypercorn, authenticate: [noting]") as (gateway, client):
+        url = gateway.ingress["default"][0]
+        async with httpx.AsyncClient(http1=False, http2=True, headers=EVENT) as second:
+            for target in (url, f"{url}?key=a%20b&x=1&x=?", f"{url}?&"):
+                for chosen in (client, second):
+                    headers = [("x-name", "a"), ("X-Twice", "1"), ("x-twice", "2"), ("cookie", "a=1; b=2")]
+                    assert (await chosen.post(target, headers=headers, content=b"x")).status_code == 202
+    assert seen[::2] == seen[1::2]
+    assert len(seen) == 6
 
 
 @pytest.mark.spec("AC-03")
