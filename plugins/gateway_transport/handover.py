@@ -47,6 +47,7 @@ class Handover(Generic[T]):
     `partition` the number that the events get as their partition (`PARTITION_BITS`).
     `give_back` for a transport that can refuse a message: called with the token and the error instead of writing to the
                 dead letter what the intake will never take. The token is settled then. Not with `in_order`.
+    `gives_back` which errors `give_back` is for; by default all.
 
     Nothing here bounds how many messages wait: the source does, by its prefetch count or its receive window. All calls
     are made on the event loop's thread.
@@ -64,6 +65,7 @@ class Handover(Generic[T]):
         in_order: bool = False,
         partition: int = 1,
         give_back: Callable[[T, Refused | NotDelivered], None] | None = None,
+        gives_back: Callable[[Refused | NotDelivered], bool] = lambda error: True,
     ) -> None:
         self._owner = owner
         self._address = address
@@ -72,6 +74,7 @@ class Handover(Generic[T]):
         self._in_order = in_order
         self._partition = partition
         self._give_back = give_back
+        self._gives_back = gives_back
         self._count = 0
         self._items: dict[int, _Item[T]] = {}  # taken and not settled, by position
         self._waiting: deque[_Item[T]] = deque()
@@ -253,7 +256,7 @@ class Handover(Generic[T]):
     # -- to the dead letter -----------------------------------------------------------------------------------------
 
     def _refused(self, item: _Item[T], error: Refused | NotDelivered) -> None:
-        if self._give_back is not None:
+        if self._give_back is not None and self._gives_back(error):
             if not item.void:
                 self._forget(item)
                 self._give_back(item.token, error)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from uuid import uuid4
 
 import anyio
-from gateway_access.authenticator import Forbidden, TooManyRequests
 from gateway_access.gate import Gate
 from gateway_transport.handover import DRAIN_S, Handover
 from gateway_transport.not_an_event import handle, wrapped
@@ -25,6 +24,7 @@ MOST_BYTES = 16 * 1024 * 1024
 """About the most bytes of a connection's events under way. Beyond that, nothing more is read from it."""
 MOST_UNREAD = 1024 * 1024
 """About the most bytes of answers that wait for a sender which reads none. Beyond that, it is not read either."""
+_DENIED = (401, 403, 429)
 _RULE = "CloudEvents WebSockets binding 1.0.2, section 1.5"
 
 
@@ -64,7 +64,8 @@ class Receiver:
         self._handover: Handover[int] = Handover(
             *(owner, address, clock, self._settled),
             partition=number,
-            give_back=self._given_back if self.acknowledges else None,
+            give_back=self._given_back,
+            gives_back=self._is_given_back,
         )
         self._handover.intake = intake
         self._intake = intake
@@ -87,20 +88,23 @@ class Receiver:
             if not text:
                 raise Refused("an event in JSON comes as a text message, this one is binary", status=415, rule=_RULE)
             event = self._read(Message([CONTENT_TYPE], data))
-            if self._gate is not None:
-                self._admit(self._gate, event)
         except Refused as e:
-            self._refuse(number, data, e)
+            self._not_an_event(number, data, e)
         else:
-            self._handover.take(event, number)
+            if (refusal := self._refusal(event)) is not None:
+                self._refuse(number, refusal)
+            else:
+                self._handover.take(event, number)
         if self._handover.held >= self._most or self._bytes >= MOST_BYTES or self.socket.unread >= MOST_UNREAD:
             self.socket.hold()
 
-    def _admit(self, gate: Gate, event: Event) -> None:
-        """Raises `Refused` if the sender may not send this event."""
+    def _refusal(self, event: Event, *, read: bool = True) -> Refused | None:
+        """Why the sender may not send this event, None if it may. With `read` false, the event only stands for what
+        came."""
         who, request = self.socket.sender, self.socket.request
-        if who is not None and request is not None and (refusal := gate.admit(who, request, (event,))) is not None:
-            raise refusal
+        if self._gate is None or who is None or request is None:
+            return None
+        return self._gate.admit(who, request, (event,)) if read else self._gate.admit_unread(who, request, event)
 
     def flushed(self) -> None:
         if self._most:
@@ -114,14 +118,9 @@ class Receiver:
 
     # -- results ------------------------------------------------------------------------------------------------------
 
-    def _refuse(self, number: int, data: bytes, error: Refused) -> None:
-        if self.acknowledges:
-            self._intake.refuse(error)
-            self._given_back(number, error)
-            return
-        if isinstance(error, Forbidden | TooManyRequests):  # nothing of it comes in, not even wrapped
-            self._intake.refuse(error)
-            self._release(number)
+    def _not_an_event(self, number: int, data: bytes, error: Refused) -> None:
+        if self.acknowledges or self._options.not_an_event == "drop":
+            self._refuse(number, error)
             return
         self._id = self._id or uuid4().hex
         event = wrapped(
@@ -131,10 +130,24 @@ class Receiver:
             data=data,
             received_ns=self._clock.now_ns(),
         )
-        handle(self._options, self._handover, event, number, error)
+        if (refusal := self._refusal(event, read=self._options.not_an_event == "wrap")) is not None:
+            self._refuse(number, refusal)
+        else:
+            handle(self._options, self._handover, event, number, error)
+
+    def _refuse(self, number: int, error: Refused) -> None:
+        """Nothing of it comes in."""
+        self._intake.refuse(error)
+        self._given_back(number, error)
+
+    def _is_given_back(self, error: Refused | NotDelivered) -> bool:
+        """Whether an event is refused to its sender. Those of a sender who gets no answers are kept in the dead letter,
+        but for what this sender may not send."""
+        denied = isinstance(error, Refused) and error.status in _DENIED and self._options.listen is not None
+        return self.acknowledges or denied
 
     def _given_back(self, number: int, error: Refused | NotDelivered) -> None:
-        if self.socket.is_open:
+        if self.acknowledges and self.socket.is_open:
             self._acknowledge()  # answers come in order where they can
             self.socket.send(nack(number, error))
         self._release(number)

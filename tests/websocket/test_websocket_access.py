@@ -15,7 +15,12 @@ from gateway_testing.suites import Kit
 from gateway_websocket.config import WebSocketSourceConfig
 from websockets.exceptions import InvalidStatus
 
+from gateway_core.config.load import load_all
+from gateway_core.config.registry import Registry
+from gateway_core.runtime.gateway import Gateway
+from gateway_core.runtime.settings import Settings
 from tests.auth.rig import basic
+from tests.in_process import started
 from tests.websocket.far import ACK, PLAIN
 from tests.websocket.rig import EVENT, KEY, UPGRADE, client, closed, handshake, ids, source, speaks
 
@@ -118,6 +123,71 @@ async def test_a_sender_may_send_only_what_is_allowed(kit: Kit, keys: dict[str, 
 
 
 @pytest.mark.spec("WS-13")
+@pytest.mark.parametrize("what", ["wrap", "dead_letter"])
+async def test_what_is_no_event_is_admitted_like_any_other(kit: Kit, keys: dict[str, Any], what: str) -> None:
+    """On the plain subprotocol, where it is wrapped, or kept as a dead letter."""
+    key, stranger = new(keys), new(keys, "stranger")
+    allow = [{"from": ["key device"], "filters": [{"any": [{"exact": {"id": "last"}}, {"prefix": {"type": "dev."}}]}]}]
+    quota = {"per_identity": {"max_event_bytes": 250, "events_per_s": 0.001, "burst_s": 3000}}
+    options = {"authenticate": [keys], "allow": allow, "auth_context": True, "not_an_event": what, "quota": quota}
+    async with source(kit, **options) as (made, intake):
+        for sender in (stranger, key):
+            intake.refused.clear()
+            async with client(made.address, PLAIN, additional_headers=sender) as connection:
+                for text in ("x" * 300, "no event", f"{EVENT % 'last'}{' ' * 300}", EVENT % ("last" * 100)):
+                    await connection.send(text)
+                for text in ("no event", "no event"):
+                    await connection.send(text)
+                with anyio.fail_after(30):
+                    while len(intake.refused) + len(intake.events) + len(intake.letters) < 6:  # noqa: ASYNC110
+                        await anyio.sleep(0.01)
+            if sender is stranger:
+                assert [error.status for error in intake.refused] == [403] * 6
+                assert intake.events == []
+                assert intake.letters == []
+        assert [error.status for error in intake.refused] == [413, 403, 429]
+        made_of = [event for event, _, _ in intake.letters] if what == "dead_letter" else intake.events
+        assert [event.data for event in made_of if event.attributes["id"] != "last"] == [b"no event"] * 2
+        assert [event.attributes["authid"] for event in intake.events] == ["key device"] * len(intake.events)
+        assert {event.identity.subject for event in made_of if event.identity} == {"key device"}
+
+
+@pytest.mark.spec("WS-13")
+async def test_a_wrapped_message_needs_to_be_allowed(kit: Kit, keys: dict[str, Any]) -> None:
+    key = new(keys)
+    allow = [{"from": ["key device"], "filters": [{"prefix": {"type": "order."}}]}]
+    async with source(kit, authenticate=[keys], allow=allow, not_an_event="wrap") as (made, intake):
+        async with client(made.address, PLAIN, additional_headers=key) as connection:
+            await connection.send("no event")
+            with anyio.fail_after(30):
+                while not intake.refused:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+        assert [error.status for error in intake.refused] == [403]
+        assert intake.events == intake.letters == []
+
+
+@pytest.mark.spec("WS-13")
+async def test_what_a_policy_of_the_broker_denies_is_no_dead_letter(tmp_path: Path, keys: dict[str, Any]) -> None:
+    key, dead = new(keys), tmp_path / "dead.jsonl"
+    listen = {"listen": "127.0.0.1:0", "acknowledge": "optional", "authenticate": [keys]}
+    policy = {"brokers": ["default"], "from": ["key device"], "filters": [{"exact": {"id": "allowed"}}]}
+    broker = {"ingress": [{"websocket": listen}], "dead_letter": {"file": {"path": str(dead)}}}
+    file = tmp_path / "tidegate.json"
+    file.write_text(json.dumps({"brokers": {"default": broker}, "policies": {"own": policy}}, default=str))
+    registry = Registry.installed()
+    gateway = Gateway(load_all([file], registry, {}).config, Settings(data_dir=tmp_path / "d", admin="off"), registry)
+    async with started(gateway):
+        async with client(gateway.ingress["default"][0], PLAIN, additional_headers=key) as connection:
+            for id in ("denied", "allowed", "denied", "no", "allowed"):
+                await connection.send(EVENT % id)
+            with anyio.fail_after(30):
+                while (status := gateway.status().brokers[0]).accepted < 2:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+        assert status.refused >= 3
+    assert not dead.exists() or dead.read_text() == ""
+
+
+@pytest.mark.spec("WS-13")
 async def test_a_connection_ends_when_its_key_is_revoked(kit: Kit, keys: dict[str, Any]) -> None:
     key, other = new(keys), new(keys, "other")
     async with (
@@ -130,6 +200,36 @@ async def test_a_connection_ends_when_its_key_is_revoked(kit: Kit, keys: dict[st
         await stays.send(EVENT % "1")
         assert json.loads(await stays.recv()) == {"ack": 1}
         assert len(intake.events) == 1
+
+
+@pytest.mark.spec("WS-13")
+async def test_no_quota_keeps_a_revoked_key_connected(kit: Kit, keys: dict[str, Any]) -> None:
+    key = new(keys)
+    async with (
+        source(kit, authenticate=[keys], recheck_s=0.05, quota={"failures_per_minute": 1}) as (made, _),
+        client(made.address, additional_headers=key) as connection,
+    ):
+        for status in ("401", "429"):  # somebody at the same address
+            assert (await handshake(made.address, *UPGRADE, KEY, speaks(ACK)))[0].split()[1] == status
+        remove_keys(keys["api_key"]["file"], [key["x-api-key"][4:16]])
+        assert await closed(connection) == 1008
+
+
+@pytest.mark.spec("WS-13")
+async def test_checks_of_open_connections_use_up_no_quota(kit: Kit, keys: dict[str, Any]) -> None:
+    key, others = new(keys), [new(keys, name) for name in ("first", "second")]
+    quota = {"per_identity": {"requests_per_s": 0.001, "burst_s": 2000}}
+    async with source(kit, authenticate=[keys], recheck_s=0.02, quota=quota) as (made, _):
+        async with client(made.address, additional_headers=key):
+            for other in others:  # at least one round of checks is complete when both are noticed
+                async with client(made.address, additional_headers=other) as ends:
+                    remove_keys(keys["api_key"]["file"], [other["x-api-key"][4:16]])
+                    assert await closed(ends) == 1008
+            async with client(made.address, additional_headers=key):
+                pass
+        with pytest.raises(InvalidStatus):
+            async with client(made.address, additional_headers=key):
+                pass
 
 
 async def test_a_token_and_a_key_are_both_needed(kit: Kit, keys: dict[str, Any]) -> None:
@@ -155,6 +255,7 @@ def test_options_of_access_are_for_listeners(keys: dict[str, Any]) -> None:
         ({"listen": "0.0.0.0:8090"}, True),
         ({"listen": "0.0.0.0:8090", "anonymous": True}, False),
         ({"listen": "0.0.0.0:8090", "token": "s3cret"}, False),
+        ({"listen": "0.0.0.0:8090", "anonymous": False}, False),  # nobody comes in
         ({"listen": "127.0.0.1:8090"}, False),
         ({"url": "ws://example.com/"}, False),
     ],
