@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Sequence
 
 from gateway_transport.renewed import Renewed
@@ -10,6 +11,17 @@ from gateway_transport.renewed import Renewed
 from gateway_core.contract.errors import StartError
 
 from .config import ServerTlsConfig
+
+
+class _FullHandshakes(ssl.SSLObject):
+    """A connection whose client must have a valid certificate. A resumed session would go on with one that has expired,
+    since only a full handshake verifies it. TLS 1.3 never resumes without tickets; TLS 1.2 does from OpenSSL's cache,
+    which forgets the session of a connection that is cut off."""
+
+    def do_handshake(self) -> None:
+        super().do_handshake()
+        if self.session_reused and ssl.cert_time_to_seconds(str((self.getpeercert() or {})["notAfter"])) < time.time():
+            raise ssl.SSLError("the client's certificate has expired")
 
 
 class ServerTls:
@@ -47,6 +59,9 @@ class ServerTls:
             if config.client_ca_file is not None:
                 context.load_verify_locations(config.client_ca_file)
                 context.verify_mode = ssl.CERT_REQUIRED
+                context.options |= ssl.OP_NO_TICKET
+                context.num_tickets = 0
+                context.sslobject_class = _FullHandshakes
         except OSError as e:
             raise StartError(f"{self._owner}.tls: the certificate files can't be used: {e}") from e
         return context

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+import socket
 import ssl
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,8 +26,9 @@ _KIND = trustme.KeyType.ECDSA
 
 
 @pytest.fixture
-def anyio_backend() -> Any:
-    return "asyncio", {"use_uvloop": True}
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    called = getattr(request.node, "callspec", None)
+    return "asyncio", {"use_uvloop": called is None or called.params.get("loop") != "asyncio"}
 
 
 class Site:
@@ -158,3 +163,50 @@ async def test_an_authority_that_is_removed_vouches_for_nobody(
 
         await until(changed)
         assert not await comes_in(site.ca)
+
+
+def _sends(port: int, client: ssl.SSLContext, request: bytes) -> Generator[tuple[bytes, bool], None, None]:
+    """Answers to requests on connections one after the other, each of which resumes the last session if it can, and
+    whether it did. They stay open: OpenSSL forgets the sessions of connections that were cut off."""
+    session = None
+    with ExitStack() as open_ones:
+        while True:
+            plain = open_ones.enter_context(socket.create_connection(("127.0.0.1", port), 60))
+            secured = client.wrap_socket(plain, server_hostname="127.0.0.1", session=session)
+            open_ones.enter_context(secured)
+            secured.sendall(request)
+            answer, session = secured.recv(4096)[9:12], secured.session
+            yield answer, bool(secured.session_reused)
+
+
+@pytest.mark.spec("HM-04")
+@pytest.mark.parametrize("loop", twins("uvloop", "asyncio"))
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_resumed_session_does_not_outlive_the_certificate(
+    kit: Any,
+    intake: Any,
+    site: Site,
+    request_bytes: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    version: ssl.TLSVersion,
+    loop: str,
+) -> None:
+    client = site.client(site.ca)
+    client.maximum_version = version
+    async with kit.source(intake, tls=site.options(client_ca_file=site.clients)) as source:
+        sends = _sends(urlsplit(source.address).port or 0, client, request_bytes())
+
+        async def send() -> tuple[bytes, bool]:
+            with anyio.fail_after(60):
+                return await anyio.to_thread.run_sync(next, sends)
+
+        assert await send() == (b"202", False)
+        assert await send() == (b"202", version == ssl.TLSVersion.TLSv1_2)
+        now = time.time()
+        monkeypatch.setattr("gateway_http.tls.time", SimpleNamespace(time=lambda: now + 2000 * 365 * 86400))
+        if version == ssl.TLSVersion.TLSv1_2:
+            with pytest.raises((OSError, AssertionError)):
+                assert (await send())[0] == b"202"
+            sends = _sends(urlsplit(source.address).port or 0, client, request_bytes())
+        assert await send() == (b"202", False)  # after a full handshake, with OpenSSL's own time
+        sends.close()
