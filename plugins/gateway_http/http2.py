@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
+import time
 from typing import Any, cast
 
 import anyio
@@ -30,6 +32,12 @@ from .responses import Response
 log = logging.getLogger(__name__)
 
 _UNREAD = 64 * 1024
+_UNANSWERED = 3
+"""Unanswered requests of a connection, in streams that may be open at a time: those of streams that the client has
+reset still run."""
+_RESETS = 200
+_RESETS_PER_S = 10.0
+"""How many requests a client may give up before their answer, at once and then each second."""
 
 
 class Http2Engine:
@@ -45,6 +53,8 @@ class Http2Engine:
         self.config.h2_max_header_list_size = listener.limits.max_header_bytes
         # bodies are limited and counted where they are read; a full queue would block the whole connection
         self.config.max_app_queue_size = 0
+        # Hypercorn would close the connection then, and answer none of the requests in flight
+        self.config.keep_alive_max_requests = sys.maxsize
         self._running: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
@@ -66,8 +76,8 @@ class Http2Engine:
 
 
 class Protocol(H2Protocol):
-    """Hypercorn's protocol, hardened: methods are case-sensitive, tunnels are rejected, and data of a stream that is
-    already answered does no harm."""
+    """Hypercorn's protocol, hardened: methods are case-sensitive, tunnels are rejected, data of a stream that is
+    already answered does no harm, and a client that keeps giving up requests (CVE-2023-44487) is cut off."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -79,6 +89,8 @@ class Protocol(H2Protocol):
                 codes.MAX_HEADER_LIST_SIZE: self.config.h2_max_header_list_size,
             },
         )
+        self._resets = 0.0
+        self._reset_at = time.monotonic()
 
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
         for event in events:
@@ -90,9 +102,20 @@ class Protocol(H2Protocol):
                     self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 except h2.exceptions.ProtocolError:
                     continue
+            elif isinstance(event, h2.events.StreamReset) and number in self.streams and self._gives_up_too_often():
+                self.connection.close_connection(h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
+                await self._flush()
+                await self.send(Closed())
+                return
             else:
                 await super()._handle_events([event])
         await self._flush()
+
+    def _gives_up_too_often(self) -> bool:
+        now = time.monotonic()
+        self._resets = max(0.0, self._resets - (now - self._reset_at) * _RESETS_PER_S) + 1
+        self._reset_at = now
+        return self._resets > _RESETS
 
     def _reset(self, number: int | None) -> None:
         if number is not None:
@@ -196,6 +219,9 @@ class Http2Connection(asyncio.Protocol):
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
+            return
+        if self._requests >= _UNANSWERED * self._engine.config.h2_max_concurrent_streams:
+            self.abort()
             return
         self._requests += 1
         try:
