@@ -64,13 +64,13 @@ class Query:
 
 
 class Stores:
-    """All readable dead letter sinks of a config. `unreadable` lists the others (a sink elsewhere)."""
+    """All readable dead letter sinks of a config."""
 
     def __init__(self, config: GatewayConfig, data_dir: Path, registry: Registry, keys: Sequence[bytes] = ()) -> None:
         """`keys` decrypt beside those of the config."""
         self.data_dir = data_dir
         self.stores: list[Store] = []
-        self.unreadable: list[str] = []
+        self._elsewhere: list[str] = []
         self._brokers = {name: trigger.broker for name, trigger in config.triggers.items()}
         self._owners: dict[str, str] = {}
         self._config = config
@@ -81,10 +81,26 @@ class Stores:
                 built.read_with(keys)
             address = getattr(built, "address", owner)
             if not isinstance(built, DeadLetterStore):
-                self.unreadable.append(f"{owner}: {address}")
+                self._elsewhere.append(f"{owner}: {address}")
             elif not any(s.address == address for s in self.stores):
                 self.stores.append(Store(owner, address, built))
                 self._owners[address] = broker
+
+    @property
+    def closed(self) -> list[str]:
+        """What the last reading could not decrypt. Complete once `dead_letters` has ended."""
+        return [text for place in self.stores if isinstance(place.store, DeadLetterSink) for text in place.store.closed]
+
+    @property
+    def unreadable(self) -> list[str]:
+        """Sinks that keep their dead letters elsewhere, and what the last reading could not decrypt."""
+        return self._elsewhere + self.closed
+
+    def absent(self, id_: str) -> str:
+        """Why there is no dead letter with this id, once all were read."""
+        closed = self.closed
+        also = f", but {closed[0]}" if closed else ""
+        return f"there is no dead letter with the id {id_}{also}"
 
     def unknown(self, query: Query) -> Iterator[str]:
         """Names in the query that the config does not have. Dead letters of earlier configs may still have them."""

@@ -41,7 +41,8 @@ class DeadLetterList(Model):
     unknown: list[str]
     """Names in the query that the config doesn't have. Dead letters of an earlier config may still have them."""
     unreadable: list[str]
-    """Dead letters that the gateway can't read: they go to a service or a topic."""
+    """Dead letters that the gateway can't read: they go to a service or a topic, or are encrypted with a key that it
+    does not have. The latter are complete if there are no more."""
 
 
 class DeadLetterDetail(DeadLetterRow):

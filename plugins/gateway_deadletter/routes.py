@@ -51,14 +51,14 @@ def dead_letter_routes(gateway: Gateway) -> list[Route]:
     async def single(request: Request) -> Answer:
         id_ = request.params["id"]
 
-        def read() -> dict[str, Any] | None:
-            dead_letter = next(stores().dead_letters(Query(ids=frozenset((id_,)))), None)
-            return None if dead_letter is None else detail(dead_letter)
+        def read() -> dict[str, Any]:
+            found = stores()
+            dead_letter = next(found.dead_letters(Query(ids=frozenset((id_,)))), None)
+            if dead_letter is None:
+                raise Problem(404, found.absent(id_))
+            return detail(dead_letter)
 
-        document = await to_thread.run_sync(read)
-        if document is None:
-            raise Problem(404, f"there is no dead letter with the id {id_}")
-        return Answer(document, headers=_NO_STORE)
+        return Answer(await to_thread.run_sync(read), headers=_NO_STORE)
 
     return [
         Route(

@@ -60,6 +60,11 @@ class DeadLetterSink:
         """All dead letters of all workers, oldest first: (id, event with the facts as attributes)."""
         return self._store.entries()
 
+    @property
+    def closed(self) -> list[str]:
+        """What the last reading could not decrypt; see `Store.closed`."""
+        return self._store.closed
+
     def remove(self, ids: Sequence[str]) -> int:
         """Removes dead letters; returns how many existed."""
         return self._store.remove(ids)

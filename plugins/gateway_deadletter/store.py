@@ -30,6 +30,8 @@ class Store:
         self.path = path.absolute()
         self.keys = keys
         self.also_plain = also_plain
+        self.closed: list[str] = []
+        """What the last reading could not decrypt, one text for each file and reason. Complete once it has ended."""
 
     def file_of(self, worker: int, workers: int) -> Path:
         """The file that a worker appends to."""
@@ -47,6 +49,7 @@ class Store:
     def entries(self) -> Iterator[tuple[str, Event]]:
         """All dead letters, oldest first. Other lines are logged and skipped; those that can't be decrypted once for
         each file and reason."""
+        self.closed = []
         yield from heapq.merge(*(self._read(file) for file in self.files()), key=itemgetter(0))
 
     def _read(self, file: Path) -> Iterator[tuple[str, Event]]:
@@ -60,9 +63,9 @@ class Store:
                 if line.strip() and end:
                     log.warning("%s:%d: %s", file, number, e)
         for reason, numbers in closed.items():
-            log.warning(
-                "%s: %d dead letters can't be read, the first in line %d: %s", file, len(numbers), numbers[0], reason
-            )
+            text = f"{file}: {len(numbers)} dead letters can't be read, the first in line {numbers[0]}: {reason}"
+            self.closed.append(text)
+            log.warning("%s", text)
 
     def remove(self, ids: Sequence[str]) -> int:
         """Removes dead letters; returns how many existed. Each file is replaced atomically, or not at all."""

@@ -204,4 +204,12 @@ def test_keys_rotate_in_a_running_gateway(tmp_path: Path) -> None:
         assert [line["key"] for line in lines] == [key_id(OLD), key_id(NEW), key_id(NEW)]
         listed = tidegate("dlq", "list", "--json", "--data-dir", gateway.data_dir)
         assert [row["event_id"] for row in json.loads(listed.stdout)] == ["1", "2", "3"]
+        (tmp_path / "second").write_text(NEW.hex())
+        gateway.config.write_text(RUNNING.replace("secret:first", "secret:second"))
+        gateway.wait_until(lambda: gateway.status()["config"]["generation"] == 3, 60, "the reload")
+        said = tidegate("dlq", "list", "--data-dir", gateway.data_dir).stdout
+        assert f"1 dead letters can't be read, the first in line 1: encrypted with the key {key_id(OLD)}" in said
+        first = json.loads(listed.stdout)[0]["id"]
+        shown = tidegate("dlq", "show", first, "--data-dir", gateway.data_dir)
+        assert (shown.returncode, key_id(OLD) in shown.stderr) == (1, True)
         assert gateway.stop() == 0

@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from gateway_admin.client.remote import Declined, Remote, remote
+from gateway_admin.client.remote import remote
 from gateway_admin.client.running import is_running
 from gateway_terminal import tables
 
@@ -86,7 +86,7 @@ def list_dead_letters(where: Where, query: Query, *, as_json: bool) -> None:
         for missing in found.unknown:
             print(f"the config has no {missing}")
     for other in found.unreadable:
-        print(f"not readable from here: {other}")
+        print(f"not readable from here: {one_line(other, 2000)}")
 
 
 def _read(stores: Stores, query: Query) -> _Found:
@@ -112,12 +112,13 @@ def show_dead_letter(where: Where, id_: str, *, as_json: bool) -> None:
     """Shows one dead letter: why it failed, the subscriber's response, and the original event."""
     if where.asks:
         with remote(where.admin, where.data_dir) as gateway:
-            document = _one(gateway, id_)
+            document = gateway.ask("GET", "dead-letters", id_)
     else:
-        dead_letter = next(where.stores().dead_letters(Query(ids=frozenset((id_,)))), None)
-        document = None if dead_letter is None else detail(dead_letter)
-    if document is None:
-        raise common.CommandError(f"there is no dead letter with the id {id_}")
+        stores = where.stores()
+        dead_letter = next(stores.dead_letters(Query(ids=frozenset((id_,)))), None)
+        if dead_letter is None:
+            raise common.CommandError(stores.absent(id_))
+        document = detail(dead_letter)
     if as_json:
         common.print_json(document)
         return
@@ -125,13 +126,3 @@ def show_dead_letter(where: Where, id_: str, *, as_json: bool) -> None:
         if name != "event" and value not in (None, ""):
             print(f"{name:>9}  {one_line(value, 2000)}")
     print(json.dumps(document["event"], indent=2, ensure_ascii=False))
-
-
-def _one(gateway: Remote, id_: str) -> dict[str, Any] | None:
-    try:
-        document: dict[str, Any] = gateway.ask("GET", "dead-letters", id_)
-    except Declined as e:
-        if e.status == 404:
-            return None
-        raise
-    return document
