@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from gateway_core.contract.component import ComponentRef
+from gateway_core.contract.options import described
 
 _PLAIN = {
     str: "text",
@@ -36,7 +37,7 @@ _BOUNDS = {
 
 def table(model: type[BaseModel], link: str = "") -> list[str]:
     """The table of a model's keys. `link` is the page where kinds of components are listed."""
-    rows = [_row(field.alias or name, field, link) for name, field in model.model_fields.items()]
+    rows = [_row(field.alias or name, field, link) for name, field in described(model).items()]
     return ["| key | type | default | meaning |", "| --- | --- | --- | --- |", *rows] if rows else []
 
 

@@ -13,31 +13,25 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ..contract.config_node import Place
-from ..contract.options import HIDDEN
+from ..contract.options import HIDDEN, described
 from .faults import near
 from .model import NAME_RULE
 
 _EXPECTED = {
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_parsing_size": "a smaller whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "string_type": "text",
-    "bytes_type": "text",
-    "path_type": "a path",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "set_type": "a list",
-    "dict_type": "a mapping",
-    "mapping_type": "a mapping",
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
-    "none_required": "nothing",
+    kind: words
+    for words, kinds in {
+        "a whole number": "int_type int_parsing int_from_float",
+        "a smaller whole number": "int_parsing_size",
+        "a number": "float_type float_parsing",
+        "a finite number": "finite_number",
+        "true or false": "bool_type bool_parsing",
+        "text": "string_type bytes_type",
+        "a path": "path_type",
+        "a list": "list_type tuple_type set_type",
+        "a mapping": "dict_type mapping_type model_type model_attributes_type",
+        "nothing": "none_required",
+    }.items()
+    for kind in kinds.split()
 }
 _BOUNDS = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
 _BOUND_WORDS = {"gt": "above", "ge": "of at least", "lt": "below", "le": "of at most"}
@@ -82,10 +76,8 @@ def explain(
 
 def show(value: Any) -> str:
     """A value in a message."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    if value is None or isinstance(value, bool):
+        return "nothing" if value is None else str(value).lower()
     if isinstance(value, str):
         return f"the text '{value[:60]}…'" if len(value) > 60 else f"the text '{value}'"
     if isinstance(value, dict):
@@ -115,9 +107,7 @@ def _finding(details: ErrorDetails, data: Any, model: Any) -> Finding:
     if kind in _SIZES:
         things = "characters" if kind.startswith("string") else "items"
         size = _SIZES[kind].format(**context)
-        return Finding(
-            path, f"expected {size} {things}" if not size.endswith(" 1") else f"expected {size} {things[:-1]}"
-        )
+        return Finding(path, f"expected {size} {things[:-1] if size.endswith(' 1') else things}")
     if kind in ("literal_error", "enum"):
         return _choice(path, value, context["expected"])
     if kind == "string_pattern_mismatch":
@@ -165,7 +155,7 @@ def _has(data: Any, step: str | int) -> bool:
 
 def _about(model: Any, path: Place) -> str:
     for owner in models_at(model, path[:-1]):
-        for name, info in owner.model_fields.items():
+        for name, info in described(owner).items():
             if path[-1] in (name, info.alias):
                 return (info.description or "").split(".")[0].replace("\n", " ")
     return ""
@@ -173,9 +163,8 @@ def _about(model: Any, path: Place) -> str:
 
 def _known(model: Any, path: Place) -> str:
     names = [info.alias or n for owner in models_at(model, path[:-1]) for n, info in owner.model_fields.items()]
-    if not names:
-        return "it takes no keys"
-    return near(str(path[-1]), names) or f"keys here: {', '.join(f'`{n}`' for n in names)}"
+    keys = f"keys here: {', '.join(f'`{n}`' for n in names)}" if names else "it takes no keys"
+    return near(str(path[-1]), names) or keys
 
 
 def arms(annotation: Any) -> list[Any]:

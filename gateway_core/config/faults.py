@@ -62,18 +62,8 @@ def _number(count: int, word: str) -> str:
 
 def to_json(faults: Sequence[Fault], warnings: Sequence[Fault] = ()) -> dict[str, Any]:
     """The report for tools: {"ok", "faults": […], "warnings": […]}, each with file, line, path, message, remedy."""
-    return {
-        "ok": not faults,
-        "faults": [_json(f) for f in in_order(faults)],
-        "warnings": [_json(f) for f in in_order(warnings)],
-    }
+    return {"ok": not faults, "faults": [*map(_json, in_order(faults))], "warnings": [*map(_json, in_order(warnings))]}
 
 
-def _json(fault: Fault) -> dict[str, Any]:
-    return {
-        "file": fault.file,
-        "line": fault.line or None,
-        "path": fault.path,
-        "message": fault.message,
-        "remedy": fault.remedy,
-    }
+def _json(f: Fault) -> dict[str, Any]:
+    return {"file": f.file, "line": f.line or None, "path": f.path, "message": f.message, "remedy": f.remedy}

@@ -12,17 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ruamel.yaml import YAML
+from ruamel.yaml import YAML, events
 from ruamel.yaml.error import YAMLError
-from ruamel.yaml.events import (
-    AliasEvent,
-    DocumentStartEvent,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    StreamEndEvent,
-)
 
 from ..contract.config_node import Node
 from ..contract.errors import Fault
@@ -143,8 +134,8 @@ class _Composer:
         self._expanded = 0
 
     def documents(self) -> None:
-        while not isinstance(event := self._next(), StreamEndEvent):
-            if not isinstance(event, DocumentStartEvent):
+        while not isinstance(event := self._next(), events.StreamEndEvent):
+            if not isinstance(event, events.DocumentStartEvent):
                 continue
             self._anchors = {}
             self._expanded = 0
@@ -159,16 +150,16 @@ class _Composer:
 
     def _node(self, event: Any, depth: int) -> Node:
         line = event.start_mark.line + 1
-        if isinstance(event, AliasEvent):
+        if isinstance(event, events.AliasEvent):
             return self._alias(event.anchor, line, depth)
         if event.anchor is not None:
             self._anchors[event.anchor] = None  # not usable inside itself
-        if isinstance(event, ScalarEvent):
+        if isinstance(event, events.ScalarEvent):
             node = self._scalar(event, line)
         else:
             if depth >= MAX_DEPTH:
                 raise _Stop(f"values are nested deeper than {MAX_DEPTH} levels", line)
-            collect = self._mapping if isinstance(event, MappingStartEvent) else self._sequence
+            collect = self._mapping if isinstance(event, events.MappingStartEvent) else self._sequence
             node = collect(event, line, depth + 1)
         if event.anchor is not None:
             self._anchors[event.anchor] = node
@@ -206,7 +197,7 @@ class _Composer:
         self._tagged(event, "seq", line)
         items: list[Node] = []
         node = Node(items, self._file, line)
-        while not isinstance(event := self._next(), SequenceEndEvent):
+        while not isinstance(event := self._next(), events.SequenceEndEvent):
             items.append(self._grow(node, self._node(event, depth)))
         return node
 
@@ -215,7 +206,7 @@ class _Composer:
         items: dict[str, Node] = {}
         node = Node(items, self._file, line)
         merges: list[tuple[Node, int]] = []
-        while not isinstance(event := self._next(), MappingEndEvent):
+        while not isinstance(event := self._next(), events.MappingEndEvent):
             at = event.start_mark.line + 1
             key = self._key(event, depth)
             merge = key == "<<" and event.style in (None, "")
@@ -232,7 +223,7 @@ class _Composer:
         return node
 
     def _key(self, event: Any, depth: int) -> str | None:
-        if isinstance(event, ScalarEvent) and event.anchor is None:
+        if isinstance(event, events.ScalarEvent) and event.anchor is None:
             return str(event.value)
         at = event.start_mark.line + 1
         node = self._node(event, depth)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import pairwise
+from textwrap import dedent
 from typing import Any
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
 
 HIDDEN = "****"
 """Shown in place of a secret."""
@@ -44,12 +50,35 @@ def redacted(value: Any) -> Any:
     return value
 
 
-class Config(BaseModel):
-    """The base of every config model: strict about keys, so that a misspelt one is a fault and not a surprise."""
+def described(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields of a model; the docstrings of its attributes are their descriptions."""
+    for base in (base for base in model.__mro__ if issubclass(base, Config)):
+        with suppress(OSError, TypeError, SyntaxError):  # it has no source
+            tree: Any = ast.parse(dedent(inspect.getsource(base))).body[0]
+            for field, text in pairwise(tree.body):
+                match field, text:
+                    case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(words))):
+                        if (info := model.model_fields.get(name)) and info.description is None:
+                            info.description = inspect.cleandoc(words)
+    return model.model_fields
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, use_attribute_docstrings=True)
+
+class Config(BaseModel):
+    """The base of every config model: strict about keys, so that a misspelt one is a fault and not a surprise. A
+    gateway knows the models of all plugins and uses few: docstrings are read, and validators built, at first use."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, defer_build=True)
     _hidden: frozenset[str] = frozenset()  # fields that hold a secret's value
     _shown: Mapping[str, str] = {}  # URLs with parts from the environment, as they may be shown
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> Any:
+        made = handler(schema)
+        shown = handler.resolve_ref_schema(made).get("properties", {})
+        for name, field in described(cls).items():
+            if field.description and (key := field.alias or name) in shown:
+                shown[key].setdefault("description", field.description)
+        return made
 
     def hide(self, fields: Iterable[str]) -> None:
         """Keeps these fields' values out of `repr`; the loader names those that were filled from a secret."""

@@ -11,9 +11,9 @@ from typing import Any, Protocol, runtime_checkable
 from urllib.parse import unquote
 
 import msgspec
-from pydantic import BaseModel, ConfigDict
 
 from gateway_core.contract.errors import Fault, TidegateError
+from gateway_core.contract.options import Config
 from gateway_core.contract.services import GatewayView
 
 from .roles import Role
@@ -108,10 +108,8 @@ def fault_document(fault: Fault) -> dict[str, Any]:
 Handler = Callable[[Request], Answer | Awaitable[Answer]]
 
 
-class Model(BaseModel):
+class Model(Config):
     """The base of documents in answers; attributes' docstrings become descriptions in the OpenAPI document."""
-
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class ShortConfig(Config):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        made = handler(schema)
+        made: JsonSchemaValue = super().__get_pydantic_json_schema__(schema, handler)
         definition = handler.resolve_ref_schema(made)
         whole = dict(definition)
         definition.clear()

@@ -12,6 +12,7 @@ from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Offer, Registry
 from gateway_core.contract.component import ComponentRef, Config, Kind
 from gateway_core.contract.config_extension import ConfigSection
+from gateway_core.contract.options import described
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _PLACE = {"type": "string", "pattern": r"\$\{[^{}]*\}", "description": "Filled in when the config is loaded."}
@@ -44,7 +45,7 @@ def schema(registry: Registry) -> dict[str, Any]:
 
 def whole_model(sections: Iterable[ConfigSection]) -> type[Config]:
     """The model of a config file with these sections of plugins: for the editor schema and the reference page."""
-    fields: dict[str, Any] = {n: (i.annotation, i) for n, i in GatewayConfig.model_fields.items() if n != _LAST}
+    fields: dict[str, Any] = {n: (i.annotation, i) for n, i in described(GatewayConfig).items() if n != _LAST}
     for section in sections:  # the alias lets a section have the name of an attribute of pydantic's models
         about: Any = Field({}, alias=section.name, description=section.summary)
         fields[f"section_{section.name}"] = (dict[str, section.entry], about)  # type: ignore[name-defined]

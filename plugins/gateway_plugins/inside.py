@@ -23,6 +23,7 @@ from gateway_core.config.load import load_all
 from gateway_core.config.registry import Offer, Registry
 from gateway_core.contract.component import ComponentRef
 from gateway_core.contract.errors import ConfigError, TidegateError
+from gateway_core.contract.options import described
 
 from .steps import Step, counted
 
@@ -91,7 +92,7 @@ def _options(registry: Registry, mine: list[Offer]) -> Step:
                 step.failures.append(f"{what}: {model.__name__} has no docstring")
             if "root" in model.model_fields:
                 continue
-            for name, info in model.model_fields.items():
+            for name, info in described(model).items():
                 count += 1
                 if not (info.description or "").strip():
                     step.failures.append(f"{what}: the option {name} has no description")
