@@ -18,6 +18,7 @@ import anyio
 from anyio import CapacityLimiter, to_thread
 from anyio.abc import TaskGroup
 from gateway_access.authenticator import Unauthenticated
+from gateway_access.quota import network_of
 from gateway_transport.renewed import Renewed
 
 from gateway_core.contract.component import BuildContext
@@ -28,6 +29,7 @@ from gateway_core.contract.identity import Identity
 from .config import BasicConfig
 from .edited_file import renewed
 from .passwords import LN, LONGEST, Hash, P, R, read_users, verify
+from .turns import Turns
 
 _SCHEME = b"basic "
 _WRONG = "the user name or the password is wrong"
@@ -52,7 +54,7 @@ class BasicAuthenticator:
 
     def __init__(self, options: BasicConfig, context: BuildContext) -> None:
         self.challenge = f'Basic realm="{options.realm}", charset="UTF-8"'
-        self._most = options.max_checks + options.max_waiting
+        self._turns = Turns(options.max_checks, options.max_waiting)
         self._max_checks = options.max_checks
         self._limiter: CapacityLimiter | None = None
         self._key = secrets.token_bytes(32)
@@ -81,11 +83,11 @@ class BasicAuthenticator:
         return users
 
     def _replace(self, users: dict[str, Hash]) -> None:
-        self._users = users
+        before, self._users = self._users, users
         # unknown users take as long as the others
         self._nobody = max(users.values(), key=lambda known: known.cost, default=self._nobody)
-        self._right.clear()
-        self._digests.clear()
+        self._digests = {name: d for name, d in self._digests.items() if users.get(name) == before.get(name)}
+        self._right = {digest: self._right[digest] for digest in self._digests.values()}
         self._wrong.clear()
 
     def recognize(self, request: Message) -> Identity | None:
@@ -115,20 +117,20 @@ class BasicAuthenticator:
         if digest in self._wrong:
             raise Unauthenticated(_WRONG)
         name, password = _split(token)
-        if digest not in self._checks and len(self._checks) >= self._most:
+        address = network_of(request)
+        if digest not in self._checks and not self._turns.has_room(address):
             raise Overloaded(_BUSY)
-        return self._checked(digest, name, password)
+        return self._checked(digest, name, password, address)
 
-    async def _checked(self, digest: bytes, name: str, password: bytes) -> Identity:
+    async def _checked(self, digest: bytes, name: str, password: bytes, address: str) -> Identity:
         """Checks a password; requests with the same credentials share its check. The entry is made here, where it is
         also taken away: what never runs leaves none."""
         if (running := self._checks.get(digest)) is not None:
             return await self._shared(running)
-        if len(self._checks) >= self._most:
-            raise Overloaded(_BUSY)
         check = self._checks[digest] = _Check()
         try:
-            check.identity = await self._verified(name, password)
+            async with self._turns.turn(address, _BUSY):
+                check.identity = await self._verified(name, password)
             self._remember(digest, name, check.identity)
         finally:
             del self._checks[digest]

@@ -54,6 +54,7 @@ class BasicConfig(Config):
     """What clients show when they ask for a password."""
     max_checks: Annotated[int, Field(ge=1, le=64)] = 2
     """How many passwords are checked at the same time, per worker. Each check takes a core for some tenths of a second
-    and 32 MB. A password that was right is remembered until the file changes."""
+    and 32 MB. A password that was right is remembered until the file has another one for its user."""
     max_waiting: Annotated[int, Field(ge=0, le=10_000)] = 32
-    """How many more may wait to be checked. Requests beyond get 503."""
+    """How many more may wait to be checked. Requests beyond get 503. Addresses take turns, and the one with most gives
+    its places to others."""

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 from gateway_auth.passwords import hash_of, set_password
 from gateway_testing.suites import Kit
 
 from gateway_core.contract.event import Message
 from gateway_core.contract.identity import Identity
-from tests.auth.rig import Ingress, basic, ingress
+from tests.auth.rig import EVENT, STRUCTURED, Ingress, basic, ingress
 
 pytestmark = pytest.mark.anyio
 
@@ -104,6 +105,41 @@ async def test_a_flood_of_wrong_passwords_keeps_few_cores_busy_and_no_known_send
         assert found.count(503) >= 10
         assert found.count(401) >= 3
         assert found.count(503) + found.count(401) == 20
+
+
+@pytest.mark.spec("AU-07")
+async def test_a_flood_from_one_address_keeps_out_no_new_sender_from_another(kit: Kit, file: Path) -> None:
+    add(file, "ann", "right", DEAR)
+    found: list[int] = []
+    refused = anyio.Event()
+    async with ingress(kit, {"basic": {"file": file, "max_checks": 1, "max_waiting": 4}}) as http:
+
+        async def guess(number: int) -> None:
+            found.append(await http.status(basic("ann", str(number))))
+            refused.set()
+
+        transport = httpx.AsyncHTTPTransport(local_address="127.0.0.2")
+        async with httpx.AsyncClient(transport=transport, timeout=60) as elsewhere, anyio.create_task_group() as flood:
+            for number in range(20):
+                flood.start_soon(guess, number)
+            await refused.wait()
+            headers = [STRUCTURED, basic("ann", "right")]
+            assert (await elsewhere.post(http.source.address, content=EVENT, headers=headers)).status_code == 202
+            assert found.count(401) <= 3  # in turn, not at the end
+    assert (found.count(503), found.count(401)) == (16, 4)
+
+
+@pytest.mark.spec("AU-07")
+async def test_a_changed_file_forgets_only_passwords_that_changed(kit: Kit, file: Path) -> None:
+    """Else a flood would keep out known senders whenever somebody adds a user."""
+    add(file, "ann", "right", DEAR)
+    add(file, "eve", "right")
+    async with ingress(kit, {"basic": {"file": file, "max_checks": 1, "max_waiting": 0}}) as http:
+        assert [await http.status(basic(name, "right")) for name in ("ann", "eve")] == [202, 202]
+        add(file, "eve", "other")
+        await http.until(202, basic("eve", "other"))
+        assert await http.status(basic("eve", "right")) == 401
+        assert await statuses(http, [basic("ann", "wrong"), basic("ann", "right")]) == [202, 401]
 
 
 @pytest.mark.spec("AU-07")
