@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
 
 import anyio
-from anyio.abc import TaskGroup
 
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.contract.outcome import short
@@ -26,6 +27,13 @@ FINE_S = 2.0
 IDLE_S = 60.0
 FRESH_S = 0.005  # a connection that was idle for less is used without checking its socket
 _KNOWN = 64
+
+
+class Starting(Protocol):
+    """What runs tasks, such as a `TaskGroup`."""
+
+    def start_soon(self, func: Callable[[], Awaitable[Any]], /) -> object:
+        """Runs `func` as a task."""
 
 
 class Pool:
@@ -57,7 +65,7 @@ class Pool:
         self._keep_s = IDLE_S
         self._short: Outcome | None = None  # why no more connections could be opened, if this machine is the reason
 
-    def start(self, tasks: TaskGroup) -> None:
+    def start(self, tasks: Starting) -> None:
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import anyio
@@ -131,24 +131,17 @@ async def _opened(
     return socket
 
 
-@asynccontextmanager
-async def started(tokens: TokenSource | None) -> AsyncIterator[None]:
+@contextmanager
+def started(tokens: TokenSource | None) -> Iterator[None]:
     """The tokens' source gets tokens as long as this lasts."""
     if tokens is None:
         yield
         return
-    failure: Exception | None = None
-    async with anyio.create_task_group() as tasks:
-        tokens.start(tasks)
-        try:
-            yield
-        except Exception as e:  # as it is, not in a group
-            failure = e
-        finally:
-            tokens.stop()
-            tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+    tokens.start()
+    try:
+        yield
+    finally:
+        tokens.stop()
 
 
 def context_of(options: WebSocketConfig, owner: str) -> ssl.SSLContext | None:
@@ -174,7 +167,7 @@ def connection(
     tokens = tokens_of(options, context.owner)
 
     async def session(connected: Callable[[], None]) -> None:
-        async with started(tokens):
+        with started(tokens):
             await once(connected)
 
     async def once(connected: Callable[[], None]) -> None:

@@ -18,7 +18,7 @@ def try_connection(options: WebSocketConfig, limit_s: float) -> None:
         try:
             tls, tokens = context_of(options, "client_tls"), tokens_of(options, "credentials")
             with anyio.fail_after(limit_s):
-                async with started(tokens):
+                with started(tokens):
                     await shut(await opened(options, tls, lambda socket: None, tokens))
         except (StartError, Rejected) as e:
             raise OSError(str(e)) from e

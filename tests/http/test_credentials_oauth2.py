@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl
 
 import anyio
@@ -202,6 +202,36 @@ async def test_the_token_outlives_the_sink_that_asked_for_it(kit: Any, endpoint:
             await third.stop()
             await last.stop()
     assert sent(subscriber) == ["token-1", "token-1", "token-2", "token-3"]
+
+
+@pytest.mark.spec("OC-03")
+async def test_tokens_are_renewed_after_the_tasks_of_the_first_sink_ended(kit: Any) -> None:
+    """As those of a WebSocket client do when it loses its connection. The endpoint keeps no connection open."""
+
+    names = iter(["token-1", "token-2"])
+
+    def fresh(request: Received) -> Answer:
+        code, headers, body = cast("tuple[int, dict[str, str], bytes]", grant(next(names)))
+        return code, {**headers, "connection": "close"}, body
+
+    def wants_another(request: Received) -> Answer:
+        return 401 if request.headers["authorization"] == "Bearer token-1" else 202
+
+    with Endpoint(fresh) as tokens, Subscriber(decide=wants_another) as subscriber:
+        options = {"url": subscriber.url, "credentials": credentials(tokens.url)}
+        first, second = kit.build("sink", options), kit.build("sink", options)
+        async with anyio.create_task_group() as tasks:
+            async with anyio.create_task_group() as its_own:
+                await first.start(its_own)
+                await second.start(tasks)
+                its_own.cancel_scope.cancel()
+            await first.stop()
+            try:
+                assert (await kit.send(second)).code == 401
+                assert (await retried(kit, second)).delivered
+            finally:
+                await second.stop()
+    assert sent(subscriber) == ["token-1", "token-2"]
 
 
 @pytest.mark.spec("OC-03")

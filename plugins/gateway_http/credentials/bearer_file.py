@@ -10,7 +10,6 @@ import stat
 from pathlib import Path
 
 import msgspec
-from anyio.abc import TaskGroup
 from gateway_transport.renewed import CHECK_S, Renewed
 
 from gateway_core.contract.one_line import one_line
@@ -36,7 +35,7 @@ class BearerFile:
         self._next_try = float("-inf")
         self.problem = ""
 
-    def start(self, tasks: TaskGroup) -> None:
+    def start(self) -> None:
         return
 
     def stop(self) -> None:

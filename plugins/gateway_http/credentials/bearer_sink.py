@@ -45,7 +45,7 @@ class BearerSink:
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
         await self._engine.start(tasks)
-        self._source.start(tasks)
+        self._source.start()
 
     def release(self) -> None:
         """See `gateway_core.contract.capabilities.Fetched`: a stop does not wait for the token endpoint."""

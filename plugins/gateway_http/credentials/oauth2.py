@@ -11,12 +11,11 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from anyio.abc import TaskGroup
 from gateway_transport.client_tls import client_context
 
 from gateway_core.contract.outcome import Outcome
@@ -44,6 +43,22 @@ YOUNG_S = 10.0
 """A token that replaced a refused one is not replaced again while it is younger."""
 
 
+class _OwnTasks:
+    """Tasks that outlive the sink which needed a token first: others use the same tokens."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def start_soon(self, func: Callable[[], Coroutine[Any, Any, Any]], /) -> None:
+        task = asyncio.get_running_loop().create_task(func())
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    def cancel(self) -> None:
+        for task in self._running:
+            task.cancel()
+
+
 class OAuth2Tokens:
     """`tokens.TokenSource`. `owner` is named in the log."""
 
@@ -53,7 +68,9 @@ class OAuth2Tokens:
         self._options = options
         self._owner = owner
         self._shown = shown_url(options.shown("token_url") or options.token_url, hidden=options.hides("token_url"))
-        self._pool = Pool(parts.hostname or "", port, tls, 1, options.timeout_s, TokenResponses())
+        self._new_pool = partial(Pool, parts.hostname or "", port, tls, 1, options.timeout_s, TokenResponses())
+        self._pool = self._new_pool()
+        self._tasks = _OwnTasks()
         self._token: Token | None = None
         self._waiting: list[Ready] = []
         self._asking = self._renewal = False
@@ -63,9 +80,10 @@ class OAuth2Tokens:
         self._timers: list[asyncio.TimerHandle] = []
         self.problem = _NOT_YET
 
-    def start(self, tasks: TaskGroup) -> None:
+    def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._pool.start(tasks)
+        self._pool = self._new_pool()  # what a former one was doing ends alone
+        self._pool.start(self._tasks)
         self._running = True
         self._ask()
 
@@ -73,6 +91,7 @@ class OAuth2Tokens:
         self._running = False
         self._set_timers()
         self._pool.stop()
+        self._tasks.cancel()
         self._token = None
         self._answer(None)
 
@@ -174,14 +193,14 @@ class SharedTokens:
     def problem(self) -> str:
         return self._tokens.problem
 
-    def start(self, tasks: TaskGroup) -> None:
+    def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         for other in self._known:
             if other._loop is self._loop and other._options == self._options:
                 self._tokens = other._tokens
                 break
         else:
-            self._tokens.start(tasks)
+            self._tokens.start()
         self._known.append(self)
 
     def stop(self) -> None:

@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
-from anyio.abc import TaskGroup
-
 MOST_BYTES = 16 * 1024
 """The longest token that is sent."""
 _TOKEN = re.compile(rb"[!-~]+")
@@ -53,7 +51,7 @@ class TokenSource(Protocol):
     def problem(self) -> str:
         """Why there is no token; never with a secret."""
 
-    def start(self, tasks: TaskGroup) -> None:
+    def start(self) -> None:
         """Begins to get tokens."""
 
     def stop(self) -> None:
