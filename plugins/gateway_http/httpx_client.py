@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 from typing import Any
 
+import anyio
 import httpx
 from anyio.abc import TaskGroup
 from gateway_cloudevents import trace_headers
@@ -23,7 +25,9 @@ from .config import HttpSinkConfig
 from .connection import MAX_ANSWER_BYTES
 from .credentials.signing import signing
 from .local_ports import no_port_left
-from .outcome import ResponseClassifier, unanswered
+from .outcome import KEEP_BYTES, ResponseClassifier, unanswered
+
+log = logging.getLogger(__name__)
 
 
 class HttpxSink(AsyncSink):
@@ -75,7 +79,9 @@ class HttpxSink(AsyncSink):
             return unwritable(e)
         if not self._probed:
             self._probed = True
-            await self._probe(self._client)
+            left = anyio.current_effective_deadline() - anyio.current_time()
+            with anyio.move_on_after(min(self._options.connect_timeout_s, left / 2)):
+                await self._probe(self._client)
         # a reply is an event whose bytes are passed on, so no content coding is requested
         headers = [(b"accept-encoding", b"identity"), *self._headers, *message.headers]
         try:
@@ -109,9 +115,17 @@ class HttpxSink(AsyncSink):
 
     async def _probe(self, client: httpx.AsyncClient) -> None:
         try:
-            await client.options(self._target.url, headers=self._headers)
-        except httpx.HTTPError:
-            return  # the first POST shows it (Knative data plane: a failed probe does not stop the delivery)
+            async with client.stream("OPTIONS", self._target.url, headers=self._headers) as response:
+                came = 0
+                assert isinstance(response.stream, httpx.AsyncByteStream)
+                async for part in response.stream:
+                    came += len(part)
+                    if came > KEEP_BYTES:
+                        await response.extensions["network_stream"].aclose()
+                        break
+                await _leave_if_more(response)
+        except Exception as e:  # it does not stop the delivery (Knative data plane): the first POST shows what is wrong
+            log.debug("%s: no answer to the probe: %s", self._target.address, type(e).__name__)
 
 
 async def _leave_if_more(response: httpx.Response) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 import anyio
@@ -32,7 +32,7 @@ _KNOWN = 64
 class Starting(Protocol):
     """What runs tasks, such as a `TaskGroup`."""
 
-    def start_soon(self, func: Callable[[], Awaitable[Any]], /) -> object:
+    def start_soon(self, func: Callable[[], Coroutine[Any, Any, Any]], /) -> object:
         """Runs `func` as a task."""
 
 

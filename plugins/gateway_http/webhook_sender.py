@@ -116,7 +116,8 @@ class Permission:
         self._turns: deque[_Waiting] = deque()
         self._timer: Timer | None = None
         self._granted_until = self._ask_at = float("-inf")
-        self._gap_s = self._next = 0.0
+        self._gap_s = 0.0
+        self._next = self._latest = float("-inf")  # the next free turn, and when the latest attempt left
         self._fruitless = 0  # refusals and withdrawals since an event was delivered
         self._why = ""
 
@@ -127,10 +128,7 @@ class Permission:
     def release(self) -> None:
         """Ends the attempts that wait; nothing of them was sent. No more start."""
         self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
-        waiting, self._asked = [*self._asked, *self._turns], []
-        self._turns.clear()
+        waiting, self._asked = [*self._asked, *self._leave_turns()], []
         for one in waiting:
             one.done(Outcome(False, retry=True, local=True, reason="the gateway is stopping"))
 
@@ -174,7 +172,7 @@ class Permission:
         asked = [retry_after_s(v, self._clock.now_ns() / 1e9) for n, v in answer.headers if n == b"retry-after"]
         self._refused(found, now, max(self._wait_s(), min(asked[0] or 0.0, LONGEST_WAIT_S) if asked else 0.0))
         outcome = self._refusal(now)
-        for one in held:
+        for one in [*held, *self._leave_turns()]:
             one.done(outcome)
 
     def _granted(self, grant: Grant, now: float) -> None:
@@ -182,8 +180,12 @@ class Permission:
         log.log(logging.INFO if self._why else logging.DEBUG, "%s permits %s", self._address, rate)
         self._why = ""
         self._granted_until = now + self._options.renew_s
-        self._gap_s = 60.0 / grant.per_minute * self._workers if grant.per_minute else 0.0
-        self._next = min(self._next, now + self._gap_s)  # a higher rate than before counts at once
+        gap_s = 60.0 / grant.per_minute * self._workers if grant.per_minute else 0.0
+        if gap_s != self._gap_s:  # the new rate counts at once, also for those that have a turn
+            self._gap_s = gap_s
+            self._next = self._latest + gap_s
+            for one in self._leave_turns():
+                self._begin(one)
 
     def _refused(self, why: str, now: float, wait_s: float) -> None:
         if not self._why:
@@ -206,7 +208,7 @@ class Permission:
             return
         self._next = at + self._gap_s
         if at <= now and not self._turns:
-            self._start(attempt)
+            self._start(attempt, now)
             return
         attempt.at = at
         self._turns.append(attempt)
@@ -216,12 +218,28 @@ class Permission:
     def _turn(self) -> None:
         self._timer = None
         now = self._clock.monotonic()
+        if now >= self._granted_until:  # it ended meanwhile: they wait for the next one
+            for one in self._leave_turns():
+                self._begin(one)
+            return
         while self._turns and self._turns[0].at <= now + _SLACK_S:
-            self._start(self._turns.popleft())
+            self._start(self._turns.popleft(), now)
         if self._turns and self._timer is None:
             self._timer = self._clock.call_later(self._turns[0].at - now, self._turn)
 
-    def _start(self, attempt: _Waiting) -> None:
+    def _leave_turns(self) -> list[_Waiting]:
+        """The attempts that waited for their turn; they wait for it no longer."""
+        waiting = [*self._turns]
+        self._turns.clear()
+        if waiting:
+            self._next = self._latest + self._gap_s
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        return waiting
+
+    def _start(self, attempt: _Waiting, now: float) -> None:
+        self._latest = now
         self._send(attempt.event, attempt.timeout_s, partial(self._ended, attempt.done))
 
     def _ended(self, done: Callable[[Outcome], None], outcome: Outcome) -> None:
@@ -236,13 +254,7 @@ class Permission:
         if now >= self._granted_until:
             return  # another attempt has said so
         self._refused(f"it answered {outcome.reason}", now, self._wait_s())
-        waiting = [*self._turns]
-        self._turns.clear()
-        self._next = now
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        for one in waiting:
+        for one in self._leave_turns():
             self._begin(one)
 
 
@@ -287,10 +299,10 @@ class Asker:
                     return Answer(response.status_code, [(n.lower(), v) for n, v in response.headers.raw])
         except TimeoutError:
             return unanswered(f"no answer to OPTIONS within {self._limit_s:g} s")
-        except (httpx.HTTPError, OSError) as e:
+        except Exception as e:  # whatever it is, the attempts end: libraries raise more than they document
             if is_shortage(e):
                 return short(e)
-            return unanswered(f"no answer to OPTIONS: {e or type(e).__name__}")
+            return unanswered(f"no answer to OPTIONS: {one_line(e) or type(e).__name__}")
 
 
 class WebhookSink:

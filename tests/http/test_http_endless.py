@@ -38,7 +38,7 @@ class Endless:
                 await writer.drain()
                 self.sent += len(self.part)
                 await asyncio.sleep(self.pause_s)
-        except (OSError, asyncio.IncompleteReadError):
+        except (OSError, asyncio.IncompleteReadError, RuntimeError):  # uvloop raises the last
             pass
         finally:
             writer.close()
@@ -191,3 +191,21 @@ async def test_a_server_that_answers_and_shuts_one_side_is_left(kit: Any) -> Non
         for _ in range(3):
             assert (await kit.send(sink, EVENT, 5.0)).delivered
     assert len(connections) == 3
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.01])
+async def test_an_endless_answer_to_the_probe_holds_no_event(kit: Any, client: str, pause_s: float) -> None:
+    probed = Endless(b"HTTP/1.1 200 OK\r\n" + LONG, MILLION if not pause_s else b"x", pause_s)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (await reader.readexactly(4)) == b"OPTI":
+            await probed.serve(reader, writer)
+            return
+        await reader.readuntil(b"\r\n\r\n{}")
+        writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        writer.close()
+
+    async with serving(serve) as url, kit.sink(url, client=client, probe=True, connect_timeout_s=0.3) as sink:
+        outcome: Outcome = await kit.send(sink, EVENT, 20.0)
+        assert (outcome.delivered, outcome.code) == (True, 202)
+    assert probed.sent < MOST

@@ -215,6 +215,63 @@ def test_after_a_withdrawal_it_asks_again(status: int) -> None:
     assert remote.outcomes[-1].delivered
 
 
+@pytest.mark.spec("WH-02")
+@pytest.mark.parametrize(
+    ("rate", "times"),
+    [
+        ("600", [0, 1, 1.1, 1.2, 1.3]),  # higher: those that wait leave sooner
+        ("30", [0, 2, 4, 6, 8]),  # lower: they leave later
+        ("60", [0, 1, 2, 3, 4]),
+        ("*", [0, 1, 1, 1, 1]),
+    ],
+)
+def test_a_new_rate_counts_for_those_that_wait(rate: str, times: list[float]) -> None:
+    remote = Remote(options=HandshakeSenderConfig(origin=ORIGIN, renew_s=1))
+    remote.send(4)
+    remote.asked[0](granted("60"))
+    remote.clock.advance(1)
+    remote.send()  # permission has ended
+    remote.asked[1](granted(rate))
+    remote.asked[1:] = []
+    for _ in range(100):
+        remote.clock.advance(0.1)
+        for ask in remote.asked[1:]:
+            ask(granted(rate))
+        remote.asked[1:] = []
+    assert remote.sent == pytest.approx(times, abs=1e-6)
+    assert len(remote.outcomes) == 5
+
+
+@pytest.mark.spec("WH-02")
+def test_a_rate_that_falls_far_sends_those_that_wait_back_to_the_queue() -> None:
+    remote = Remote(options=HandshakeSenderConfig(origin=ORIGIN, renew_s=10))
+    remote.send(200)
+    remote.asked[0](granted("60"))
+    remote.clock.advance(10)
+    remote.send()
+    remote.asked[1](granted("1"))
+    remote.clock.advance(0)
+    assert {(o.local, o.retry) for o in remote.outcomes if not o.delivered} == {(True, True)}
+    assert len([o for o in remote.outcomes if not o.delivered]) == 201 - 10 - int(LONGEST_PACED_S / 60)
+
+
+@pytest.mark.spec("WH-01")
+@pytest.mark.parametrize("answer", [Answer(405, []), unanswered("Connection refused")])
+def test_after_the_permission_ended_nothing_leaves_without_a_new_one(answer: Answer | Outcome) -> None:
+    """Not even what has its turn already."""
+    remote = Remote(options=HandshakeSenderConfig(origin=ORIGIN, renew_s=10))
+    remote.send(30)
+    remote.asked[0](granted("60"))
+    remote.clock.advance(9.5)
+    assert len(remote.sent) == 10
+    remote.clock.advance(20)
+    assert (len(remote.sent), len(remote.asked)) == (10, 2), "it asks, also if no other event comes"
+    remote.asked[1](answer)
+    remote.clock.advance(60)
+    assert len(remote.sent) == 10
+    assert [o.retry for o in remote.outcomes if not o.delivered] == [True] * 20
+
+
 def test_a_stop_ends_what_waits() -> None:
     remote = Remote()
     remote.send(2)
@@ -255,6 +312,17 @@ async def test_no_event_without_permission(kit: Any, client: str, answer: Any) -
         assert (outcome.delivered, outcome.retry, outcome.code) == (False, True, None)
         assert outcome.reason
         assert [r.method for r in subscriber.requests] == ["OPTIONS"]
+
+
+@pytest.mark.spec("WH-01")
+@pytest.mark.parametrize("host", ["256.1.1.1", "a..example", "a" * 70])
+async def test_a_host_that_nobody_can_ask_is_an_ordinary_failure(kit: Any, client: str, host: str) -> None:
+    """Libraries raise other exceptions for these than for a host that does not answer."""
+    async with kit.sink(f"http://{host}/", client=client, webhook={"origin": ORIGIN}) as sink:
+        for _ in range(2):
+            outcome = await kit.send(sink)
+            assert (outcome.delivered, outcome.retry, outcome.code) == (False, True, None)
+            assert outcome.reason.startswith("no answer to OPTIONS: ")
 
 
 @pytest.mark.spec("WH-01")
