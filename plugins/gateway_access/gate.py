@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,8 +19,9 @@ from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused, TidegateError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.identity import ANONYMOUS, Identity
+from gateway_core.contract.interfaces import Accepted
 
-from .authenticator import Authenticator, Presented, Recognizing, Reporting, Unauthenticated
+from .authenticator import Authenticator, Forbidden, Presented, Recognizing, Reporting, Unauthenticated
 from .config import AccessConfig
 from .counts import Counts
 from .denials import recorder
@@ -220,6 +222,16 @@ class Gate:
         if refusal is not None:
             self.refused(request, who, refusal)
         return refusal
+
+    def hearing(self, who: Identity, request: Message, done: Accepted) -> Accepted:
+        """`done` for events that were admitted: also counts and records what the policies of the broker refuse, which
+        only the intake knows."""
+        return partial(self._answered, who, request, done)
+
+    def _answered(self, who: Identity, request: Message, done: Accepted, error: BaseException | None) -> None:
+        if isinstance(error, Forbidden):
+            self.refused(request, who, error)
+        done(error)
 
 
 async def _result(pending: Awaitable[Identity | None]) -> tuple[Identity | None, BaseException | None]:

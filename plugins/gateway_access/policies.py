@@ -61,13 +61,14 @@ def admission(config: GatewayConfig, ref: SourceRef, context: BuildContext) -> A
 
 
 def _audited(admission: Admission, context: BuildContext) -> Admission:
-    """The same, with what it refuses in the audit log."""
+    """The same, with what it refuses in the audit log, unless the ingress has a gate: that one also knows the address
+    (`Gate.hearing`)."""
     denied = recorder(context)
 
     def admit(events: Sequence[Event]) -> Refused | None:
         refusal = admission(events)
-        if refusal is not None:
-            denied(None, events[0].identity, refusal)
+        if refusal is not None and events[0].identity is None:
+            denied(None, None, refusal)
         return refusal
 
     return admit

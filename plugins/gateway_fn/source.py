@@ -162,7 +162,7 @@ class FnSource:
             if (refusal := self._gate.admit(who, message, (returned,))) is not None:
                 self._intake.refuse(refusal)
                 return response.refused(refusal)
-        error = await self._published(returned)
+        error = await self._published(returned, caller)
         return answer if error is None else response.unpublished(error)
 
     async def _ask(self, event: Event) -> Outcome | None:
@@ -181,10 +181,16 @@ class FnSource:
         finally:
             timer.cancel()
 
-    async def _published(self, event: Event) -> BaseException | None:
+    async def _published(self, event: Event, caller: Caller | None) -> BaseException | None:
         """Waits until the event is safe; returns why it is not, if so."""
         result: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
-        self._intake.accept([event], lambda error: None if result.done() else result.set_result(error))
+
+        def done(error: BaseException | None) -> None:
+            if not result.done():
+                result.set_result(error)
+
+        told = done if self._gate is None or caller is None else self._gate.hearing(*caller, done)
+        self._intake.accept([event], told)
         return await result
 
     def _write_dead_letter(self, event: Event, outcome: Outcome) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from uuid import uuid4
 
 import anyio
+from gateway_access.authenticator import Forbidden
 from gateway_access.gate import Gate
 from gateway_transport.handover import DRAIN_S, Handover
 from gateway_transport.not_an_event import handle, wrapped
@@ -64,7 +65,7 @@ class Receiver:
         self._handover: Handover[int] = Handover(
             *(owner, address, clock, self._settled),
             partition=number,
-            give_back=self._given_back,
+            give_back=self._refused,
             gives_back=self._is_given_back,
         )
         self._handover.intake = intake
@@ -138,6 +139,13 @@ class Receiver:
     def _refuse(self, number: int, error: Refused) -> None:
         """Nothing of it comes in."""
         self._intake.refuse(error)
+        self._given_back(number, error)
+
+    def _refused(self, number: int, error: Refused | NotDelivered) -> None:
+        """Takes back what the intake refused. What the policies of the broker refuse, only the intake knows."""
+        who, request = self.socket.sender, self.socket.request
+        if isinstance(error, Forbidden) and self._gate is not None and who is not None and request is not None:
+            self._gate.refused(request, who, error)
         self._given_back(number, error)
 
     def _is_given_back(self, error: Refused | NotDelivered) -> bool:
