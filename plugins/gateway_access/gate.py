@@ -213,6 +213,14 @@ class Gate:
         event.identity = who
         return self._unless(None if self._policies is None else self._policies.knows(who), who, request, (event,))
 
+    def stranger(self, who: Identity, request: Message) -> Refused | None:
+        """Why this sender may send nothing at all, None if there are events that it may send: for sources where a
+        request does something before there are events."""
+        refusal = None if self._policies is None else self._policies.knows(who)
+        if refusal is not None:
+            self.refused(request, who, refusal)
+        return refusal
+
     def _unless(
         self, refusal: Refused | None, who: Identity, request: Message, events: Sequence[Event]
     ) -> Refused | None:

@@ -28,8 +28,9 @@ def _public_url(text: str) -> str:
 
 class FnSourceConfig(AccessConfig):
     """Calls a function for every HTTP request. The event that it returns is published and becomes the response. Who may
-    call is checked before the call; `allow` is about the event that is published, and so about the time after it. With
-    `authenticate`, the function doesn't get the caller's credentials."""
+    call is checked before the call: with `allow`, somebody of whom an entry says that it may send. Filters in `allow`,
+    limits of events in `quota`, and policies of the broker are about the event that is published, and so about the time
+    after the call. With `authenticate`, the function doesn't get the caller's credentials."""
 
     listen: Annotated[str, AfterValidator(_listen)] = "127.0.0.1:8080"
     """Address to listen on, `HOST:PORT`; no other source can share it. Port 0 picks a free port."""

@@ -98,16 +98,16 @@ class FnSource:
     async def _handle(self, request: Request) -> Response:
         if not self._takes(request.path):
             return problem(404, "there is no function at this path")
-        if self._in_flight >= self._options.max_in_flight:
-            return response.busy(f"{self._in_flight} calls are in flight, which is the limit")
-        if self._letters >= MOST_LETTERS:
-            return response.busy("the dead letter accepts no events")
+        if (reason := self._busy()) is not None:
+            return response.busy(reason)
         options, now_ns = self._options, self._clock.now_ns()
         caller: Caller | None = None
         if self._gate is not None:
             caller, error = await self._caller(self._gate, request)
             if error is not None:
                 return response.refused(error) if isinstance(error, Refused) else response.busy(str(error))
+            if (reason := self._busy()) is not None:  # meanwhile
+                return response.busy(reason)
             request = _without_credentials(self._gate, request)
         try:
             headers, body = decoded(request.headers, request.body, options.max_body_bytes)
@@ -125,6 +125,12 @@ class FnSource:
         finally:
             self._in_flight -= 1
 
+    def _busy(self) -> str | None:
+        """Why no call can begin now, None if one can."""
+        if self._in_flight >= self._options.max_in_flight:
+            return f"{self._in_flight} calls are in flight, which is the limit"
+        return "the dead letter accepts no events" if self._letters >= MOST_LETTERS else None
+
     async def _caller(self, gate: Gate, request: Request) -> tuple[Caller | None, TidegateError | None]:
         """Who calls, or why the call is refused."""
         result: asyncio.Future[tuple[Identity | None, TidegateError | None]] = (
@@ -134,6 +140,8 @@ class FnSource:
         message.peer = request.peer
         gate.check(message, lambda who, error: None if result.done() else result.set_result((who, error)))
         who, error = await result
+        if who is not None:
+            error = gate.stranger(who, message)
         if isinstance(error, Refused):
             self._intake.refuse(error)
         return (None if who is None else (who, message)), error
