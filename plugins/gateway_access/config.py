@@ -31,6 +31,11 @@ class AccessConfig(Config):
         return bool(self.authenticate or self.anonymous is False)
 
     @property
+    def signable(self) -> bool:
+        """Whether the requests that are checked have a body, which senders can sign."""
+        return True
+
+    @property
     def guarded(self) -> bool:
         """Whether there is anything to check."""
         closed = self.authenticate or self.anonymous is False

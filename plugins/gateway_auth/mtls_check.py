@@ -28,7 +28,7 @@ class _Secured(Protocol):
 def check(config: GatewayConfig) -> Iterator[ConfigFinding]:
     """A fault for each source with `mtls` that asks for no certificates, and a warning where every certificate of the
     authorities may send anything."""
-    for place, ref in _sources(config):
+    for place, ref in sources(config):
         options = ref.options
         if not isinstance(options, AccessConfig):
             continue
@@ -46,7 +46,8 @@ def check(config: GatewayConfig) -> Iterator[ConfigFinding]:
                 yield ConfigFinding(text, here, "list names here, or senders in `allow`", warning=True)
 
 
-def _sources(config: GatewayConfig) -> Iterator[tuple[Place, SourceRef]]:
+def sources(config: GatewayConfig) -> Iterator[tuple[Place, SourceRef]]:
+    """All sources of a config, each with its place."""
     for name, broker in config.brokers.items():
         for i, ref in enumerate(broker.ingress):
             yield ("brokers", name, "ingress", i), ref

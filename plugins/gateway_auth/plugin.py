@@ -66,8 +66,9 @@ def gateway_authenticators() -> list[Component]:
 
 
 def _check(config: GatewayConfig) -> Iterable[ConfigFinding]:
-    from . import mtls_check, signing_check
+    from . import body_check, mtls_check, signing_check
 
+    yield from body_check.check(config)
     yield from mtls_check.check(config)
     yield from signing_check.check(config)
 

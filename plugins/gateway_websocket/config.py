@@ -44,7 +44,7 @@ class WebSocketSourceConfig(ConnectingConfig, NotAnEventConfig, AccessConfig):
     recheck_s: Seconds | None = 60.0
     """With `authenticate`: how often the credentials of an open connection are checked again, in seconds. The
     connection ends (1008) if they were revoked or have expired. `null` checks them once, for credentials that can't be
-    checked twice, such as signatures with a time."""
+    checked twice."""
 
     @model_validator(mode="after")
     def _access(self) -> WebSocketSourceConfig:
@@ -57,6 +57,11 @@ class WebSocketSourceConfig(ConnectingConfig, NotAnEventConfig, AccessConfig):
     def closed(self) -> bool:
         """See `gateway_access.exposure.LettingIn`."""
         return super().closed or bool(self.authenticate or self.anonymous is False)
+
+    @property
+    def signable(self) -> bool:
+        """See `AccessConfig`. What is checked is the opening handshake."""
+        return False
 
     @property
     def pulls(self) -> bool:

@@ -1,4 +1,5 @@
-"""What `tidegate check` says of `mtls`: the certificates have to be asked for, and to be told apart."""
+"""What `tidegate check` says of authenticators that not every source suits: certificates have to be asked for, and to
+be told apart; signatures need a body."""
 
 from __future__ import annotations
 
@@ -15,10 +16,12 @@ pytestmark = pytest.mark.spec("HM-10")
 TLS = "tls: {cert_file: a.pem, key_file: a.key%s}"
 
 
-def checked(folder: Path, options: str, section: str = "brokers: {default: {ingress: [%s]}}") -> list[str]:
-    """The faults, or else the warnings, of an HTTP source with these options."""
+def checked(
+    folder: Path, options: str, section: str = "brokers: {default: {ingress: [%s]}}", kind: str = "http"
+) -> list[str]:
+    """The faults, or else the warnings, of a source with these options."""
     file = folder / "tidegate.yaml"
-    file.write_text(section % f"{{http: {{listen: '127.0.0.1:0', {options}}}}}")
+    file.write_text(section % f"{{{kind}: {{listen: '127.0.0.1:0', {options}}}}}")
     try:
         return [f"{w.path}: {w.message}" for w in load_all([file], Registry.installed(), {}).warnings]
     except ConfigError as e:
@@ -54,3 +57,13 @@ def test_no_fault_shows_a_secret(tmp_path: Path) -> None:
     found = checked(tmp_path, wrong)
     assert len(found) == 2
     assert "very-secret" not in str(found)
+
+
+@pytest.mark.parametrize(("name", "options"), [("hmac", "preset: github, "), ("standard_webhooks", "")])
+def test_a_handshake_has_no_body_to_sign(tmp_path: Path, name: str, options: str) -> None:
+    signed = f"authenticate: [{{{name}: {{{options}secrets: [whsec_{'c2VjcmV0' * 8}]}}}}]"
+    says = f"`{name}` checks the signature of a body, and senders to `websocket` sign none"
+    assert checked(tmp_path, signed, kind="websocket") == [
+        f"brokers.default.ingress[0].websocket.authenticate[0]: {says}"
+    ]
+    assert says not in str(checked(tmp_path, signed))
