@@ -22,8 +22,8 @@ _relief: list[Callable[[OSError], None]] = []
 def is_shortage(error: BaseException) -> bool:
     """Whether this error, or one that caused it, says that this machine is short of something.
 
-    EADDRNOTAVAIL is not among them, because it has two meanings. A failed name lookup counts if no
-    file descriptor can be had now, because the resolver hides the reason.
+    EADDRNOTAVAIL is not among them, because it has two meanings. A failed name lookup (EBUSY with uvloop) counts
+    if no file descriptor can be had now, because the resolver hides the reason.
     """
     return any(_is_short(e) for e in causes(error))
 
@@ -31,7 +31,7 @@ def is_shortage(error: BaseException) -> bool:
 def _is_short(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True
-    if isinstance(error, socket.gaierror):
+    if isinstance(error, socket.gaierror) or getattr(error, "errno", None) == errno.EBUSY:
         return no_descriptor_left()
     if isinstance(error, OSError):
         return error.errno in SHORT
