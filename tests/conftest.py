@@ -9,10 +9,12 @@ from __future__ import annotations
 import gc
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from gateway_core.contract.errors import TidegateError
 from tests import budget
 
 pytest_plugins = ["tests.spec_report", "tests.kafka_broker", "tests.servers_shared", "tests.faults.figures"]
@@ -88,9 +90,17 @@ def _group(item: pytest.Item) -> str | None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Spark starts in many tests; with the archive of its classes each time takes half as long. It is made once per
-    machine, and here, where no test's time limit counts."""
-    if not session.config.option.collectonly and any(item.get_closest_marker("spark") for item in session.items):
+    """Spark and Kafka start in many tests; with archives of their classes each time takes half as long. They are made
+    once per machine, and here, where no test's time limit counts."""
+    if session.config.option.collectonly:
+        return
+    started = {name for item in session.items for name in ("spark", "kafka") if item.get_closest_marker(name)}
+    if "kafka" in started:
+        from gateway_java import kafka_archive
+
+        with suppress(TidegateError):  # the tests say why there is no Kafka
+            kafka_archive.make()
+    if "spark" in started:
         from gateway_java import java
         from gateway_spark import class_archive
 

@@ -13,13 +13,15 @@ from pathlib import Path
 
 from gateway_core.contract.errors import StartError
 
-from . import jars, java, server_process
+from . import class_archive, jars, java, server_process
 from .child import Child
 from .kafka_config import Listener, ScramUser, server_properties, written
 from .ports import free_ports, is_free
 from .wire import answers, create_topic
 
 VERSION = "4.1.1"
+ARCHIVE = "kafka"
+"""Names the archive of its classes, which `python -m gateway_java.kafka_archive` creates."""
 STOP_S = 30.0
 _LOGGER = "1.7.36"  # of the slf4j that Kafka 4 depends on; without one, the broker dies silently
 
@@ -36,6 +38,7 @@ class KafkaBroker:
 
     `folder` holds its data, log and settings. `port` 0 chooses free ports, which stay the same through restarts.
     `listeners` are additional to the plain one, `users` can log in with SCRAM, `properties` override all settings.
+    `java_options` are for the broker's JVM, instead of those for the archive of its classes.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class KafkaBroker:
         properties: Mapping[str, str] | None = None,
         version: str = VERSION,
         memory: str = "512m",
+        java_options: Sequence[str] = (),
     ) -> None:
         self.folder = folder.absolute()
         self.version = version
@@ -55,6 +59,7 @@ class KafkaBroker:
         self._users = tuple(users)
         self._properties = dict(properties or {})
         self._memory = memory
+        self._java_options = tuple(java_options)
         free = iter(free_ports(len(self._listeners) + 2))
         self._port = port or next(free)
         self._controller = next(free)
@@ -88,12 +93,15 @@ class KafkaBroker:
             return
         self.check_ports()
         found = java.find()
-        classes = os.pathsep.join(map(str, jars.fetch(broker_artifacts(self.version), found)))
+        needed = jars.fetch(broker_artifacts(self.version), found)
+        classes = os.pathsep.join(map(str, needed))
+        options = class_archive.options(class_archive.archive_path(ARCHIVE, found, needed))
         deadline = time.monotonic() + timeout_s
         settings = self._write_settings()
         if not (self._data / "meta.properties").exists():
-            self._format(found, classes, settings, deadline)
-        self._child = self._java(found, classes, f"-Xmx{self._memory}", "kafka.Kafka", str(settings))
+            self._format(found, classes, [*options, "-Xmx128m"], settings, deadline)
+        options = [*(self._java_options or options), f"-Xmx{self._memory}"]
+        self._child = self._java(found, classes, *options, "kafka.Kafka", str(settings))
         try:
             self._wait(deadline)
         except BaseException:
@@ -147,12 +155,12 @@ class KafkaBroker:
             raise StartError(f"can't write to {self.folder}: {e}") from e
         return file
 
-    def _format(self, found: java.Java, classes: str, settings: Path, deadline: float) -> None:
+    def _format(self, found: java.Java, classes: str, options: Sequence[str], settings: Path, deadline: float) -> None:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         users = [argument for user in self._users for argument in ("--add-scram", user.argument())]
         # with `=`, since one in 64 ids begins with a dash
         tool = ("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", str(settings), *users)
-        child = self._java(found, classes, "-Xmx128m", *tool)
+        child = self._java(found, classes, *options, *tool)
         try:
             while (code := child.ended()) is None:
                 if time.monotonic() > deadline:
