@@ -149,7 +149,7 @@ def _virtual(folder: Path, lock: Path) -> None:
 
 def _kept(name: str, files: Sequence[Path], make: Callable[[Path], None], cache: Path | None) -> Path:
     """The folder that `make` filled for these files' contents; made when it is not there, by one process at a time."""
-    digest = hashlib.sha256(f"{sys.version_info[:2]} {sys.prefix}\n".encode())
+    digest = hashlib.sha256(f"{sys.version_info[:2]} {sys.base_prefix}\n".encode())
     for file in files:
         digest.update(file.read_bytes())
     root = cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidegate"
