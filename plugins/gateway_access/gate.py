@@ -30,6 +30,8 @@ from .quota import Quotas
 
 log = logging.getLogger("tidegate.access")
 
+LAST_CHECK_S = 2.0
+"""How long it may take once the ingress stops. Passwords in the queue for a check would hold up a stop."""
 LONGEST_CHECK_S = 30.0
 """How long an authenticator may take with a request. One that never answers would keep it, and a stop, waiting."""
 
@@ -59,6 +61,8 @@ class Gate:
         self._denied = recorder(context)
         self._counts = counts or Counts()
         self._tasks: TaskGroup | None = None
+        self._checks: set[anyio.CancelScope] = set()
+        self._stops = False
         first = next(iter(self._authenticators), None)
         self.recognize: Callable[[Message], Identity | None] = _nobody
         """The sender of a request that needs no other check: None if `check` must look. It is quick."""
@@ -70,6 +74,12 @@ class Gate:
         self._tasks = tasks
         for authenticator in self._authenticators:
             await authenticator.start(tasks)
+
+    def leave(self) -> None:
+        """The ingress is about to stop: requests whose check does not end soon get 503."""
+        self._stops = True
+        for check in self._checks:
+            check.deadline = min(check.deadline, anyio.current_time() + LAST_CHECK_S)
 
     async def stop(self) -> None:
         """Stops the authenticators."""
@@ -141,7 +151,7 @@ class Gate:
         again: bool,
     ) -> None:
         try:
-            found, broken = await _result(pending)
+            found, broken = await self._result(pending)
             if found is not None:
                 self._known(found, request, checked, again)
             elif broken is None or isinstance(broken, Unauthenticated | Overloaded):
@@ -155,6 +165,26 @@ class Gate:
             raise
         except Exception as e:  # of `checked`: it must not end the gateway
             log_unexpected(log, "passing on a request", e)
+
+    async def _result(self, pending: Awaitable[Identity | None]) -> tuple[Identity | None, BaseException | None]:
+        """What an authenticator finds, or what it raises. Raises only what ends this task."""
+        try:
+            with anyio.move_on_after(LAST_CHECK_S if self._stops else LONGEST_CHECK_S) as check:
+                self._checks.add(check)
+                try:
+                    return await pending, None
+                finally:
+                    self._checks.discard(check)
+            return None, Overloaded("the check of the credentials took too long")
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except asyncio.CancelledError as e:
+            task = asyncio.current_task()
+            if (task is not None and task.cancelling()) or anyio.current_effective_deadline() == -math.inf:
+                raise
+            return None, e  # what it waited for was cancelled, and not this task
+        except BaseException as e:  # also `SystemExit`, and the panics of libraries in Rust
+            return None, e
 
     def _known(self, who: Identity, request: Message, checked: Checked, again: bool) -> None:
         if not again and self._quotas is not None and (refusal := self._quotas.request(who, request)) is not None:
@@ -240,23 +270,6 @@ class Gate:
         if isinstance(error, Forbidden):
             self.refused(request, who, error)
         done(error)
-
-
-async def _result(pending: Awaitable[Identity | None]) -> tuple[Identity | None, BaseException | None]:
-    """What an authenticator finds, or what it raises. Raises only what ends this task."""
-    try:
-        with anyio.move_on_after(LONGEST_CHECK_S):
-            return await pending, None
-        return None, Overloaded("the check of the credentials took too long")
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
-    except asyncio.CancelledError as e:
-        task = asyncio.current_task()
-        if (task is not None and task.cancelling()) or anyio.current_effective_deadline() == -math.inf:
-            raise
-        return None, e  # what it waited for was cancelled, and not this task
-    except BaseException as e:  # also `SystemExit`, and the panics of libraries in Rust
-        return None, e
 
 
 def _graver(first: Exception | None, second: Exception) -> Exception:

@@ -78,6 +78,8 @@ class FnSource:
         self.address = url + self._options.path
 
     async def stop(self) -> None:
+        if self._gate is not None:
+            self._gate.leave()
         await self._server.stop()
         while self._letters:
             self._settled.clear()

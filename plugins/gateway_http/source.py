@@ -104,6 +104,8 @@ class HttpSource:
         return shown_url(url, hidden=options.hides("path"))
 
     async def stop(self) -> None:
+        if self._gate is not None:
+            self._gate.leave()
         if self._listener is not None and self._endpoint is not None:
             await detach(self._listener, self._endpoint)
         if self._gate is not None:

@@ -92,6 +92,8 @@ class WebSocketSource:
 
     async def stop(self) -> None:
         self._stopping = True
+        if self._gate is not None:
+            self._gate.leave()
         if self._listener is not None and self._endpoint is not None:
             await detach(self._listener, self._endpoint)
         async with anyio.create_task_group() as tasks:

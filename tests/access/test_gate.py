@@ -203,6 +203,33 @@ async def test_an_authenticator_that_fails_lets_nobody_in(registry: Registry, tm
 
 
 @pytest.mark.spec("AC-02")
+async def test_a_stop_waits_for_no_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = anyio.Event()
+
+    def never(self: object, request: Message) -> Awaitable[Identity | None]:
+        asked.set()
+        return anyio.sleep_forever()
+
+    monkeypatch.setattr(gate, "LAST_CHECK_S", 0.05)
+    monkeypatch.setattr(gate, "LONGEST_CHECK_S", 3600)
+    (tmp_path / "users.json").write_text('{"users": {}}')
+    async with ingress(Kit(tmp_path), {"basic": {"file": tmp_path / "users.json"}}) as http:
+        monkeypatch.setattr("gateway_auth.basic.BasicAuthenticator.authenticate", never)
+        answers: list[httpx.Response] = []
+
+        async def post() -> None:
+            answers.append(await http.post())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(post)
+            await asked.wait()
+            await http.source.stop()
+        (answer,) = answers
+        assert (answer.status_code, answer.json()["detail"]) == (503, "the check of the credentials took too long")
+        assert http.intake.events == []
+
+
+@pytest.mark.spec("AC-02")
 @pytest.mark.parametrize("engine", ["native", "hypercorn"])
 async def test_a_check_that_does_not_end_well_ends_nothing_else(
     registry: Registry, tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
