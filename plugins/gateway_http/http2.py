@@ -6,9 +6,11 @@ import asyncio
 import logging
 import sys
 import time
+from contextlib import suppress
 from typing import Any, cast
 
 import anyio
+import h2.errors
 import h2.events
 import h2.exceptions
 import h2.settings
@@ -97,6 +99,8 @@ class Protocol(H2Protocol):
             number = getattr(event, "stream_id", None)
             if isinstance(event, h2.events.RequestReceived) and not _is_plain(event):
                 self._reset(event.stream_id)
+            elif isinstance(event, h2.events.RequestReceived) and self.context.terminated.is_set():
+                self._reset(event.stream_id, h2.errors.ErrorCodes.REFUSED_STREAM)
             elif isinstance(event, h2.events.DataReceived) and number not in self.streams:
                 try:
                     self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
@@ -117,9 +121,9 @@ class Protocol(H2Protocol):
         self._reset_at = now
         return self._resets > _RESETS
 
-    def _reset(self, number: int | None) -> None:
+    def _reset(self, number: int | None, code: int = h2.errors.ErrorCodes.PROTOCOL_ERROR) -> None:
         if number is not None:
-            self.connection.reset_stream(number, h2.errors.ErrorCodes.PROTOCOL_ERROR)
+            self.connection.reset_stream(number, code)
 
 
 def _is_plain(request: h2.events.RequestReceived) -> bool:
@@ -140,6 +144,7 @@ class Http2Connection(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._held_back = self._paused = self._ended = False
+        self._protocol: Protocol | None = None
         self._requests = 0
         self._endpoints: list[Endpoint] = []
         self._bodies = 0
@@ -188,7 +193,7 @@ class Http2Connection(asyncio.Protocol):
         try:
             async with TaskGroup(asyncio.get_running_loop()) as tasks:
                 engine = self._engine
-                protocol = Protocol(
+                self._protocol = protocol = Protocol(
                     *(ASGIWrapper(cast(Any, self._app)), engine.config, engine.context, tasks, ConnectionState({})),
                     *(self._listener.tls is not None, None, None, self._send),
                 )
@@ -316,8 +321,14 @@ class Http2Connection(asyncio.Protocol):
             self.abort()
 
     def drain(self) -> None:
-        if not self._endpoints:
-            self.abort()
+        transport, protocol = self._transport, self._protocol
+        if self._endpoints or transport is None or transport.is_closing():
+            return
+        if protocol is not None:  # GOAWAY: what the client has sent meanwhile may be sent again elsewhere
+            with suppress(h2.exceptions.ProtocolError):
+                protocol.connection.close_connection()
+            transport.write(protocol.connection.data_to_send())
+        transport.close()
 
     def abort(self) -> None:
         if self._transport is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -53,7 +53,7 @@ class Client:
             try:
                 await self.flush()
                 data = await self._stream.receive()
-            except (anyio.EndOfStream, anyio.BrokenResourceError, OSError):
+            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
                 return
             events = self._http.receive_data(data)
             for event in events:
@@ -115,3 +115,38 @@ async def test_who_keeps_giving_up_requests_is_cut_off(kit: Any, intake: Any) ->
             async for event in client.events():
                 if list(_statuses(event)) == ["202"]:
                     break
+
+
+@pytest.mark.spec("SAFE-18")
+@pytest.mark.parametrize("busy", [False, True])
+async def test_a_stop_says_which_requests_were_not_read(kit: Any, intake: Any, busy: bool) -> None:
+    answered = list[str]()
+    async with anyio.create_task_group() as tasks:
+        async with AsyncExitStack() as stack:
+            source = await stack.enter_async_context(kit.source(intake, server="hypercorn"))
+            client = await stack.enter_async_context(connected(source))
+
+            async def read() -> None:
+                async for event in client.events():
+                    answered.extend(_statuses(event))
+
+            client.post("first")
+            tasks.start_soon(read)
+            while answered != ["202"]:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+            intake.hold = busy
+            if busy:
+                client.post("second")
+                await client.flush()
+                while not intake.held:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+            tasks.start_soon(source.stop)
+            while busy and answered == ["202"]:
+                await anyio.sleep(0.01)
+                if intake.held:
+                    intake.held.pop()(None)
+            while client.ended_with is None:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
+    assert client.ended_with == h2.errors.ErrorCodes.NO_ERROR
+    assert answered == ["202"] * (1 + busy)
