@@ -6,13 +6,16 @@ Source: OpenID Connect Discovery 1.0 sections 3 and 4; RFC 8414 for issuers with
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import httpx
 import msgspec
+from gateway_transport.renewed import Renewed
 
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.one_line import one_line
@@ -68,7 +71,7 @@ class KeyFile:
 
     async def read(self) -> bytes:
         self._stamp = self._look()  # before it is read: a change in between is seen at the next look
-        return await asyncio.to_thread(_read_file, self._path)
+        return await asyncio.to_thread(_read_file, self._path, trusted=True)
 
     def changed(self) -> bool:
         return self._look() != self._stamp
@@ -89,24 +92,23 @@ class Issuer:
     def __init__(self, config: OidcConfig, owner: str) -> None:
         self._config = config
         self._owner = owner
-        self._client: httpx.AsyncClient | None = None
+        self._tls: Renewed[ssl.SSLContext] | None = None
         self._discovery = f"{config.issuer.rstrip('/')}/.well-known/openid-configuration"
         self.place = config.jwks_url or config.issuer
 
     async def start(self) -> None:
         try:
-            tls = await asyncio.to_thread(_trusting, self._config.ca_file)
+            self._tls = await asyncio.to_thread(self._trusted)
         except (OSError, ssl.SSLError) as e:
             raise StartError(f"{self._owner}.ca_file: the certificates can't be used: {e}") from e
-        # requests are rare: a connection that is kept would be closed by the issuer, at worst while it is used again
-        limits = httpx.Limits(max_keepalive_connections=0)
-        timeout = self._config.timeout_s
-        self._client = httpx.AsyncClient(verify=tls, timeout=timeout, follow_redirects=False, limits=limits)
+
+    def _trusted(self) -> Renewed[ssl.SSLContext]:
+        path = self._config.ca_file
+        files = [path] if path is not None else []
+        return Renewed(files, lambda: _trusting(path), self._owner, "certificates of the issuer's authorities")
 
     async def stop(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
+        self._tls = None
 
     async def read(self) -> bytes:
         try:
@@ -140,14 +142,19 @@ class Issuer:
         return found
 
     async def _get(self, url: str, accept: str) -> bytes:
-        if self._client is None:
+        if self._tls is None:
             raise IssuerFault("the gateway stops")
         headers = {"accept": accept, "accept-encoding": "identity"}
         if self._config.bearer_file is not None:
             token = await asyncio.to_thread(_read_file, self._config.bearer_file)
             headers["authorization"] = f"Bearer {token.decode('ascii', 'replace').strip()}"
+        # requests are rare: a connection that is kept would be closed by the issuer, at worst while it is used again
+        tls, timeout = self._tls.current(), self._config.timeout_s
         try:
-            async with self._client.stream("GET", url, headers=headers) as answer:
+            async with (
+                httpx.AsyncClient(verify=tls, timeout=timeout, follow_redirects=False) as client,
+                client.stream("GET", url, headers=headers) as answer,
+            ):
                 if answer.status_code != 200:
                     raise IssuerFault(f"{url} answered {answer.status_code}")
                 if answer.headers.get("content-encoding", "identity") != "identity":
@@ -170,9 +177,12 @@ def _trusting(ca_file: Path | None) -> ssl.SSLContext:
     return context
 
 
-def _read_file(path: Path) -> bytes:
+def _read_file(path: Path, trusted: bool = False) -> bytes:
+    """A file's content. What is `trusted` must not be writable for everyone. Raises `IssuerFault`."""
     try:
         with path.open("rb") as file:
+            if trusted and os.fstat(file.fileno()).st_mode & stat.S_IWOTH:
+                raise IssuerFault(f"{path}: every user may write to it, and so let themselves in: run `chmod o-w`")
             text = file.read(MOST_BYTES + 1)
     except OSError as e:
         raise IssuerFault(f"{path} can't be read: {e.strerror or e}") from e

@@ -118,6 +118,8 @@ class TokenVerifier:
             raise TokenRejected("the token is not a signed JSON Web Token") from e
         if wrong:
             raise TokenRejected("the token's header is not supported")
+        if not _is_for_access(header.get("typ")):
+            raise TokenRejected("the token is of a kind that proves no sender")
         if header["alg"] not in (self._algorithms.allowed or ()):
             raise TokenRejected("the token is signed with an algorithm that is not allowed")
         return signed
@@ -155,7 +157,9 @@ class TokenVerifier:
 
     def _subject(self, claims: Mapping[str, Any]) -> str:
         subject = claims.get(self._config.subject)
-        if not isinstance(subject, str) or not subject or len(subject) > _MOST_SUBJECT or not subject.isprintable():
+        if not isinstance(subject, str) or not 0 < len(subject) <= _MOST_SUBJECT or not subject.isprintable():
+            raise TokenRejected("the token has no usable subject")
+        if subject != subject.strip():  # in a log nobody could tell it from another
             raise TokenRejected("the token has no usable subject")
         if self._config.subject == "email" and claims.get("email_verified") is not True:
             raise TokenRejected("the token's subject is an address that is not verified")
@@ -175,6 +179,15 @@ class TokenVerifier:
             except (JoseError, ValueError):
                 continue
         raise TokenRejected("the token's signature is wrong")
+
+
+def _is_for_access(kind: Any) -> bool:
+    """Whether a token of this `typ` may prove a sender. Issuers sign other things, too, such as logout tokens, and say
+    so (RFC 8725 section 3.11); access tokens are `at+jwt` (RFC 9068), and most have no type or just `JWT`."""
+    if not isinstance(kind, str):
+        return kind is None
+    name = kind.lower().removeprefix("application/")
+    return name == "at+jwt" or not name.endswith("+jwt")
 
 
 def _trust(config: OidcConfig) -> Hashable:

@@ -22,7 +22,7 @@ K = TypeVar("K")
 
 
 def _not_empty(secret: SecretStr) -> SecretStr:
-    if not secret.get_secret_value():
+    if not secret.get_secret_value().strip():
         raise ValueError("the secret is empty: anyone could sign with it")
     return secret
 
@@ -82,8 +82,8 @@ class SigningKeys(Generic[K]):
         except UnicodeDecodeError:
             raise StartError(f"{self._owner}: the secret in {path} is not text in UTF-8") from None
         text = text.removesuffix("\n").removesuffix("\r")
-        if not text or len(content) > MOST_BYTES:
-            raise StartError(f"{self._owner}: the secret in {path} is {'too long' if text else 'empty'}")
+        if not text.strip() or len(content) > MOST_BYTES:
+            raise StartError(f"{self._owner}: the secret in {path} is {'too long' if text.strip() else 'empty'}")
         try:
             return self._parse(text)
         except ValueError as e:

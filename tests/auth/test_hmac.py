@@ -218,6 +218,7 @@ def test_attributes_beside_the_body_are_not_signed() -> None:
     [
         ({"header": "x-sig"}, "there is no secret"),
         ({"header": "x-sig", "secrets": [""]}, "anyone could sign"),
+        ({"header": "x-sig", "secrets": [" \n"]}, "anyone could sign"),
         ({"secrets": [SECRET]}, "`header` is missing"),
         ({"secrets": [SECRET], "header": "x sig"}, "not the name of a header"),
         ({"secrets": [SECRET], "header": "x", "signed": "static"}, "would say nothing about the event"),

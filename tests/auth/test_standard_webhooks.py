@@ -151,7 +151,12 @@ def test_files_that_can_not_be_used_are_named(tmp_path: Any) -> None:
     file = tmp_path / "hook"
     options = {"secret_files": [str(file)]}
     Bench("standard_webhooks", options, offline=True)
-    for content, says in [(None, "can't be read"), (b"", "is empty"), (b"\xff", "not text"), (b"whsk_aaaa", "private")]:
+    for content, says in [
+        (None, "can't be read"),
+        (b" \n\n", "is empty"),
+        (b"\xff", "not text"),
+        (b"whsk_aaaa", "private"),
+    ]:
         if content is not None:
             file.write_bytes(content)
         with pytest.raises(StartError, match=says):

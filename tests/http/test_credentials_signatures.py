@@ -183,7 +183,8 @@ async def test_an_ingress_with_the_same_options_knows_the_sender(kit: Any, clien
     ):  # fmt: skip
         (request,) = await received(kit, {name: options}, 202, client=client)
         for secret in options["secrets"][: 1 if options.get("preset") != "stripe" else None]:
-            authenticator = Bench(name, {**options, "secrets": [secret]}, int(time.time()))
+            mine = {**options, "secrets": [secret], "unsigned_attributes": True}  # it is sent in binary mode
+            authenticator = Bench(name, mine, int(time.time()))
             assert authenticator.subject(dict(request.headers), request.body)
             with pytest.raises(Unauthenticated):
                 authenticator.subject(dict(request.headers), request.body + b" ")

@@ -136,6 +136,17 @@ async def test_a_key_that_is_taken_out_of_a_file_counts_no_longer(issuer: OwnIss
 
 
 @pytest.mark.spec("OI-08")
+async def test_a_file_that_everyone_may_write_to_is_not_trusted(issuer: OwnIssuer, tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    file.write_text(json.dumps(issuer.key_set()))
+    file.chmod(0o666)
+    with pytest.raises(ExceptionGroup) as refusal:
+        async with verifying(issuer, jwks_file=file):
+            pass
+    assert refusal.group_contains(StartError, match="every user may write to it")
+
+
+@pytest.mark.spec("OI-08")
 @pytest.mark.parametrize("options", [{"jwks_file": Path("/nowhere/keys")}, {"ca_file": Path("/nowhere/ca")}])
 async def test_a_file_that_is_not_there_stops_the_start(issuer: OwnIssuer, options: dict[str, Any]) -> None:
     with pytest.raises(ExceptionGroup) as refusal:
@@ -163,11 +174,21 @@ async def test_tls_is_verified_and_a_token_for_the_issuer_sent(issuer: OwnIssuer
     async with verifying(issuer, ca_file=tmp_path / "ca.pem", bearer_file=tmp_path / "token") as made:
         assert (await verified(made, issuer.token())).subject == "orders"
     assert sent == ["Bearer secret"] * 2
+    sent.clear()
+    clock, other = Frozen(), trustme.CA()
+    async with verifying(issuer, clock, ca_file=tmp_path / "ca.pem", refresh_s=60) as made:
+        assert (await verified(made, issuer.token())).subject == "orders"
+        other.cert_pem.write_to_path(tmp_path / "ca.pem")  # another authority, under the same name
+        await until(lambda: clock.advance(60) or made.store.error)
+        assert "certificate verify failed" in str(made.store.error)
+        ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+        await until(lambda: clock.advance(60) or made.store.error is None)
+    sent.clear()
     async with verifying(issuer) as made:
         await until(lambda: made.store.error)
         assert "certificate verify failed" in str(made.store.error)
         assert await raised(verified(made, issuer.token())) == AWAY
-    assert len(sent) == 2
+    assert sent == []
 
 
 def slowly(release: threading.Event) -> Callable[[BaseHTTPRequestHandler], bool]:

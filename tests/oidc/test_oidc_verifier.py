@@ -114,6 +114,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "bound to a key of the sender": ({"cnf": {"jkt": "x"}}, BOUND),
     "bound to a certificate": ({"cnf": {"x5t#S256": "x"}}, BOUND),
     "bound to nothing that is known": ({"cnf": {}}, BOUND),
+    "subject is a space": ({"sub": " "}, "the token has no usable subject"),
+    "subject begins with a space": ({"sub": " orders"}, "the token has no usable subject"),
     "subject is long": ({"sub": "x" * 1025}, "the token has no usable subject"),
 }
 
@@ -154,6 +156,9 @@ HEADERS: dict[str, tuple[dict[str, Any], str]] = {
     "alg None": ({"alg": "None"}, "the token is signed with an algorithm that is not allowed"),
     "alg is a list": ({"alg": ["ES256"]}, "the token's header is not supported"),
     "alg is null": ({"alg": None}, "the token's header is not supported"),
+    "a logout token": ({"typ": "logout+jwt"}, "the token is of a kind that proves no sender"),
+    "an event of security": ({"typ": "application/SecEvent+JWT"}, "the token is of a kind that proves no sender"),
+    "a type that is no text": ({"typ": ["JWT"]}, "the token is of a kind that proves no sender"),
     "encrypted": ({"alg": "RSA-OAEP", "enc": "A256GCM"}, "the token is signed with an algorithm that is not allowed"),
 }
 
@@ -167,6 +172,13 @@ def test_headers_that_are_not_supported_are_refused(name: str) -> None:
     header = encoded({"alg": "ES256", "kid": key.kid, **changes})
     assert rejected(verifier(key), f"{header}.{payload}.{signature}") == sentence
     assert rejected(verifier(key), f"{header}.{payload}.") in (sentence, "the token is not a signed JSON Web Token")
+
+
+@pytest.mark.spec("OI-01")
+@pytest.mark.parametrize("kind", [None, "JWT", "jwt", "at+jwt", "application/at+jwt", "JOSE"])
+def test_types_of_tokens_that_are_accepted(kind: str | None) -> None:
+    key = key_of("ES256")
+    assert checked(verifier(key), signed(claims(), key, "ES256", {"typ": kind})).subject == "orders"
 
 
 @pytest.mark.spec("OI-03")
