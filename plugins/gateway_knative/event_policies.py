@@ -14,10 +14,13 @@ from gateway_core.contract.config_node import Node
 
 from .destinations import object_keys
 from .labels import selector
-from .part import Part
+from .part import Notes, Part
 from .restrictions import GROUP, POLICY_VERSION
 from .spec import Meaning, section_name
 
+ANONYMOUS = "anonymous"
+_NO_SUBJECT = "stands for senders without credentials, and is no subject of a token"
+_IF_MEANT = "write a policy in the section `policies` if you mean them"
 _LONGEST_NAME = 63
 _IDENTIFIED = {
     "ApiServerSource": "sources.knative.dev",
@@ -153,9 +156,8 @@ def _senders(spec: Part, namespace: str, targets: Targets) -> Iterator[Node]:
         elif (ref := item.part("ref")) is not None:
             yield from _subjects_of(ref, namespace, targets.subjects)
         elif (sub := item.text("sub")) is not None:
-            if sub == "anonymous":
-                text = "here `anonymous` stands for senders without credentials, and is no subject of a token"
-                item.fault("sub", text, "write a policy in the section `policies` if you mean them")
+            if sub == ANONYMOUS:
+                item.fault("sub", f"here `{ANONYMOUS}` {_NO_SUBJECT}", _IF_MEANT)
             else:
                 yield item.made("sub", sub)
 
@@ -172,6 +174,8 @@ def _subjects_of(ref: Part, namespace: str, table: Node | None) -> Iterator[Node
             node: Node = table.value[key]
             items: Sequence[Node] = node.value if isinstance(node.value, list) else [node]
             for item in items:
+                if Part(Node({"sub": item}, item.file, item.line), "", Notes(ref.notes.env)).text("sub") == ANONYMOUS:
+                    ref.fault("name", f"`subjects` maps `{key}` to `{ANONYMOUS}`: {_NO_SUBJECT}", _IF_MEANT)
                 yield item.copy(item.line, node.written)
             return
     account = service_account(version, kind, name)

@@ -16,7 +16,7 @@ from .destinations import Objects
 from .event_policies import Targets, check_applied, event_policy, namespaced
 from .features import Features, features_of
 from .labels import labels_of
-from .part import Notes, Part
+from .part import Notes, Part, mapping
 from .restrictions import GROUP, POLICY_VERSION, restricts
 from .spec import LISTEN, Meaning, Subject, broker, ingress_path, section_name, trigger
 
@@ -81,10 +81,12 @@ class _Manifests:
             if kind == "Broker":
                 namespace, name = called(part)
                 check_applied(part, frozenset(about.get((namespace, name or ""), ())))
-        own = _in_section(sections)
+        own = _in_section(sections, self.notes.env)
+        if own is None:
+            return
         left = [b for b in (*targets.manifests, *sorted(targets.others)) if b not in about]
         names = {section_name(namespace, name): namespace for namespace, name in left}
-        yield from features.entries({n: of for n, of in names.items() if n not in own and "all" not in own})
+        yield from features.entries({n: of for n, of in names.items() if n not in own})
 
     def _opened(self, part: Part) -> Iterator[tuple[str, Part]]:
         """The brokers and triggers in a document, with their kind: itself, or the items of a list."""
@@ -98,14 +100,15 @@ class _Manifests:
             return
         if restricts(part, version, kind):
             return
-        if kind == "ConfigMap" and (features := features_of(part)) is not None:
+        if kind.endswith("List") and (part.has("items") or (version, kind) in _LISTS):
+            yield from self._items(part, kind.removesuffix("List"))
+            return
+        if kind not in _SECTIONS and (features := features_of(part, kind)) is not None:
             if self._features is not None:
-                part.fault("kind", "another ConfigMap has features of senders, too", "keep one of them")
+                part.fault("kind", "another document has features of senders, too", "keep one of them")
             self._features = features
             return
-        if kind == "List" or (version, kind) in _LISTS:
-            yield from self._items(part)
-        elif version == _VERSIONS.get(kind):
+        if version == _VERSIONS.get(kind):
             yield kind, part
         elif version.startswith(f"{GROUP}/") and kind in _SECTIONS:
             part.warn("apiVersion", f"`{kind}` of `{version}` is ignored", f"write `apiVersion: {_VERSIONS[kind]}`")
@@ -114,7 +117,8 @@ class _Manifests:
             known = "Tidegate reads `Broker`, `Trigger` and `EventPolicy`"
             part.warn("kind", f"`{kind}` of `{version}` is ignored", remedy or known)
 
-    def _items(self, part: Part) -> Iterator[tuple[str, Part]]:
+    def _items(self, part: Part, kind: str) -> Iterator[tuple[str, Part]]:
+        """The documents in a list. In a list of one kind, the items need not say it."""
         items = part.node.value["items"].value if part.has("items") else []
         if not isinstance(items, list):
             part.fault("items", f"expected a list, found {show(items)}")
@@ -122,6 +126,9 @@ class _Manifests:
         for i, item in enumerate(items):
             path = dotted((part.at("items"), i))
             if isinstance(item.value, dict):
+                if kind and "kind" not in item.value:
+                    said = {"apiVersion": part.node.value["apiVersion"], "kind": part.made("kind", kind)}
+                    item = mapping({**said, **item.value}, item.file, item.line)
                 yield from self._opened(Part(item, path, self.notes))
             else:
                 self._fault(f"expected a mapping, found {show(item.value)}", path, item.file, item.line, "")
@@ -184,13 +191,18 @@ def _targets(manifests: Sequence[tuple[str, Part]], sections: Mapping[str, Node]
     return Targets(found, frozenset(namespaced(b) for b in own if b not in known), sections.get("subjects"))
 
 
-def _in_section(sections: Mapping[str, Node]) -> set[str]:
-    """The brokers that policies of the config's own section name."""
+def _in_section(sections: Mapping[str, Node], env: Mapping[str, str]) -> set[str] | None:
+    """The brokers that policies of the config's own section name; None if one is about all of them. What can't be read
+    is a fault of its own, which the loader reports."""
     found: set[str] = set()
     for policy in sections["policies"].value.values() if "policies" in sections else ():
-        brokers = policy.value.get("brokers") if isinstance(policy.value, dict) else None
-        items = brokers.value if brokers is not None and isinstance(brokers.value, list) else [brokers]
-        found |= {str(item.value) for item in items if item is not None}
+        if not isinstance(policy.value, dict) or "brokers" not in policy.value:
+            continue
+        part = Part(policy, "", Notes(env))
+        if isinstance(policy.value["brokers"].value, list):
+            found.update(part.texts("brokers"))
+        elif part.text("brokers") == "all":
+            return None
     return found
 
 

@@ -335,4 +335,138 @@ def test_the_features_that_knative_ships_restrict_nobody(tmp_path: Path) -> None
     assert not _policies(loaded)
     assert [w.path for w in loaded.warnings] == ["data.default-authorization-mode"]
     (found,) = _faults(tmp_path, _broker(), FEATURES + shipped, (FEATURES + shipped).replace("features", "more"))
-    assert found.startswith("kind: another ConfigMap")
+    assert found.startswith("kind: another document")
+
+
+# -- what is only similar, or elsewhere -------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("PO-12")
+@pytest.mark.parametrize(
+    ("mine", "wanted"),
+    [
+        ("[shop.orders, '${OTHER}']", set()),
+        ("[shop.orders]", {"shop.other"}),
+        ("all", set()),
+        ("'${EACH}'", set()),
+        ("[all]", {"shop.orders", "shop.other"}),  # a broker of this name
+    ],
+)
+def test_own_policies_that_replace_the_default_mode(mine: str, wanted: set[str], tmp_path: Path) -> None:
+    own = _ingress("shop.orders", "shop.other", "all", how=OIDC) + f"policies: {{mine: {{brokers: {mine}, from: [x]}}}}"
+    features = FEATURES + "{authentication-oidc: enabled, default-authorization-mode: deny-all}"
+    file = tmp_path / "any.yaml"
+    file.write_text("\n---\n".join([own, _broker(), _broker("other"), features]))
+    loaded = load_all([file], REGISTRY, {"OTHER": "shop.other", "EACH": "all"})
+    made = {name.removeprefix("default-authorization-mode/") for name in _policies(loaded)} - {"mine"}
+    assert made - {"all"} == wanted
+    assert ("all" in made) == (mine[:1] == "[" and mine != "[all]")
+
+
+DENY = "{authentication-oidc: enabled, default-authorization-mode: deny-all}"
+FEATURES_ELSEWHERE = [
+    f"apiVersion: v1\nkind: List\nitems: [{{apiVersion: v1, kind: ConfigMap, data: {DENY}}}]",
+    f"apiVersion: v1\nkind: ConfigMapList\nitems: [{{apiVersion: v1, kind: ConfigMap, data: {DENY}}}]",
+    f"apiVersion: v1\nkind: ConfigMapList\nitems: [{{metadata: {{name: config-features}}, data: {DENY}}}]",
+    *(
+        "apiVersion: operator.knative.dev/v1beta1\nkind: KnativeEventing\nmetadata: {name: knative-eventing}\n"
+        f"spec: {{config: {{{name}: {DENY}}}}}"
+        for name in ("features", "config-features")
+    ),
+]
+
+
+@pytest.mark.spec("PO-12")
+@pytest.mark.parametrize("document", FEATURES_ELSEWHERE, ids=range(len(FEATURES_ELSEWHERE)))
+def test_features_hold_wherever_they_are_written(document: str, tmp_path: Path) -> None:
+    (made,) = _policies(_load(tmp_path, _ingress("shop.orders", how=OIDC), _broker(), document)).values()
+    assert (made.brokers, made.subjects, made.authenticator) == (["shop.orders"], [], "oidc")
+
+
+OPERATOR = (
+    "apiVersion: operator.knative.dev/v1beta1\nkind: KnativeEventing\nmetadata: {name: k}\nspec: {config: CONFIG}"
+)
+
+
+@pytest.mark.spec("PO-11")
+@pytest.mark.parametrize(
+    ("document", "fault"),
+    [
+        (FEATURES + "{authentication_oidc: enabled}", "data.authentication_oidc"),
+        (FEATURES + "{Authentication-OIDC: enabled}", "data.Authentication-OIDC"),
+        (FEATURES + "{authentication-odic: enabled}", "data.authentication-odic"),
+        (FEATURES + "{' authentication-oidc': enabled}", "data. authentication-oidc"),
+        (FEATURES + "{default-authorisation-mode: deny-all}", "data.default-authorisation-mode"),
+        ((FEATURES + DENY).replace("ConfigMap", "Configmap"), "kind"),
+        ((FEATURES + DENY).replace("\ndata:", "\nData:"), "Data"),
+        ((FEATURES + DENY).replace("\ndata:", "\nstringData:"), "stringData"),
+        (FEATURES + "[]", "data"),
+        (OPERATOR.replace("CONFIG", f"{{feature: {DENY}}}"), "spec.config.feature"),
+        (OPERATOR.replace("CONFIG", "{features: {authentication-oidc: maybe}}"), "spec.config.features.authentic"),
+        (OPERATOR.replace("CONFIG", "{features: []}"), "spec.config.features"),
+        (OPERATOR.replace("CONFIG", "{features: {transport-encryption: strict}}"), "spec.config.features.transport-"),
+    ],
+    ids=range(13),
+)
+def test_what_seems_to_be_a_feature_of_senders_is_a_fault(document: str, fault: str, tmp_path: Path) -> None:
+    (found, *_) = _faults(tmp_path, _ingress("shop.orders", how=OIDC), _broker(), document)
+    assert found.startswith(fault), found
+
+
+@pytest.mark.spec("PO-11")
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [
+        ("eventing.knative.dev/v1alpha1", "Eventpolicy"),
+        ("eventing.knative.dev/v1alpha1", "EventPolicies"),
+        ("eventing.knative.dev/v1alpha1", "EventPolcy"),
+        ("eventing.knative.dev/v1alpha1", "Event-Policy"),
+        ("eventing.knative.dev/v1alpha2", "EventPolicy"),
+        ("eventing.knative.dev", "EventPolicy"),
+        ("evening.knative.dev/v1alpha1", "EventPolicy"),
+        ("Eventing.knative.dev/v1alpha1", "EventPolicy"),
+        ("security.istio.io/v1", "AuthorizationPolicies"),
+        ("security.istio.io/v1", "PeerAuthentications"),
+        ("security.istio.io/v1", "RequestAuthenticaton"),
+        ("cilium.io/v2", "CiliumNetworkPolicy"),
+        ("policy.linkerd.io/v1beta1", "ServerAuthorization"),
+        ("v1", "EventPolicyList"),
+    ],
+)
+def test_a_kind_that_seems_to_restrict_access_is_a_fault(version: str, kind: str, tmp_path: Path) -> None:
+    name = "metadata: {name: p, namespace: shop}"
+    items = "\nitems: [{metadata: {name: p}}]" if kind.endswith("List") else ""
+    found = _faults(tmp_path, _ingress("shop.orders"), _broker(), f"apiVersion: {version}\nkind: {kind}\n{name}{items}")
+    assert "restricts access, and the gateway would not enforce it" in found[0]
+
+
+@pytest.mark.spec("PO-10")
+def test_other_matters_stay_warnings(tmp_path: Path) -> None:
+    others = ["policy/v1beta1 PodSecurityPolicy", "v1 ConfigMap", "v1 Secret", "apps/v1 Deployment", "v1 PodList"]
+    documents = [
+        f"apiVersion: {o.split()[0]}\nkind: {o.split()[1]}\nmetadata: {{name: x}}\ndata: {{a: b}}" for o in others
+    ]
+    documents.append("apiVersion: v1\nkind: PodList\nitems: [{metadata: {name: x}}]")
+    loaded = _load(tmp_path, _ingress("shop.orders"), _broker(), *documents)
+    assert len([w for w in loaded.warnings if "is ignored" in w.message]) == len(documents)
+
+
+@pytest.mark.spec("PO-11")
+@pytest.mark.parametrize("value", ["anonymous", "[one, anonymous]", "'${WHO:-anonymous}'"])
+def test_an_object_is_not_everyone_without_credentials(value: str, tmp_path: Path) -> None:
+    own = _ingress("shop.orders") + f"subjects: {{Thing/a: {value}}}\n"
+    spec = "{from: [{ref: {apiVersion: v1, kind: Thing, name: a}}]}"
+    found = _faults(tmp_path, own, _broker(), POLICY + spec)
+    assert any(f.startswith("spec.from[0].ref.name: `subjects` maps `Thing/a` to `anonymous`") for f in found)
+
+
+@pytest.mark.spec("PO-11")
+@pytest.mark.parametrize(
+    "filters",
+    ["{}", "[{}]", "[null]", "[{exact: {}}]", "[{exact: {type: a}, prefix: {type: b}}]", "[{all: []}]", "[{any: []}]",
+     "[{not: []}]", "[{not: {}}]", "[{exact: {type: ''}}]", "[{cesql: ''}]", "[{exact: {type: null}}]", "exact"],
+)  # fmt: skip
+def test_filters_that_say_nothing_are_faults(filters: str, tmp_path: Path) -> None:
+    policy = POLICY + f"{{from: [{{sub: a}}], filters: {filters}}}"
+    (found, *_) = _faults(tmp_path, _ingress("shop.orders"), _broker(), policy)
+    assert found.startswith("spec.filters"), found
