@@ -24,7 +24,7 @@ from gateway_core.contract.interfaces import Admission
 from .authenticator import Forbidden
 from .config import AccessConfig
 from .denials import recorder
-from .policy import ANONYMOUS_WORD, AllowConfig, Policies
+from .policy import ANONYMOUS_WORD, AllowConfig, Policies, subjects_of
 
 SECTION = "policies"
 
@@ -54,7 +54,7 @@ def admission(config: GatewayConfig, ref: SourceRef, context: BuildContext) -> A
     found = policies_of(config, context.broker)
     if not found:
         return None
-    if not _listens(ref):
+    if not takes_senders(ref):
         return None
     admit = compiled(found, context).refusal if isinstance(ref.options, AccessConfig) else _closed
     return _audited(admit, context)
@@ -78,7 +78,8 @@ def _closed(events: Sequence[Event]) -> Refused | None:
     return Forbidden("this ingress can't find out who sends, and its broker has policies")
 
 
-def _listens(ref: SourceRef) -> bool:
+def takes_senders(ref: SourceRef) -> bool:
+    """Whether senders come to this source. Others fetch their events."""
     return isinstance(ref.options, Listening) and bool(ref.options.listen)
 
 
@@ -123,11 +124,11 @@ def _of_broker(
     if options is None:
         return  # a fault of its own
     names = ", ".join(f"`{name}`" for name in policies)
-    if isinstance(options, AccessConfig) and _listens(ref):
+    if isinstance(options, AccessConfig) and takes_senders(ref):
         if not _possible(list(policies.values()), options):
             message = f"no sender can fulfil a policy of the broker `{broker}` ({names}) here: this ingress does not"
             yield ConfigFinding(f"{message} find out who sends", place, _remedy(options))
-    elif _listens(ref):
+    elif takes_senders(ref):
         message = f"`{ref.name}` can't find out who sends, and the broker `{broker}` has policies ({names})"
         yield ConfigFinding(message, place, "use an ingress with `authenticate`, or another broker")
     else:
@@ -148,7 +149,7 @@ def _possible(entries: Sequence[AllowConfig], options: AccessConfig) -> bool:
     names = {ref.name for ref in options.authenticate}
     open_to_all = options.anonymous if options.anonymous is not None else not names
     for entry in entries:
-        subjects = ["*"] if entry.subjects is None else entry.subjects
+        subjects = subjects_of(entry)
         if open_to_all and ANONYMOUS_WORD in subjects and entry.authenticator is None and not entry.claims:
             return True
         known = entry.authenticator in names if entry.authenticator is not None else bool(names)

@@ -153,8 +153,13 @@ def is_about(config: AllowConfig, who: Identity) -> bool:
     return about(config)(who)
 
 
+def subjects_of(config: AllowConfig) -> list[str]:
+    """The subjects that an entry is about, as in `from`."""
+    return ["*"] if config.subjects is None else config.subjects
+
+
 def _entry(config: AllowConfig, matches: Callable[[Event], bool]) -> _Entry:
-    subjects = ["*"] if config.subjects is None else config.subjects
+    subjects = subjects_of(config)
     prefixes = tuple(text[:-1] for text in subjects if text.endswith("*") and text != "*")
     return _Entry(
         # who proved nothing has neither an authenticator nor claims

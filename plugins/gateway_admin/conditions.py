@@ -17,7 +17,8 @@ from gateway_core.pipeline.broker import ReadingTrigger
 from gateway_core.pipeline.infos import channel_state
 from gateway_core.runtime.status import bridge_condition, orphan_condition, start_failure
 
-from .generations import SECTIONS, Generations, Key
+from . import policies
+from .generations import RUNNING, SECTIONS, Generations, Key, singular
 
 if TYPE_CHECKING:
     from gateway_core.runtime.gateway import Gateway
@@ -26,6 +27,7 @@ log = logging.getLogger("tidegate")
 
 LOOK_EVERY_S = 1.0
 SLICE = 100
+READY = "Ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +37,12 @@ class Seen:
     condition: Condition
     since_ns: int
 
-    def document(self) -> dict[str, str]:
+    def document(self, type: str = READY) -> dict[str, str]:
         """As in Kubernetes."""
         words = {True: "True", False: "False", None: "Unknown"}
         ready, message, reason = self.condition
         return {
-            "type": "Ready",
+            "type": type,
             "status": words[ready],
             "reason": reason,
             "message": message,
@@ -61,6 +63,7 @@ class Conditions:
         self._generations = generations
         self._clock = clock
         self._seen: dict[Key, Seen] = {}
+        self._further: dict[tuple[Key, str], Seen] = {}
 
     async def watch(self) -> None:
         """Samples periodically. Thousands of entries are sampled in slices, so that events don't wait."""
@@ -95,28 +98,50 @@ class Conditions:
         section, name = key
         if section == "triggers" and not isinstance(self._gateway.built.triggers.get(name), ReadingTrigger):
             return
-        what = f"{section.removesuffix('s')} {name}"
+        what = f"{singular(section)} {name}"
         if condition.ready is False:
             log.error("%s is not ready: %s (%s)", what, condition.message, condition.reason)
         elif condition.ready and before is not None and before.condition.ready is False:
             log.warning("%s is ready again", what)
 
     def of(self, section: str, name: str) -> Seen:
-        """The condition as last seen."""
+        """The condition `Ready` as last seen."""
         return self._seen[section, name]
+
+    def documents(self, section: str, name: str) -> list[dict[str, str]]:
+        """All conditions: `Ready`, and those that say more."""
+        key = (section, name)
+        return [self._seen[key].document(), *(self._noted(key, *more).document(more[0]) for more in self._more(key))]
+
+    def _more(self, key: Key) -> Iterator[policies.Typed]:
+        section, name = key
+        config = self._gateway.config
+        if section == policies.POLICIES and (policy := config.section(section).get(name)) is not None:
+            yield from policies.of_policy(policy, config)
+        elif section == "brokers" and name in config.brokers:
+            yield policies.of_broker(name, config)
+
+    def _noted(self, key: Key, type: str, condition: Condition) -> Seen:
+        before = self._further.get((key, type))
+        same = before is not None and before.condition.ready is condition.ready
+        since_ns = before.since_ns if before is not None and same else self._clock.now_ns()
+        seen = self._further[key, type] = Seen(condition, since_ns)
+        return seen
 
     def _look(self) -> Iterator[tuple[Key, Condition]]:
         gateway = self._gateway
         others = {
             (section, entry.name): Condition(False, entry.reason, entry.condition)
             for status in gateway.role.others()
-            for section in SECTIONS
+            for section in RUNNING
             for entry in status.entries(section)
             if not entry.ready
         }
         names = {section: self._generations.names(section) for section in SECTIONS}
         for key in self._seen.keys() - {(section, name) for section in SECTIONS for name in names[section]}:
             self._seen.pop(key, None)
+            for type in (policies.AUTHENTICATION, policies.SUBJECTS, policies.OF_BROKER):
+                self._further.pop((key, type), None)
         for section in SECTIONS:
             for name in names[section]:
                 condition = self._mine(section, name)
@@ -131,6 +156,8 @@ class Conditions:
             return Condition(None, "the gateway is starting", "Starting")
         if failure := start_failure(gateway.failed, section, name):
             return Condition(False, failure, "StartFailed")
+        if section == policies.POLICIES and (policy := gateway.config.section(section).get(name)) is not None:
+            return policies.ready(policy, gateway.config)
         if section == "brokers" and name in built.brokers:
             broker = built.brokers[name]
             return broker.condition(channel_state(broker.channel_name, broker.channel))

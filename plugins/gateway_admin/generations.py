@@ -1,4 +1,4 @@
-"""The desired and the running version of each broker, trigger and bridge (Kubernetes: `metadata.generation`,
+"""The desired and the running version of each broker, trigger, bridge and policy (Kubernetes: `metadata.generation`,
 `status.observedGeneration`)."""
 
 from __future__ import annotations
@@ -9,7 +9,11 @@ from typing import Any
 
 from gateway_core.config.model import GatewayConfig
 
-SECTIONS = ("brokers", "triggers", "bridges")
+from .policies import POLICIES
+
+RUNNING = ("brokers", "triggers", "bridges")
+"""Sections whose entries have a status of their own."""
+SECTIONS = (*RUNNING, POLICIES)
 Key = tuple[str, str]
 """Section and name."""
 
@@ -64,5 +68,11 @@ class Generations:
 
 def _entries(config: GatewayConfig) -> Iterator[tuple[Key, Any]]:
     for section in SECTIONS:
-        for name, entry in getattr(config, section).items():
+        entries = config.section(POLICIES) if section == POLICIES else getattr(config, section)
+        for name, entry in entries.items():
             yield (section, name), entry
+
+
+def singular(section: str) -> str:
+    """The word for one entry of a section."""
+    return "policy" if section == POLICIES else section[:-1]

@@ -39,7 +39,8 @@ class ProblemDocument(Model):
 class ConditionDocument(Model):
     """A condition, as in Kubernetes."""
 
-    type: Literal["Ready"]
+    type: Literal["Ready", "AuthenticationEnabled", "SubjectsResolved", "EventPoliciesReady"]
+    """Policies also have the conditions of Knative's EventPolicy, and brokers `EventPoliciesReady`."""
     status: Literal["True", "False", "Unknown"]
     reason: str
     """One word for programs."""
@@ -94,11 +95,23 @@ class Observed(Model):
     deadLetterSinkUri: str | None
 
 
+class AppliedPolicy(Model):
+    """A policy of a broker (Knative: `AppliedEventPolicyRef`)."""
+
+    apiVersion: str | None
+    """That of its manifest; null if it has none."""
+    name: str
+    id: str
+    """Its name in this API."""
+
+
 class BrokerState(Observed):
     address: Address | None
     """Where the broker receives events: its first address."""
     addresses: list[Address]
     channel: str | None
+    policies: list[AppliedPolicy]
+    """The policies in force. Without any, the broker takes what its ingress lets in."""
     counts: BrokerCounts  # type: ignore[valid-type]
 
 
@@ -119,6 +132,23 @@ class BridgeState(Observed):
     """Whether it waits because its dead letter can't be written."""
     lastError: str | None
     counts: BridgeCounts  # type: ignore[valid-type]
+
+
+class PolicyState(Model):
+    observedGeneration: int
+    """The running generation; less than `metadata.generation` during a reload or after one that failed."""
+    conditions: list[ConditionDocument]
+    brokers: list[str]
+    """The brokers that it is about."""
+    from_: list[str] = Field(alias="from")
+    """The subjects that may send, with those of `from.ref` resolved."""
+
+
+class Policy(Model):
+    metadata: Metadata
+    spec: dict[str, Any]
+    """As in the config."""
+    status: PolicyState
 
 
 class Broker(Model):
@@ -152,6 +182,10 @@ class TriggerList(Model):
 
 class BridgeList(Model):
     items: list[Bridge]
+
+
+class PolicyList(Model):
+    items: list[Policy]
 
 
 class AppliedTrigger(Model):

@@ -41,7 +41,7 @@ def gateway_commands() -> list[Command]:
         look("status", "Show a running gateway: brokers, triggers, lag. `tidegate top` shows rates, live."),
         look(
             "get",
-            "Show brokers, triggers and bridges of a running gateway: conditions, addresses, where each is defined.",
+            "Show brokers, triggers, bridges and policies of a running gateway, with their conditions.",
         ),
         change("apply", _APPLY),
         change("delete", "Delete a trigger that was applied."),

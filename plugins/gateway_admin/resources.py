@@ -1,4 +1,4 @@
-"""Brokers, triggers and bridges as resources in Knative's shape: metadata, spec, status."""
+"""Brokers, triggers, bridges and policies as resources in Knative's shape: metadata, spec, status."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import msgspec
 from gateway_core.contract.status import BridgeStatus, BrokerStatus, TriggerStatus
 from gateway_core.pipeline.broker import Trigger
 
-from . import models
+from . import models, policies
 from .context import AdminContext
+from .generations import RUNNING, singular
 from .routes import Problem
 from .shown import shown
 
@@ -42,7 +43,7 @@ class Resources:
     def get(self, section: str, name: str) -> Document:
         """One entry. Raises `Problem` if it does not exist."""
         if self._service.generations.get(section, name) is None:
-            raise Problem(404, f"there is no {section[:-1]} `{name}`")
+            raise Problem(404, f"there is no {singular(section)} `{name}`")
         self._service.conditions.observe()
         return self._one(section, name, self._counted(section))
 
@@ -55,6 +56,8 @@ class Resources:
         return f'"{version.generation}-{digest[:12]}"'
 
     def _counted(self, section: str) -> Counted:
+        if section not in RUNNING:
+            return {}
         return {entry.name: entry for entry in self._gateway.status().entries(section)}
 
     def _one(self, section: str, name: str, counted: Counted) -> Document:
@@ -63,9 +66,12 @@ class Resources:
         config, entry = version.config, counted.get(name)
         status: Document = {
             "observedGeneration": version.observed,
-            "conditions": [self._service.conditions.of(section, name).document()],
+            "conditions": self._service.conditions.documents(section, name),
         }
         spec = shown(config)
+        if section == policies.POLICIES:
+            status |= policies.status_of_policy(config, self._gateway.config)
+            return {"metadata": self._metadata(section, name), "spec": spec, "status": status}
         if section == "triggers":
             spec = {"broker": config.broker, **spec}
             entry = entry or TriggerStatus(name=name, broker=config.broker)
@@ -101,6 +107,7 @@ class Resources:
             "addresses": [{"url": url} for url in urls],
             "deadLetterSinkUri": broker.dead_letter.address if broker else None,
             "channel": entry.channel.name or None,
+            "policies": policies.applied(entry.name, self._gateway.config),
         }
 
     def _of_trigger(self, entry: TriggerStatus) -> Document:

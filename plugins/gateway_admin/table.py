@@ -22,8 +22,13 @@ NO_STORE = {"cache-control": "no-store"}
 Status = Callable[[], GatewayStatus | Awaitable[GatewayStatus]]
 
 _V1 = "/api/v1"
-_WHAT = {"brokers": models.BrokerList, "triggers": models.TriggerList, "bridges": models.BridgeList}
-_ONE = {"brokers": models.Broker, "triggers": models.Trigger, "bridges": models.Bridge}
+_WHAT = {
+    "brokers": models.BrokerList,
+    "triggers": models.TriggerList,
+    "bridges": models.BridgeList,
+    "policies": models.PolicyList,
+}
+_ONE = {"brokers": models.Broker, "triggers": models.Trigger, "bridges": models.Bridge, "policies": models.Policy}
 _PROBES: dict[str, Any] = {"live": models.Live, "ready": models.Ready, "startup": models.Startup}
 _BODY = "A trigger as the section `triggers` has it, or a Knative manifest of `kind: Trigger`; YAML or JSON."
 _BODIES = "One or several triggers: a section `triggers`, or Knative manifests of `kind: Trigger`; YAML or JSON."

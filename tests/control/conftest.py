@@ -52,8 +52,7 @@ class Console:
         return response.json()
 
     def ready(self, section: str, name: str) -> dict:
-        (condition,) = self.get(section, name)["status"]["conditions"]
-        assert condition["type"] == "Ready"
+        (condition,) = (c for c in self.get(section, name)["status"]["conditions"] if c["type"] == "Ready")
         return condition
 
     def post(self, path: str) -> httpx.Response:

@@ -13,12 +13,12 @@ from gateway_core.cli.options import DataDir, Json
 from ..client import complete
 from ..client.options import AdminAddress
 
-KINDS = ("brokers", "triggers", "bridges")
+KINDS = ("brokers", "triggers", "bridges", "policies")
 
 
 def kind_of(word: str) -> str:
     """A kind by its plural or singular. Raises `BadParameter`."""
-    plural = word if word.endswith("s") else f"{word}s"
+    plural = word if word.endswith("s") else f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
     if plural not in KINDS:
         raise typer.BadParameter(f"{word!r} is not one of {', '.join(KINDS)}")
     return plural
@@ -27,7 +27,7 @@ def kind_of(word: str) -> str:
 def deletable(word: str) -> str:
     """The one kind that can be deleted. Raises `BadParameter`."""
     if kind_of(word) != "triggers":
-        raise typer.BadParameter("only triggers can be deleted; brokers and bridges belong to the config")
+        raise typer.BadParameter("only triggers can be deleted; everything else belongs to the config")
     return "triggers"
 
 
@@ -73,7 +73,7 @@ def get(
         str,
         typer.Argument(
             help="What to show; the singular works too.",
-            metavar="brokers|triggers|bridges",
+            metavar="brokers|triggers|bridges|policies",
             parser=kind_of,
             autocompletion=_kinds,
         ),
@@ -86,7 +86,7 @@ def get(
     admin: AdminAddress = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Show brokers, triggers and bridges of a running gateway: conditions, addresses, where each is defined."""
+    """Show brokers, triggers, bridges and policies of a running gateway, with their conditions."""
     from .resources import get as show
 
     if as_json and output not in (None, Output.json):

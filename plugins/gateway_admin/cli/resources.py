@@ -82,6 +82,10 @@ def _state(key: str) -> Callable[[Resource], Any]:
     return lambda item: item["status"].get(key) or ""
 
 
+def _names(key: str) -> Callable[[Resource], Any]:
+    return lambda item: one_line(", ".join(item["status"][key]), 200)
+
+
 def _count(key: str) -> Callable[[Resource], Any]:
     return lambda item: item["status"]["counts"][key]
 
@@ -108,12 +112,14 @@ _COLUMNS: dict[str, list[Column]] = {
     "brokers": [("address", lambda item: (item["status"]["address"] or {}).get("url", ""))],
     "triggers": [("broker", lambda item: item["spec"]["broker"]), ("subscriber", _state("subscriberUri"))],
     "bridges": [("source", _state("sourceUri")), ("sink", _state("sinkUri"))],
+    "policies": [("brokers", _names("brokers")), ("from", _names("from"))],
 }
 _LAST: list[Column] = [("generation", _generation), ("dead letter", _state("deadLetterSinkUri"))]
 _WIDE: dict[str, list[Column]] = {
     "brokers": [("channel", _state("channel")), ("accepted", _count("accepted")), *_LAST],
     "triggers": [("delivered", _count("delivered")), ("lag", _count("lag")), ("from", _origin), *_LAST],
     "bridges": [("delivered", _count("delivered")), ("lag", _count("lag")), *_LAST],
+    "policies": [("generation", _generation)],
 }
 
 
