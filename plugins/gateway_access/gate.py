@@ -234,7 +234,7 @@ class Gate:
         for event in events:
             event.identity = who
             if self._auth_context:
-                _mark(event, who)
+                mark(event, who)
         return self._unless(None if self._policies is None else self._policies.refusal(events), who, request, events)
 
     def admit_unread(self, who: Identity, request: Message, event: Event) -> Refused | None:
@@ -289,7 +289,7 @@ def _nobody(request: Message) -> None:
     return None
 
 
-def _mark(event: Event, who: Identity) -> None:
+def mark(event: Event, who: Identity) -> None:
     """Writes the sender into the event (CloudEvents extension "Auth Context")."""
     attributes: dict[str, Any] = event.attributes
     attributes["authtype"] = who.type

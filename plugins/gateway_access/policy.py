@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, model_validator
 
@@ -24,6 +24,8 @@ from .authenticator import Forbidden
 
 ANONYMOUS_WORD = "anonymous"
 """The word in `from` for senders without credentials. Nothing else there stands for them, not even `*`."""
+Verdict = Literal["allows", "other senders", "other events"]
+"""What an entry says to an event: it lets it in, or it is about other senders, or its filters don't match."""
 _MOST_SUBJECT = 100
 _ALWAYS = every(())
 
@@ -72,7 +74,7 @@ class Policies:
     ) -> None:
         owners = owners or [f"{context.owner}.allow[{i}]" for i in range(len(allow))]
         self._entries = [
-            _entry(config, _matches(config, context, owner)) for config, owner in zip(allow, owners, strict=True)
+            _entry(config, _matches(config, context, owner), owner) for config, owner in zip(allow, owners, strict=True)
         ]
 
     def refusal(self, events: Sequence[Event]) -> Forbidden | None:
@@ -93,6 +95,14 @@ class Policies:
     def knows(self, who: Identity) -> Forbidden | None:
         """Why this sender may send nothing at all, None if there are events that it may send."""
         return None if any(entry.fits(who) for entry in self._entries) else Forbidden(f"{_name(who)} may not send here")
+
+    def verdicts(self, event: Event) -> list[tuple[str, Verdict]]:
+        """What each entry says to an event, by the entry's path in the config."""
+        who = event.identity
+        return [
+            (e.owner, "other senders" if not e.fits(who) else "allows" if e.matches(event) else "other events")
+            for e in self._entries
+        ]
 
     def _filters_for(self, who: Identity | None) -> Sequence[Callable[[Event], bool]]:
         """The conditions of the entries that fit a sender. An event that fulfils one of them is allowed."""
@@ -121,8 +131,9 @@ def _name(who: Identity | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One entry. `matches` is `_ALWAYS` if it has no filters."""
+    """One entry. `matches` is `_ALWAYS` if it has no filters, `owner` its path in the config."""
 
+    owner: str
     anonymous: bool
     everyone: bool
     exact: frozenset[str]
@@ -145,7 +156,7 @@ class _Entry:
 
 def about(config: AllowConfig) -> Callable[[Identity], bool]:
     """Whether an entry, but for its filters, is about a sender."""
-    return _entry(config, _ALWAYS).fits
+    return _entry(config, _ALWAYS, "").fits
 
 
 def is_about(config: AllowConfig, who: Identity) -> bool:
@@ -158,10 +169,11 @@ def subjects_of(config: AllowConfig) -> list[str]:
     return ["*"] if config.subjects is None else config.subjects
 
 
-def _entry(config: AllowConfig, matches: Callable[[Event], bool]) -> _Entry:
+def _entry(config: AllowConfig, matches: Callable[[Event], bool], owner: str) -> _Entry:
     subjects = subjects_of(config)
     prefixes = tuple(text[:-1] for text in subjects if text.endswith("*") and text != "*")
     return _Entry(
+        owner=owner,
         # who proved nothing has neither an authenticator nor claims
         anonymous=ANONYMOUS_WORD in subjects and config.authenticator is None and not config.claims,
         everyone="*" in subjects,

@@ -7,13 +7,17 @@ retries.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from gateway_access.decisions import Sender, decisions
 from gateway_cloudevents import event_json
 
-from gateway_core.config.model import DeliveryConfig
+from gateway_core.config.model import DeliveryConfig, GatewayConfig
 from gateway_core.contract.capabilities import Previewing, Reading, pulls
+from gateway_core.contract.clock import Clock
+from gateway_core.contract.component import BuildContext, ComponentBuilder
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import PARTITION_BITS, Event, Message
 from gateway_core.contract.interfaces import Clause
@@ -56,11 +60,21 @@ def explain(built: Built, event: Event, broker: str | None = None, trigger: str 
     }
 
 
+Decide = Callable[[Event, str | None], list[dict[str, Any]]]
+"""Who would be let in with an event, at each ingress (of a broker)."""
+
+
 def explain_text(
-    text: bytes, built: Built, sources: Mapping[str, list[Any]], broker: str | None = None, trigger: str | None = None
+    text: bytes,
+    built: Built,
+    sources: Mapping[str, list[Any]],
+    broker: str | None = None,
+    trigger: str | None = None,
+    decide: Decide | None = None,
 ) -> dict[str, Any]:
     """The explanation of an event in JSON, as the ingress would read it; `sources` are those of each broker and bridge.
-    `refused` is the error that the ingress would return, None if it accepts the event. Raises `ValueError` if the text
+    `refused` is the error that the ingress would return, None if it accepts the event; `access` says what `decide`
+    does, if it is given. Raises `ValueError` if the text
     is not a JSON object."""
     if broker is None and trigger is not None and trigger in built.triggers:
         broker = built.triggers[trigger].broker.name
@@ -71,7 +85,16 @@ def explain_text(
     except Refused as e:
         refused = {"status": e.status, "detail": e.detail, "attribute": e.attribute or None, "rule": e.rule or None}
         return {"event": _head(event_json.load(text)), "wanted": 0, "refused": refused, "deliveries": [], "others": []}
-    return {**explain(built, event, broker, trigger), "refused": None}
+    access = {} if decide is None else {"access": decide(event, broker)}
+    return {**explain(built, event, broker, trigger), "refused": None, **access}
+
+
+def deciding(config: GatewayConfig, registry: ComponentBuilder, clock: Clock, sender: Sender | None) -> Decide | None:
+    """Decides by this config about a sender; None without one."""
+    if sender is None:
+        return None
+    context = BuildContext("", Path(), clock, registry, offline=True)
+    return lambda event, broker: decisions(config, context, sender, event, broker)
 
 
 def sources_of(built: Built) -> dict[str, list[Any]]:

@@ -21,6 +21,9 @@ class Explanation(BaseModel):
     """The error that the ingress would return, null if it accepts the event."""
     deliveries: list[dict[str, Any]]
     """One for each trigger and bridge: its filter, the message, the retries."""
+    access: list[dict[str, Any]] = []
+    """If the question has a sender: for each ingress whether it is let in, and what each entry of `allow` and each
+    policy says ("allows", "other senders", "other events")."""
 
 
 class EventReport(BaseModel):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from gateway_access.decisions import Sender
 from gateway_admin.routes import JSON, Answer, Problem, Request, Route, Text
 
 from . import models
 from .context import InspectContext
-from .explain import explain_text, sources_of
+from .explain import deciding, explain_text, sources_of
 from .graph.svg import svg
 from .graph.topology import topology
 from .tap.choice import BadFilter, Choice, compile_all
@@ -25,8 +26,15 @@ _MOST_DATA = 65_536
 _SVG = "image/svg+xml"
 
 
+class _Sender(msgspec.Struct, forbid_unknown_fields=True):
+    subject: str
+    authenticator: str = ""
+    claims: dict[str, Any] = {}
+
+
 class _Question(msgspec.Struct, forbid_unknown_fields=True):
     event: msgspec.Raw
+    sender: _Sender | None = None
     broker: str | None = None
     trigger: str | None = None
 
@@ -44,7 +52,11 @@ def inspect_routes(service: InspectContext) -> list[Route]:
         check_names(gateway.built, question.broker, question.trigger)
         built = gateway.built
         try:
-            found = explain_text(bytes(question.event), built, sources_of(built), question.broker, question.trigger)
+            asked = question.sender
+            sender = Sender(asked.subject, asked.authenticator, asked.claims) if asked is not None else None
+            decide = deciding(gateway.config, gateway.registry, gateway.clock, sender)
+            only = question.broker, question.trigger
+            found = explain_text(bytes(question.event), built, sources_of(built), *only, decide)
         except ValueError as e:
             raise Problem(422, str(e)) from e
         return Answer(found, headers=_NO_STORE)
@@ -90,7 +102,8 @@ def inspect_routes(service: InspectContext) -> list[Route]:
         Route(
             *("POST", f"{_V1}/explain", explain, "What the gateway would do with an event", {200: models.Explanation}),
             problems=[404, 422],
-            body="`event`: a structured CloudEvent in JSON. `broker`, `trigger`: only this one.",
+            body="`event`: a structured CloudEvent in JSON. `broker`, `trigger`: only this one. "
+            "`sender`: `subject`, `authenticator` and `claims` of who sends it.",
             takes=[JSON],
             role="viewer",
         ),

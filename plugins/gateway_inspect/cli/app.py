@@ -59,6 +59,17 @@ def explain(
     paths: Paths = None,
     broker: Broker = None,
     trigger: Annotated[str | None, typer.Option(help="Only this trigger.", autocompletion=complete.triggers)] = None,
+    as_: Annotated[
+        str | None,
+        typer.Option(
+            "--as", metavar="SUBJECT", help="Also say who lets this sender in; `anonymous` has no credentials."
+        ),
+    ] = None,
+    authenticator: Annotated[str, typer.Option(help="What proved the subject. By default any.")] = "",
+    claim: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A claim of the sender: JSON, else text. Can be repeated."),
+    ] = None,
     admin: RunningAdmin = None,
     data_dir: RunningDataDir = None,
     as_json: Json = False,
@@ -71,9 +82,13 @@ def explain(
     Exit codes: 0 every event matches a trigger, 1 an event is refused or matches no trigger (or the config has errors),
     2 the input is not a JSON event.
     """
-    from .explain import explain_events
+    from .explain import explain_events, sender_of
 
-    raise typer.Exit(explain_events(event, paths, broker, trigger, admin=admin, data_dir=data_dir, as_json=as_json))
+    sender = sender_of(as_, authenticator, claim or ())
+    found = explain_events(
+        event, paths, broker, trigger, sender=sender, admin=admin, data_dir=data_dir, as_json=as_json
+    )
+    raise typer.Exit(found)
 
 
 def why(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import typer
+from gateway_access.decisions import Sender
 from gateway_admin.client.remote import remote
 from gateway_http.cli.events import from_file
 
@@ -16,6 +18,7 @@ from gateway_core.cli import common
 from gateway_core.cli.common import CommandError
 from gateway_core.cli.exit_codes import FAULT, OK, USAGE
 from gateway_core.config.registry import Registry
+from gateway_core.contract.one_line import one_line
 
 Asked = Callable[[bytes], dict[str, Any]]
 """Explains an event in JSON. Raises `ValueError` if the text is not an event."""
@@ -27,6 +30,7 @@ def explain_events(
     broker: str | None,
     trigger: str | None,
     *,
+    sender: Sender | None = None,
     admin: str | None = None,
     data_dir: Path | None = None,
     as_json: bool,
@@ -35,11 +39,13 @@ def explain_events(
     if (admin or data_dir) and paths:
         raise typer.BadParameter("a running gateway has its own config: pass either files, or --admin or --data-dir")
     if not (admin or data_dir):
-        return _explain(file, _offline(paths, broker, trigger), as_json=as_json)
+        return _explain(file, _offline(paths, broker, trigger, sender), as_json=as_json)
     with remote(admin, data_dir) as gateway:
 
         def ask(text: bytes) -> dict[str, Any]:
-            question = {"event": msgspec.Raw(text), "broker": broker, "trigger": trigger}
+            question: dict[str, Any] = {"event": msgspec.Raw(text), "broker": broker, "trigger": trigger}
+            if sender is not None:
+                question["sender"] = asdict(sender)
             found: dict[str, Any] = gateway.ask(
                 "POST", "explain", body=msgspec.json.encode(question), media="application/json"
             )
@@ -67,16 +73,41 @@ def _explain(file: Path, ask: Asked, *, as_json: bool) -> int:
             common.print_json(document)
     else:
         print("\n\n".join("\n".join(as_lines(document)) for document in documents))
-    return OK if all(document["wanted"] for document in documents) else FAULT
+    return OK if all(document["wanted"] and _let_in(document) for document in documents) else FAULT
 
 
-def _offline(paths: Sequence[Path] | None, broker: str | None, trigger: str | None) -> Asked:
+def _let_in(document: Mapping[str, Any]) -> bool:
+    access = document.get("access")
+    return access is None or any(decision["allowed"] for decision in access)
+
+
+def sender_of(subject: str | None, authenticator: str, claims: Sequence[str]) -> Sender | None:
+    """The sender that the options name, with claims as `NAME=VALUE`, where VALUE is JSON or else text. Raises
+    `BadParameter`."""
+    if subject is None:
+        if claims or authenticator:
+            raise typer.BadParameter("--claim and --authenticator say more about a sender: add --as SUBJECT")
+        return None
+    found: dict[str, Any] = {}
+    for claim in claims:
+        name, equals, value = claim.partition("=")
+        if not name or not equals:
+            raise typer.BadParameter(f"{claim!r} is not NAME=VALUE")
+        try:
+            found[name] = msgspec.json.decode(value.encode())
+        except msgspec.MsgspecError:
+            found[name] = value
+    return Sender(subject, authenticator, found)
+
+
+def _offline(paths: Sequence[Path] | None, broker: str | None, trigger: str | None, sender: Sender | None) -> Asked:
     from gateway_scenario.play import staged
     from gateway_scenario.stage import Stage
 
     from gateway_core.config.load import load
+    from gateway_core.contract.clock import SystemClock
 
-    from ..explain import explain_text, sources_of
+    from ..explain import deciding, explain_text, sources_of
 
     registry = Registry.installed()
     config = load(common.config_paths(paths), registry)
@@ -84,7 +115,8 @@ def _offline(paths: Sequence[Path] | None, broker: str | None, trigger: str | No
     _known("trigger", trigger, list(config.triggers))
     built = staged(config, registry, Stage())
     sources = sources_of(built)
-    return lambda text: explain_text(text, built, sources, broker, trigger)
+    decide = deciding(config, registry, SystemClock(), sender)
+    return lambda text: explain_text(text, built, sources, broker, trigger, decide)
 
 
 def _known(kind: str, name: str | None, names: Sequence[str]) -> None:
@@ -102,6 +134,8 @@ def as_lines(document: Mapping[str, Any]) -> Iterator[str]:
         rule = f" ({refused['rule']})" if refused["rule"] else ""
         yield f"  refused at the ingress, {refused['status']}: {refused['detail']}{rule}"
         return
+    for decision in document.get("access", ()):
+        yield from access_lines(decision)
     if not document["wanted"]:
         others = document.get("others", [])
         yield f"  wanted only by others: {', '.join(others)}" if others else "  nobody wants it"
@@ -111,6 +145,18 @@ def as_lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"  {line}" for line in clause_lines(delivery["filter"]))
         if delivery["matched"]:
             yield from (f"  {line}" for line in _delivery(delivery))
+
+
+_VERDICTS = {"allows": "allows it", "other senders": "is about other senders", "other events": "is about other events"}
+
+
+def access_lines(decision: Mapping[str, Any]) -> Iterator[str]:
+    """Whether a sender is let in at an ingress, and what each entry says."""
+    by = f" ({decision['authenticator']})" if decision["authenticator"] else ""
+    word = {True: "let in", False: f"refused with {decision['status']}", None: "not asked"}[decision["allowed"]]
+    reason = f": {decision['reason']}" if decision["reason"] else ""
+    yield f"sender {one_line(decision['subject'])}{by} at {decision['ingress']}: {word}{reason}"
+    yield from (f"  {entry['entry']} {_VERDICTS[entry['verdict']]}" for entry in decision["entries"])
 
 
 def clause_lines(clause: Mapping[str, Any]) -> Iterator[str]:
