@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import field_validator
+
 from gateway_core.contract.component import AuthenticatorRef, Config
 
 from .policy import AllowConfig
@@ -17,12 +19,22 @@ class AccessConfig(Config):
     """Whether senders without credentials may send. An ingress on an address other than loopback needs `authenticate`,
     or `true` here. With both, wrong credentials are still refused."""
     allow: list[AllowConfig] = []
-    """Which senders may send which events: at least one entry must allow an event. Without entries, all may."""
+    """Which senders may send which events: at least one entry must allow an event. Without the key, all
+    may; an empty list is a fault."""
     quota: QuotaConfig | None = None
     """How much may be sent."""
     auth_context: bool = False
     """Whether each event says who sent it, in the attributes `authtype` and `authid` (CloudEvents extension "Auth
     Context"). What the sender wrote there is replaced."""
+
+    @field_validator("allow")
+    @classmethod
+    def _not_empty(cls, allow: list[AllowConfig]) -> list[AllowConfig]:
+        if not allow:
+            raise ValueError(
+                "an empty list would let everyone in; write `allow: [{from: []}]` for nobody, or no `allow`"
+            )
+        return allow
 
     @property
     def closed(self) -> bool:

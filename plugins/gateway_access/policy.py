@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, field_validator, model_validator
 
 from gateway_core.contract.component import BuildContext, Config, FilterRef
 from gateway_core.contract.event import Event
@@ -58,6 +58,20 @@ class AllowConfig(Config):
     name."""
     filters: list[FilterRef] = []
     """Filters that the event must match, all of them."""
+
+    @field_validator("subjects", mode="before")
+    @classmethod
+    def _no_list(cls, value: Any) -> Any:
+        if value is None:
+            raise ValueError("expected a list, found nothing; `[]` is nobody, and without the key it is everyone known")
+        return value
+
+    @field_validator("authenticator", mode="before")
+    @classmethod
+    def _no_name(cls, value: Any) -> Any:
+        if value is None:
+            raise ValueError("expected text, found nothing; without the key, any authenticator counts")
+        return value
 
     @model_validator(mode="after")
     def _says_something(self) -> AllowConfig:

@@ -125,6 +125,8 @@ class Conditions:
         before = self._further.get((key, type))
         same = before is not None and before.condition.ready is condition.ready
         since_ns = before.since_ns if before is not None and same else self._clock.now_ns()
+        if before is None:  # it holds since the entry runs
+            since_ns = self._seen[key].since_ns
         seen = self._further[key, type] = Seen(condition, since_ns)
         return seen
 

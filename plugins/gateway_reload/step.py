@@ -114,7 +114,7 @@ class Fresh:
     dead_letters: dict[str, tuple[Sink, Sink]] = field(default_factory=dict)  # without and with tracing
     triggers: dict[str, Trigger | ReadingTrigger] = field(default_factory=dict)
     bridges: dict[str, Bridged] = field(default_factory=dict)
-    admissions: list[tuple[BoundSource, list[Admission]]] = field(default_factory=list)  # of sources that are kept
+    admissions: list[tuple[BoundSource, list[Admission]]] = field(default_factory=list)  # of the sources that run
 
 
 class Step:
@@ -167,9 +167,12 @@ class Step:
     def _admissions(self) -> Iterator[tuple[BoundSource, list[Admission]]]:
         make = self.builder.admissions
         for name in self._built.brokers.keys() & self._new.brokers.keys():
-            for bound_source in self._built.brokers[name].bound_sources:
-                if (i := self._place(bound_source, name)) is not None:
-                    yield bound_source, make(bound_source.ref, ("brokers", name, "ingress", i), name)
+            for before, bound_source in enumerate(self._built.brokers[name].bound_sources):
+                i = self._place(bound_source, name)  # None: it takes events until it is replaced or stopped
+                yield (
+                    bound_source,
+                    make(bound_source.ref, ("brokers", name, "ingress", before if i is None else i), name),
+                )
         for name in self._built.bridges.keys() & self._new.bridges.keys():
             bound_source = self._built.bridges[name].bound_source
             if bound_source.ref == self._new.bridges[name].source:

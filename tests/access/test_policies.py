@@ -282,6 +282,37 @@ async def test_a_reload_holds_for_connections_that_are_open(where: str, tmp_path
         assert rig.accepted() == sum(found.count(202) for found in answers.values())
 
 
+@pytest.mark.spec("PO-07")
+async def test_an_ingress_that_is_replaced_keeps_the_new_policies_meanwhile(tmp_path: Path) -> None:
+    """The rest of the reload waits for a delivery; what is closed does not."""
+    loose = config("{p: {brokers: [default], from: [ann, bob]}}")
+    tight = config("{p: {brokers: [default], from: [ann]}}", more=", auth_context: true").replace(
+        "all: {", "all: {filter: {type: t}, "
+    )
+    async with running(loose, tmp_path) as (rig, client):
+        rig.sink._hold = True
+        assert (await rig.post(client, "bob", {})).status_code == 202
+        with anyio.fail_after(60):
+            while not rig.sink.held:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        statuses, done = [], False
+        async with anyio.create_task_group() as tasks:
+
+            async def change() -> None:
+                nonlocal done
+                await rig.reload(tight)
+                done = True
+
+            tasks.start_soon(change)
+            while not done and 403 not in statuses:
+                statuses.append((await rig.post(client, "bob", {})).status_code)
+            before_the_end = not done
+            for _ in range(len(rig.sink.held)):
+                rig.sink.answer()
+        assert before_the_end
+        assert statuses[-1] == 403
+
+
 # -- the config -----------------------------------------------------------------------------------------------------
 
 
@@ -292,6 +323,9 @@ async def test_a_reload_holds_for_connections_that_are_open(where: str, tmp_path
         (config("{p: {brokers: [defualt], from: [a]}}"), "policies.p.brokers[0]: there is no broker `defualt`"),
         (config("{p: {from: [a]}}"), "policies.p.brokers: "),
         (config("{p: {brokers: [], from: [a]}}"), "policies.p.brokers: "),
+        (config("{p: {brokers: all, from: , filters: [{exact: {type: t}}]}}"), "policies.p.from: expected a list"),
+        (config("{p: {brokers: all, from: [a], authenticator: null}}"), "policies.p.authenticator: expected text"),
+        (config(allow="[]"), "brokers.default.ingress[0].http.allow: an empty list would let everyone in"),
         (config("{p: {brokers: some, from: [a]}}"), "policies.p.brokers: "),
         (config("{p: {brokers: all}}"), "policies.p: it does not say whom it allows"),
         (config("{p: {brokers: all, claims: {}}}"), "policies.p: it does not say whom it allows"),
