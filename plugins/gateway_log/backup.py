@@ -41,6 +41,8 @@ _PAGES = 1000
 _BLOCK = 1 << 20
 _ENDINGS = (".lock", ".ballast", ".sock", ".tmp", "-wal", "-shm", "-journal")
 _NAMES = {"gateway.json", "scratch"}
+_KEPT_HERE = {"admin.token", "audit"}
+"""A backup goes to other people and places: it lets nobody into the gateway, and tells of nobody."""
 
 ReportProgress = Callable[[str, int, int], None]
 """Called with the current file, the bytes done, and the total bytes."""
@@ -135,6 +137,9 @@ def _files(data_dir: Path) -> list[Path]:
         kept = (n for n in files if n not in _NAMES and not n.endswith(_ENDINGS) and (n[0] != "." or ".crc" in n))
         if Path(parent).parent == data_dir / "log":
             kept = (n for n in kept if not SHARD_FILE.fullmatch(n))
+        if Path(parent) == data_dir:
+            folders[:] = [f for f in folders if f not in _KEPT_HERE]
+            kept = (n for n in kept if n not in _KEPT_HERE)
         found += [Path(parent, name).relative_to(data_dir) for name in kept if Path(parent, name).is_file()]
     return sorted(found)
 

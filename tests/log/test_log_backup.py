@@ -241,3 +241,17 @@ def test_a_damaged_shard_keeps_nothing_else_from_being_copied(tmp_path: Path) ->
     assert tidegate("restore", tmp_path / "b", "--data-dir", tmp_path / "new").returncode == 0
     assert (tmp_path / "new" / "log" / "default" / "shard-000.db").read_bytes() == shard.read_bytes()
     assert (tmp_path / "new" / "dead-letter" / "default.jsonl").exists()
+
+
+@pytest.mark.spec("SAFE-53")
+def test_a_backup_lets_nobody_into_the_gateway(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    fill(data_dir)
+    (data_dir / "admin.token").write_text("a-token")
+    (data_dir / "audit").mkdir()
+    (data_dir / "audit" / "audit.jsonl").write_text("{}\n")
+    (data_dir / "applied" / "audit").write_text("a trigger of this name")
+    assert tidegate("backup", tmp_path / "copy", "--data-dir", data_dir).returncode == 0
+    copied = {str(p.relative_to(tmp_path / "copy")) for p in (tmp_path / "copy").rglob("*") if p.is_file()}
+    assert "applied/audit" in copied
+    assert not {"admin.token", "audit/audit.jsonl"} & copied
