@@ -147,12 +147,12 @@ class Loading:
                 return value
             raise ValueError(f"the environment variable `{config.env}` isn't set")
         try:
-            if value := file.read_bytes().decode().removesuffix("\n").removesuffix("\r"):
-                return value
+            if file.stat() and file.is_file() and (text := file.read_bytes().decode()).strip("\r\n"):
+                return text.removesuffix("\n").removesuffix("\r")
         except (OSError, ValueError) as e:
             reason = e.strerror if isinstance(e, OSError) and e.strerror else "not UTF-8 text"
             raise ValueError(f"the file {config.file} can't be read: {reason}") from None
-        raise ValueError(f"the file {config.file} is empty")
+        raise ValueError(f"the file {config.file} is {'empty' if file.is_file() else 'not a regular file'}")
 
     def secret_file(self, name: str) -> Path | None:
         """The file that holds a secret, relative to the config file that names it; None if it is in no file."""

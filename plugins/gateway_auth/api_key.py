@@ -17,6 +17,7 @@ from gateway_access.authenticator import Unauthenticated
 from gateway_transport.renewed import Renewed
 
 from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import Overloaded
 from gateway_core.contract.event import Message
 from gateway_core.contract.identity import Identity
 
@@ -73,7 +74,7 @@ class ApiKeyAuthenticator:
         self._now_ns = context.clock.now_ns
         self._file = options.file
         self._owner = context.owner
-        self._keys: Renewed[_Keys] | None = None
+        self._keys: Renewed[_Keys | None] | None = None
 
     async def start(self, tasks: TaskGroup) -> None:
         """Raises `StartError` if the file can't be used."""
@@ -98,7 +99,8 @@ class ApiKeyAuthenticator:
                 presented = value
         if presented is None or self._keys is None or self._elsewhere:
             return None
-        known = self._keys.current().right.get(presented)
+        keys = self._keys.current()
+        known = keys.right.get(presented) if keys is not None else None
         return known.identity if known is not None and not known.expires_ns else None
 
     def authenticate(self, request: Message) -> Identity | None:
@@ -114,7 +116,8 @@ class ApiKeyAuthenticator:
         if presented is None:
             return None
         assert self._keys is not None
-        keys = self._keys.current()
+        if (keys := self._keys.current()) is None:
+            raise Overloaded("API keys can't be checked now")
         known = keys.right.get(presented) or keys.find(presented)
         if known.expires_ns and known.expires_ns <= self._now_ns():
             raise Unauthenticated(f"the API key {known.identity.claims['id']} has expired")

@@ -11,6 +11,7 @@ import binascii
 import secrets
 from collections import OrderedDict
 from collections.abc import Coroutine
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
@@ -66,7 +67,7 @@ class BasicAuthenticator:
         self._checks: dict[bytes, _Check] = {}
         self._file = options.file
         self._owner = context.owner
-        self._renewed: Renewed[dict[str, Hash]] | None = None
+        self._renewed: Renewed[dict[str, Hash] | None] | None = None
 
     async def start(self, tasks: TaskGroup) -> None:
         """Raises `StartError` if the file can't be used."""
@@ -77,8 +78,13 @@ class BasicAuthenticator:
         """There is nothing to stop: checks under way belong to their requests."""
 
     def _current(self) -> dict[str, Hash]:
+        """Raises `Overloaded` if the file was removed."""
         assert self._renewed is not None
-        if (users := self._renewed.current()) is not self._users:
+        users = self._renewed.current()
+        if users is None:
+            self._replace({})
+            raise Overloaded("passwords can't be checked now")
+        if users is not self._users:
             self._replace(users)
         return users
 
@@ -95,7 +101,8 @@ class BasicAuthenticator:
         found = [value for name, value in request.headers if name == b"authorization"]
         if len(found) != 1 or found[0][: len(_SCHEME)].lower() != _SCHEME or self._renewed is None:
             return None
-        self._current()
+        with suppress(Overloaded):  # then nobody is known
+            self._current()
         return self._right.get(self._digest(found[0][len(_SCHEME) :].strip()))
 
     def _digest(self, token: bytes) -> bytes:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gateway_file.private_files import replace_file
+from gateway_transport.regular_file import read_regular
 from gateway_transport.renewed import Renewed
 
 from gateway_core.contract.errors import StartError, TidegateError
@@ -28,22 +29,21 @@ class BadFile(TidegateError):
 def read_bytes(path: Path) -> bytes:
     """The file's content. Raises `BadFile`: it can't be read, is too large, or everyone may write to it."""
     try:
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_mode & stat.S_IWOTH:
-                raise BadFile(f"{path}: every user may write to it, and so let themselves in: run `chmod o-w`")
-            content = file.read(MOST_BYTES + 1)
+        content, mode = read_regular(path, MOST_BYTES)
     except OSError as e:
         raise BadFile(f"{path}: can't be read: {e.strerror or e}") from e
+    if mode & stat.S_IWOTH:
+        raise BadFile(f"{path}: every user may write to it, and so let themselves in: run `chmod o-w`")
     if len(content) > MOST_BYTES:
         raise BadFile(f"{path}: is larger than {MOST_BYTES} bytes")
     return content
 
 
-def renewed(path: Path, read: Callable[[bytes, Path], T], owner: str, what: str) -> Renewed[T]:
-    """What `read` makes of the file, as it is now and whenever it changes. Raises `StartError` if it can't be used now;
-    later, what was read before stays valid."""
+def renewed(path: Path, read: Callable[[bytes, Path], T], owner: str, what: str) -> Renewed[T | None]:
+    """What `read` makes of the file, as it is now and whenever it changes; None after it was removed. Raises
+    `StartError` if it can't be used now; later, what was read before stays valid."""
     try:
-        return Renewed([path], lambda: read(read_bytes(path), path), owner, what)
+        return Renewed[T | None]([path], lambda: read(read_bytes(path), path), owner, what, gone=lambda: None)
     except BadFile as e:
         raise StartError(f"{owner}: {e}") from e
 

@@ -11,6 +11,7 @@ from gateway_access.authenticator import Unauthenticated
 from gateway_transport.signing_keys import SigningKeys
 
 from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import Overloaded
 from gateway_core.contract.event import Message
 from gateway_core.contract.identity import Identity
 
@@ -65,7 +66,9 @@ class HmacAuthenticator:
         else:
             values = {b"{body}": body, b"{timestamp}": timestamp}
             content = b"".join([values.get(part, part) for part in self._parts])
-        for key in self._keys.current():
+        if not (keys := self._keys.current()):
+            raise Overloaded("signatures can't be checked now")
+        for key in keys:
             expected = hmac.digest(key, content, self._algorithm)
             for signature in signatures:
                 if hmac.compare_digest(signature, expected):

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.config_node import Place
-from gateway_core.contract.errors import MissingExtra
+from gateway_core.contract.errors import MissingExtra, Overloaded
 from gateway_core.contract.event import Message
 from gateway_core.contract.identity import Identity
 
@@ -116,7 +116,9 @@ class StandardWebhooksAuthenticator:
         self._fresh.check(timestamp)
         content = b"%s.%s.%s" % (id, timestamp, request.body or b"")
         signatures = [text.partition(b",") for text in written.split(b" ", MOST_SIGNATURES)[:MOST_SIGNATURES]]
-        for version, fits in self._keys.current():
+        if not (keys := self._keys.current()):
+            raise Overloaded("signatures can't be checked now")
+        for version, fits in keys:
             for name, _, text in signatures:
                 if name == version and (signature := _decoded(text)) and fits(signature, content):
                     self._fresh.take(content, timestamp)

@@ -20,7 +20,7 @@ from gateway_core.contract.outcome import unwritable
 
 from .config import HttpSinkConfig
 from .connection import Exchange
-from .credentials.signing import signature_headers, signing
+from .credentials.signing import Unsigned, signature_headers, signing
 from .outcome import ResponseClassifier
 from .pool import Pool
 from .secrecy import names_credential, shown_url
@@ -135,7 +135,7 @@ class NativeSink:
                 message.headers = [*message.headers, *trace_headers.headers(event.trace)]
             data = self._write(message)
         except Refused as e:
-            self._loop.call_soon(done, unwritable(e))
+            self._loop.call_soon(done, e.outcome if isinstance(e, Unsigned) else unwritable(e))
             return
         exchange = Exchange(data, self._now() + timeout_s, timeout_s, done)
         if self._held is not None:

@@ -57,7 +57,7 @@ Headers = Annotated[dict[str, str], AfterValidator(_headers)]
 
 class ServerTlsConfig(Config):
     """The server's side of TLS. Files that change are read again for new connections; files that can't be used leave
-    the last ones in use."""
+    the last ones in use. If `client_ca_file` is removed, no client gets in until it is back."""
 
     cert_file: Path
     """The certificate chain, PEM."""

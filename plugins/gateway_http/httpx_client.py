@@ -23,7 +23,7 @@ from gateway_core.contract.shortage import is_shortage
 from .client import Target, header_lines, preview
 from .config import HttpSinkConfig
 from .connection import MAX_ANSWER_BYTES
-from .credentials.signing import signing
+from .credentials.signing import Unsigned, signing
 from .local_ports import no_port_left
 from .outcome import KEEP_BYTES, ResponseClassifier, unanswered
 
@@ -76,7 +76,7 @@ class HttpxSink(AsyncSink):
                 message.headers = [*message.headers, *trace_headers.headers(event.trace)]
             header_lines(message)
         except Refused as e:
-            return unwritable(e)
+            return e.outcome if isinstance(e, Unsigned) else unwritable(e)
         if not self._probed:
             self._probed = True
             left = anyio.current_effective_deadline() - anyio.current_time()

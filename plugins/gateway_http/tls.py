@@ -5,7 +5,9 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
+from gateway_transport.regular_file import check_regular
 from gateway_transport.renewed import Renewed
 
 from gateway_core.contract.errors import StartError
@@ -29,6 +31,7 @@ class ServerTls:
     a changed list of client authorities, apply to connections that begin later.
 
     Each change makes a new context, since an existing one can't forget an authority, and half a change would break it.
+    A certificate that was removed stays in use; without the file of client authorities, no client gets in.
     Raises `StartError` if a file can't be used at the start.
     """
 
@@ -37,7 +40,8 @@ class ServerTls:
         self._owner = owner
         self._protocols: Sequence[str] = ("http/1.1",)
         files = (config.cert_file, config.key_file, config.client_ca_file)
-        self._files = Renewed([f for f in files if f is not None], self._make, f"{owner}.tls", "certificates")
+        paths = [file for file in files if file is not None]
+        self._files = Renewed(paths, self._make, f"{owner}.tls", "certificates", gone=self._without_authorities)
 
     def offer(self, protocols: Sequence[str]) -> None:
         """Sets the protocols that clients may choose from (ALPN), best first."""
@@ -50,10 +54,9 @@ class ServerTls:
 
     def _make(self) -> ssl.SSLContext:
         config = self._config
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.set_alpn_protocols(list(self._protocols))
+        context = self._empty()
         try:
+            check_regular(config.cert_file, config.key_file, config.client_ca_file)
             # without the function OpenSSL would ask for a password at the terminal
             context.load_cert_chain(config.cert_file, config.key_file, lambda: "")
             if config.client_ca_file is not None:
@@ -64,6 +67,25 @@ class ServerTls:
                 context.sslobject_class = _FullHandshakes
         except OSError as e:
             raise StartError(f"{self._owner}.tls: the certificate files can't be used: {e}") from e
+        return context
+
+    def _empty(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(list(self._protocols))
+        return context
+
+    def _without_authorities(self) -> ssl.SSLContext:
+        """A context for which no client's certificate is good. Raises `ValueError` if the file of authorities is there,
+        or none is configured."""
+        config = self._config
+        if config.client_ca_file is None or config.client_ca_file.exists():
+            raise ValueError("no authority was removed")
+        context = self._empty()
+        context.verify_mode = ssl.CERT_REQUIRED
+        with suppress(OSError):
+            check_regular(config.cert_file, config.key_file)
+            context.load_cert_chain(config.cert_file, config.key_file, lambda: "")
         return context
 
 

@@ -6,7 +6,6 @@ Source: OpenID Connect Discovery 1.0 sections 3 and 4; RFC 8414 for issuers with
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
 import stat
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 
 import httpx
 import msgspec
+from gateway_transport.regular_file import check_regular, read_regular
 from gateway_transport.renewed import Renewed
 
 from gateway_core.contract.errors import StartError
@@ -172,6 +172,7 @@ class Issuer:
 
 
 def _trusting(ca_file: Path | None) -> ssl.SSLContext:
+    check_regular(ca_file)
     context = ssl.create_default_context(cafile=str(ca_file) if ca_file is not None else None)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
@@ -180,12 +181,11 @@ def _trusting(ca_file: Path | None) -> ssl.SSLContext:
 def _read_file(path: Path, trusted: bool = False) -> bytes:
     """A file's content. What is `trusted` must not be writable for everyone. Raises `IssuerFault`."""
     try:
-        with path.open("rb") as file:
-            if trusted and os.fstat(file.fileno()).st_mode & stat.S_IWOTH:
-                raise IssuerFault(f"{path}: every user may write to it, and so let themselves in: run `chmod o-w`")
-            text = file.read(MOST_BYTES + 1)
+        text, mode = read_regular(path, MOST_BYTES)
     except OSError as e:
         raise IssuerFault(f"{path} can't be read: {e.strerror or e}") from e
+    if trusted and mode & stat.S_IWOTH:
+        raise IssuerFault(f"{path}: every user may write to it, and so let themselves in: run `chmod o-w`")
     if len(text) > MOST_BYTES:
         raise IssuerFault(f"{path} has more than {MOST_BYTES} bytes")
     return text

@@ -11,6 +11,7 @@ from pydantic import model_validator
 from gateway_core.contract.component import Config
 from gateway_core.contract.errors import StartError
 
+from .regular_file import check_regular
 from .renewed_tls import RenewedContext
 
 
@@ -45,6 +46,7 @@ def client_context(config: ClientTlsConfig, owner: str) -> ssl.SSLContext:
 
 def _context(config: ClientTlsConfig) -> ssl.SSLContext:
     """Raises `OSError` (`ssl.SSLError` too) if a file can't be used."""
+    check_regular(config.ca_file, config.cert_file, config.key_file)
     context = ssl.create_default_context(cafile=str(config.ca_file) if config.ca_file else None)
     if config.cert_file is not None:
         # without the function OpenSSL would ask for a password at the terminal

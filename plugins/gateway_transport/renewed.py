@@ -15,9 +15,13 @@ log = logging.getLogger(__name__)
 
 CHECK_S = 1.0
 """How often the files are looked at, at most."""
+GONE_S = 0.1
+"""How soon after a file was missed for the first time it counts as removed, and not as being replaced; in seconds."""
 
 T = TypeVar("T")
 _Stamp = tuple[tuple[int, ...], ...]
+_MISSING = ()
+_UNREADABLE = (-1,)
 
 
 class Renewed(Generic[T]):
@@ -28,9 +32,15 @@ class Renewed(Generic[T]):
     a moment after its certificate does no harm and is not logged. `owner` is the path in the config, `what` the word
     for the files in the log ("certificates"). `make` raises `OSError`, `ValueError` or `TidegateError`; the first call
     is the constructor's, which passes them on.
+
+    `gone` makes the value after a file was removed, so that it can be one that lets nobody in. Without it, or if it
+    raises like `make`, the last value stays.
     """
 
-    __slots__ = ("_failed", "_make", "_next", "_now", "_owner", "_paths", "_stamp", "_value", "_what", "made")
+    __slots__ = (
+        "_failed", "_gone", "_make", "_next", "_now", "_owner", "_paths", "_removed", "_stamp", "_value", "_what",
+        "made",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -39,12 +49,15 @@ class Renewed(Generic[T]):
         owner: str,
         what: str,
         now: Callable[[], float] = time.monotonic,
+        gone: Callable[[], T] | None = None,
     ) -> None:
         self._paths = paths
         self._make = make
         self._owner = owner
         self._what = what
         self._now = now
+        self._gone = gone
+        self._removed = False
         self._failed: tuple[_Stamp, bool] | None = None  # what could not be used, and whether the log says so
         self._stamp = self._look()
         self._value = make()
@@ -66,22 +79,41 @@ class Renewed(Generic[T]):
         except (OSError, ValueError, TidegateError) as e:
             known = self._failed is not None and self._failed[0] == stamp
             logged = known and self._failed is not None and self._failed[1]
+            if self._gone is not None and _MISSING in stamp:
+                if known and not logged and self._remove(stamp, self._gone):
+                    return
+                if not known:
+                    self._next = min(self._next, self._now() + GONE_S)
             if known and not logged:
-                log.warning("%s: the new %s can't be used, the old ones stay in use: %s", self._owner, self._what, e)
+                kept = "there are none in use" if self._removed else "the old ones stay in use"
+                log.warning("%s: the new %s can't be used, %s: %s", self._owner, self._what, kept, e)
             self._failed = stamp, known
             return
+        self._removed = False
         self._stamp = stamp
         self._failed = None
         self.made += 1
         log.info("%s: the %s have changed, the new ones are in use", self._owner, self._what)
+
+    def _remove(self, stamp: _Stamp, gone: Callable[[], T]) -> bool:
+        try:
+            self._value = gone()
+        except (OSError, ValueError, TidegateError):
+            return False
+        names = ", ".join(str(path) for path, found in zip(self._paths, stamp, strict=True) if found == _MISSING)
+        log.warning("%s: %s was removed: its %s are no longer in use", self._owner, names, self._what)
+        self._stamp, self._failed, self._removed = stamp, None, True
+        return True
 
     def _look(self) -> _Stamp:
         found: list[tuple[int, ...]] = []
         for path in self._paths:
             try:
                 s = os.stat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                found.append(_MISSING)
             except OSError:
-                found.append(())
+                found.append(_UNREADABLE)
             else:
                 found.append((s.st_mtime_ns, s.st_ctime_ns, s.st_size, s.st_ino, s.st_dev))
         return tuple(found)

@@ -12,6 +12,7 @@ from gateway_core.contract.component import Config
 from gateway_core.contract.config_node import Place
 from gateway_core.contract.errors import StartError
 
+from .regular_file import read_regular
 from .renewed import Renewed
 
 SHORTEST = 16
@@ -34,7 +35,8 @@ class SecretsConfig(Config):
     """The secrets; use `${secret:NAME}`. While one replaces another, both are here."""
     secret_files: list[Path] = []
     """Files with one secret each, such as mounted Kubernetes secrets. A changed file counts within a second, without a
-    reload. A line break at the end is not part of the secret."""
+    reload; so does one that was removed: its secret is no longer used. A line break at the end is not part of the
+    secret."""
 
     @model_validator(mode="after")
     def _has_a_secret(self) -> Self:
@@ -52,30 +54,32 @@ class SecretsConfig(Config):
 
 class SigningKeys(Generic[K]):
     """The keys of a config, in its order. `parse` makes one from the text of a secret; it raises `ValueError`, with a
-    text that does not quote the secret."""
+    text that does not quote the secret.
+
+    Each file counts for itself: one that can't be used keeps its last key, and one that was removed has none."""
 
     def __init__(self, options: SecretsConfig, parse: Callable[[str], K], owner: str, *, offline: bool) -> None:
         """Raises `StartError` if a file can't be used. `offline` reads no file."""
-        self._files = [] if offline else options.secret_files
         self._parse = parse
         self._owner = owner
         try:
             self._own = [parse(secret.get_secret_value()) for secret in options.secrets]
-            self._renewed = Renewed(self._files, self._read, owner, "secrets")
+            self._from_files = [self._followed(path) for path in ([] if offline else options.secret_files)]
         except ValueError as e:
             raise StartError(f"{owner}: {e}") from None
 
     def current(self) -> Sequence[K]:
-        """The keys as they are now."""
-        return self._renewed.current()
+        """The keys as they are now; none if all their files were removed."""
+        if not self._from_files:
+            return self._own
+        return [*self._own, *(key for file in self._from_files for key in file.current())]
 
-    def _read(self) -> Sequence[K]:
-        return [*self._own, *map(self._from_file, self._files)]
+    def _followed(self, path: Path) -> Renewed[list[K]]:
+        return Renewed([path], lambda: [self._from_file(path)], self._owner, "secrets", gone=list)
 
     def _from_file(self, path: Path) -> K:
         try:
-            with path.open("rb") as file:
-                content = file.read(MOST_BYTES + 1)
+            content, _ = read_regular(path, MOST_BYTES)
             text = content.decode()
         except OSError as e:
             raise StartError(f"{self._owner}: the secret in {path} can't be read: {e.strerror or e}") from e

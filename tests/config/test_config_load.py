@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,30 @@ triggers:
     assert "hunter2" not in shown
     assert "walter" not in shown
     assert "url='****'" in shown
+
+
+@pytest.mark.spec("HM-17")
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("pipe", "not a regular file"),
+        ("folder", "not a regular file"),
+        ("", "can't be read: No such"),
+        ("blank", "is empty"),
+    ],
+)
+def test_a_secret_s_place_is_a_file(tmp_path: Path, kind: str, says: str) -> None:
+    """Nobody waits for the other end of a pipe."""
+    path = tmp_path / "password"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "blank":
+        path.write_text("\r\n")
+    text = 'secrets: {password: {file: password}}\ntriggers: {t: {subscriber: "http://u:${secret:password}@h/"}}\n'
+    with pytest.raises(ConfigError, match=says):
+        _load(tmp_path, text)
 
 
 def test_files_of_a_directory_and_includes_are_read_as_one(tmp_path: Path) -> None:

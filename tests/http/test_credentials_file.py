@@ -58,18 +58,15 @@ async def test_the_token_is_that_of_the_file(kit: Any, client: str, tmp_path: Pa
     assert all(len([h for h in r.headers if h == "authorization"]) == 1 for r in subscriber.requests)
 
 
-@pytest.mark.parametrize("broken", ["", "two tokens", "a\x00b", "tökén", "a" * 20_000, None])
+@pytest.mark.parametrize("broken", ["", "two tokens", "a\x00b", "tökén", "a" * 20_000])
 async def test_a_file_without_a_token_changes_nothing(
-    kit: Any, client: str, tmp_path: Path, broken: str | None, caplog: pytest.LogCaptureFixture
+    kit: Any, client: str, tmp_path: Path, broken: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(tmp_path / "token", "good")
     with Subscriber() as subscriber:
         async with kit.sink(subscriber.url, credentials={"bearer_file": {"path": tmp_path / "token"}}) as sink:
             assert (await kit.send(sink)).delivered
-            if broken is None:
-                (tmp_path / "token").unlink()
-            else:
-                write(tmp_path / "token", broken)
+            write(tmp_path / "token", broken)
             for _ in range(5):
                 assert (await kit.send(sink)).delivered
             write(tmp_path / "token", "better")
@@ -77,6 +74,30 @@ async def test_a_file_without_a_token_changes_nothing(
     assert [r.headers["authorization"] for r in subscriber.requests] == ["Bearer good"] * 6 + ["Bearer better"]
     assert [r.levelname for r in caplog.records] == ["WARNING"]
     assert not broken or broken not in caplog.text
+
+
+@pytest.mark.spec("HM-17")
+async def test_a_token_that_was_removed_is_sent_no_longer(
+    kit: Any, client: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Events wait, and none counts as tried."""
+    write(tmp_path / "token", "good")
+    with Subscriber() as subscriber:
+        given = {"bearer_file": {"path": tmp_path / "token"}}
+        async with kit.sink(subscriber.url, client=client, credentials=given) as sink:
+            assert (await kit.send(sink)).delivered
+            (tmp_path / "token").unlink()
+            await kit.send(sink)  # the file may be in the middle of a replacement
+            for _ in range(3):
+                outcome = await kit.send(sink)
+                assert outcome.local
+                assert outcome.reason == f"no access token: {tmp_path / 'token'} was removed"
+            write(tmp_path / "token", "better")
+            assert (await kit.send(sink)).delivered
+    assert {r.headers["authorization"] for r in subscriber.requests} == {"Bearer good", "Bearer better"}
+    assert [r.getMessage().partition(": ")[2] for r in caplog.records] == [
+        f"{tmp_path / 'token'} was removed: its bearer tokens are no longer in use"
+    ]
 
 
 @pytest.mark.spec("OC-05")

@@ -113,6 +113,34 @@ def test_a_file_without_a_secret_stops_the_start(kit: Any, tmp_path: Path, conte
     kit.build("sink", given, offline=True)
 
 
+@pytest.mark.spec("HM-17")
+async def test_nothing_leaves_unsigned_after_the_secrets_were_removed(
+    kit: Any, client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits: nothing was sent, so no attempt counts."""
+    monkeypatch.setattr(renewed, "CHECK_S", 0.0)
+    files = [tmp_path / "old", tmp_path / "new"]
+    files[0].write_text(OLD)
+    files[1].write_text(NEW)
+    with Subscriber() as subscriber:
+        given = {"standard_webhooks": {"secret_files": files}}
+        async with kit.sink(subscriber.url, client=client, credentials=given) as sink:
+            assert (await kit.send(sink, EVENT)).delivered
+            for path, left in ((files[0], 1), (files[1], 0)):
+                path.unlink()
+                await kit.send(sink, EVENT)
+                outcome = await kit.send(sink, EVENT)
+                assert (outcome.delivered, outcome.local) == ((True, False) if left else (False, True))
+                if left:
+                    Webhook(NEW).verify(subscriber.requests[-1].body, dict(subscriber.requests[-1].headers))
+                    with pytest.raises(WebhookVerificationError):
+                        Webhook(OLD).verify(subscriber.requests[-1].body, dict(subscriber.requests[-1].headers))
+            assert "no secret to sign with" in outcome.reason
+            files[0].write_text(NEW)
+            assert (await kit.send(sink, EVENT)).delivered
+    assert all(request.headers["webhook-signature"].startswith("v1,") for request in subscriber.requests)
+
+
 # -- HMAC -------------------------------------------------------------------------------------------------------------
 
 

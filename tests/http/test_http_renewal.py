@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import ssl
 import time
@@ -18,6 +19,7 @@ import pytest
 import trustme
 from anyio.streams.tls import TLSAttribute
 
+from gateway_core.contract.errors import StartError
 from tests.twins import twins
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("real_time")]
@@ -210,3 +212,53 @@ async def test_a_resumed_session_does_not_outlive_the_certificate(
             sends = _sends(urlsplit(source.address).port or 0, client, request_bytes())
         assert await send() == (b"202", False)  # after a full handshake, with OpenSSL's own time
         sends.close()
+
+
+@pytest.mark.spec("HM-17")
+async def test_without_the_file_of_authorities_no_client_gets_in(
+    kit: Any, intake: Any, site: Site, request_bytes: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with kit.source(intake, tls=site.options(client_ca_file=site.clients)) as source:
+
+        async def comes_in(ca: trustme.CA | None) -> bool:
+            try:
+                async with kit.connect(source, site.client(ca)) as client:
+                    client.write(request_bytes())
+                    return bool((await client.response())[0] == 202)
+            except (OSError, EOFError):
+                return False
+
+        assert await comes_in(site.ca)
+        site.clients.unlink()
+
+        async def shut() -> bool:
+            return not await comes_in(site.ca)
+
+        await until(shut)
+        assert not await comes_in(site.other)
+        assert not await comes_in(None)
+        assert len([r for r in caplog.records if "was removed" in r.getMessage()]) == 1
+        for name in ("cert.pem", "key.pem"):
+            (site.folder / name).rename(site.folder / f"{name}.aside")
+        await anyio.sleep(1.2)
+        assert not await comes_in(site.ca)
+        for name in ("cert.pem", "key.pem"):
+            (site.folder / f"{name}.aside").rename(site.folder / name)
+        site.ca.cert_pem.write_to_path(site.clients)
+
+        async def back() -> bool:
+            return await comes_in(site.ca)
+
+        await until(back)
+
+
+@pytest.mark.spec("HM-17")
+@pytest.mark.parametrize("name", ["cert.pem", "key.pem", "clients.pem"])
+async def test_a_pipe_in_the_place_of_a_certificate_holds_nothing(kit: Any, intake: Any, site: Site, name: str) -> None:
+    (site.folder / name).unlink()
+    os.mkfifo(site.folder / name)
+    with pytest.raises(StartError, match="not a regular file"):
+        kit.build("source", {"listen": "127.0.0.1:0", "tls": site.options(client_ca_file=site.clients)})
+    given = {"ca_file": site.folder / "clients.pem", **site.options()}
+    with pytest.raises(StartError, match="not a regular file"):
+        kit.build("sink", {"url": "https://h/", "tls": given})

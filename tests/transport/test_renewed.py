@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from gateway_transport.renewed import CHECK_S, Renewed
+from gateway_transport.renewed import CHECK_S, GONE_S, Renewed
 
 pytestmark = pytest.mark.spec("HM-01")
 
@@ -73,3 +73,34 @@ def test_broken_files_keep_the_value_with_one_line(pair: Pair, caplog: pytest.Lo
 def test_the_first_read_raises(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Renewed([tmp_path / "none"], (tmp_path / "none").read_text, "place", "letters")
+
+
+@pytest.mark.spec("HM-17")
+def test_files_that_were_removed_have_another_value(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    pair.renewed = Renewed([pair.one, pair.other], pair.read, "place", "letters", lambda: pair.now, lambda: "none")
+    pair.one.unlink()
+    assert pair.later() == "a", "it may be in the middle of a replacement"
+    pair.now += GONE_S
+    assert pair.renewed.current() == "none", "soon after it was missed"
+    assert {pair.later() for _ in range(5)} == {"none"}
+    assert [r.getMessage() for r in caplog.records] == [
+        f"place: {pair.one} was removed: its letters are no longer in use"
+    ]
+    pair.write("b", "a")
+    assert {pair.later() for _ in range(5)} == {"none"}
+    assert caplog.records[-1].getMessage().startswith("place: the new letters can't be used, there are none in use")
+    pair.write("b", "b")
+    assert pair.later() == "b"
+    pair.one.unlink()
+    assert [pair.later() for _ in range(2)] == ["b", "none"]
+
+
+def test_a_value_without_files_may_be_refused(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    def refuse() -> str:
+        raise ValueError("no")
+
+    pair.renewed = Renewed([pair.one, pair.other], pair.read, "place", "letters", lambda: pair.now, refuse)
+    pair.one.unlink()
+    assert {pair.later() for _ in range(5)} == {"a"}
+    assert len(caplog.records) == 1
+    assert "the old ones stay in use" in caplog.text

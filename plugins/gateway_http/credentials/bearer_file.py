@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-import os
-import stat
-from pathlib import Path
 
 import msgspec
+from gateway_transport.regular_file import read_regular
 from gateway_transport.renewed import CHECK_S, Renewed
 
 from gateway_core.contract.one_line import one_line
@@ -26,12 +24,12 @@ class _Claims(msgspec.Struct):
 
 class BearerFile:
     """`tokens.TokenSource`. A file without a usable token changes nothing: the last one is sent until there is another
-    (`Renewed`)."""
+    (`Renewed`). That of a file that was removed is sent no longer."""
 
     def __init__(self, options: BearerFileConfig, owner: str) -> None:
         self._options = options
         self._owner = owner
-        self._renewed: Renewed[Token] | None = None  # None until there is a first token
+        self._renewed: Renewed[Token | None] | None = None  # None until there is a first token
         self._next_try = float("-inf")
         self.problem = ""
 
@@ -61,7 +59,7 @@ class BearerFile:
 
     def _begin(self) -> None:
         try:
-            self._renewed = Renewed([self._options.path], self._made, self._owner, "bearer token")
+            self._renewed = Renewed([self._options.path], self._made, self._owner, "bearer tokens", gone=self._gone)
             return
         except (OSError, ValueError) as e:
             text = e.strerror or type(e).__name__ if isinstance(e, OSError) else str(e)
@@ -70,23 +68,15 @@ class BearerFile:
             self.problem = problem
             log.warning("%s: no bearer token in %s", self._owner, problem)
 
+    def _gone(self) -> None:
+        self.problem = one_line(f"{self._options.path} was removed")
+
     def _made(self) -> Token:
         """Raises `OSError` or `ValueError`, never with a token in its text."""
-        value = _read(self._options.path)
+        value = read_regular(self._options.path, MOST_BYTES + 1)[0].strip()
         if self._options.audience is not None and self._options.audience not in _audiences(value):
             raise ValueError(f"the token is not for the audience `{self._options.audience}`")
         return Token(value)
-
-
-def _read(path: Path) -> bytes:
-    """Raises `OSError`, and `ValueError` if it is no regular file. Never waits for a pipe's other end."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError("it is not a file")
-        return os.read(descriptor, MOST_BYTES + 2).strip()
-    finally:
-        os.close(descriptor)
 
 
 def _audiences(token: bytes) -> list[str]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from gateway_transport.signing_keys import SigningKeys
+from gateway_transport.signing_keys import SecretsConfig, SigningKeys
 
 from gateway_core.contract.component import BuildContext
+from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message, text_of
+from gateway_core.contract.interfaces import Outcome
 
 from .config import CredentialsConfig
 from .signing_config import HmacSenderConfig, WebhooksSenderConfig, webhook_key
@@ -25,9 +27,18 @@ Signer = Callable[[Event, bytes], Headers]
 Encode = Callable[[Event], Message]
 
 
+class Unsigned(Refused):
+    """The files with the secrets were removed. Nothing may leave without a signature."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """Nothing was sent, so it is no attempt."""
+        return Outcome(False, retry=True, local=True, reason=self.detail)
+
+
 def signing(encode: Encode, credentials: CredentialsConfig | None, context: BuildContext) -> Encode:
-    """Returns `encode`, or with these credentials a function that also signs the message. Raises `StartError` if a
-    file with a secret can't be used."""
+    """Returns `encode`, or with these credentials a function that also signs the message, or raises `Unsigned`. Raises
+    `StartError` if a file with a secret can't be used."""
     signer = _signer(credentials, context) if credentials is not None else None
     if signer is None:
         return encode
@@ -60,7 +71,7 @@ def _signer(credentials: CredentialsConfig, context: BuildContext) -> Signer | N
 
 
 def _hmac(options: HmacSenderConfig, context: BuildContext) -> Signer:
-    keys = SigningKeys(options, str.encode, context.owner, offline=context.offline)
+    keys = _keys(options, str.encode, context)
     now_ns = context.clock.now_ns
     header, timestamp_header = options.header.encode(), options.timestamp_header.encode()
     prefix, algorithm = options.prefix.encode(), options.algorithm
@@ -72,7 +83,7 @@ def _hmac(options: HmacSenderConfig, context: BuildContext) -> Signer:
         timestamp = b"%d" % (now_ns() // 1_000_000_000)
         values = {b"{body}": body, b"{timestamp}": timestamp}
         content = b"".join([values.get(part, part) for part in parts])
-        signatures = [prefix + written(hmac.digest(key, content, algorithm)).encode() for key in keys.current()]
+        signatures = [prefix + written(hmac.digest(key, content, algorithm)).encode() for key in keys()]
         times = [(timestamp_header, timestamp)] if timestamp_header else []
         if not field:  # the field has one value
             return [*times, (header, signatures[0] if signatures else b"")]
@@ -83,17 +94,33 @@ def _hmac(options: HmacSenderConfig, context: BuildContext) -> Signer:
 
 
 def _webhooks(options: WebhooksSenderConfig, context: BuildContext) -> Signer:
-    keys = SigningKeys(options, webhook_key, context.owner, offline=context.offline)
+    keys = _keys(options, webhook_key, context)
     now_ns = context.clock.now_ns
     names = [f"{options.header_prefix}{word}".encode() for word in ("id", "timestamp", "signature")]
 
     def sign(event: Event, body: bytes) -> Headers:
         id_, timestamp = webhook_id(event), b"%d" % (now_ns() // 1_000_000_000)
         content = b"%s.%s.%s" % (id_, timestamp, body)
-        signatures = [b"v1," + _base64(hmac.digest(key, content, "sha256")).encode() for key in keys.current()]
+        signatures = [b"v1," + _base64(hmac.digest(key, content, "sha256")).encode() for key in keys()]
         return list(zip(names, (id_, timestamp, b" ".join(signatures)), strict=True))
 
     return sign
+
+
+def _keys(
+    options: SecretsConfig, parse: Callable[[str], bytes], context: BuildContext
+) -> Callable[[], Sequence[bytes]]:
+    """The keys to sign with now; the function raises `Unsigned` if there is none. Offline there is none."""
+    keys = SigningKeys(options, parse, context.owner, offline=context.offline)
+    if context.offline:
+        return keys.current
+
+    def current() -> Sequence[bytes]:
+        if found := keys.current():
+            return found
+        raise Unsigned("there is no secret to sign with: the files of `secret_files` were removed")
+
+    return current
 
 
 def webhook_id(event: Event) -> bytes:
