@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import math
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
 import msgspec
+from gateway_transport.regular_file import read_regular
+
+from gateway_core.contract.one_line import one_line
+from gateway_core.contract.options import HIDDEN
 
 from .client import KafkaFault
 from .client_config import OAuthConfig
 
 _ASSUMED_S = 300.0  # RFC 6749 section 5.1: the response need not say when the token expires
 _MAX_BYTES = 1 << 20  # of a response; tokens have a few kilobytes
+_LONGEST_S = 7 * 24 * 3600.0  # whatever the endpoint says
 _EARLY = 0.8  # a token is replaced after this part of its lifetime
 
 
@@ -46,11 +52,14 @@ class Tokens:
         # the client loads its certificate authorities from disk when it is created
         async with await asyncio.to_thread(httpx.AsyncClient, timeout=self._timeout) as client:
             try:
-                async with client.stream("POST", self._url(), **self._request()) as answer:
+                async with (
+                    asyncio.timeout(self._timeout),  # the client's own limit is for each part of the response
+                    client.stream("POST", self._url(), **self._request()) as answer,
+                ):
                     body = bytearray()
                     async for part in answer.aiter_bytes():
                         self._add(body, part)
-            except httpx.HTTPError as error:
+            except (httpx.HTTPError, TimeoutError) as error:
                 raise self._fault(error) from error
         return self._taken(answer.status_code, bytes(body))
 
@@ -61,11 +70,14 @@ class Tokens:
         if (known := self._known()) is not None:
             return known
         body = bytearray()
+        end = time.monotonic() + self._timeout
         try:
             with httpx.stream("POST", self._url(), timeout=self._timeout, **self._request()) as answer:
                 for part in answer.iter_bytes():
                     self._add(body, part)
-        except httpx.HTTPError as error:
+                    if time.monotonic() > end:
+                        raise TimeoutError
+        except (httpx.HTTPError, TimeoutError) as error:
             raise self._fault(error) from error
         return self._taken(answer.status_code, bytes(body))
 
@@ -90,19 +102,23 @@ class Tokens:
         return {"data": form, "auth": who, "headers": {"accept": "application/json"}}
 
     def _fault(self, error: Exception) -> KafkaFault:
-        return KafkaFault(f"the token endpoint {self._url()} does not answer: {error or type(error).__name__}")
+        return KafkaFault(f"the token endpoint {self._url()} does not answer: {str(error) or type(error).__name__}")
 
     def _taken(self, status: int, body: bytes) -> Token:
         if status != 200:
-            text = body[:200].decode(errors="replace").replace("\n", " ")
+            text = one_line(body.decode(errors="replace").replace(self._config.client_secret or HIDDEN, HIDDEN))
             refused = status in (400, 401, 403)
             raise KafkaFault(f"the token endpoint {self._url()} answered {status}: {text}", credentials=refused)
         try:
             found = msgspec.json.decode(body, type=_Answer)
+            life = _ASSUMED_S if found.expires_in is None else float(found.expires_in)
+            if math.isnan(life):
+                raise msgspec.DecodeError("`expires_in` is not a number")
         except msgspec.DecodeError as error:
             raise KafkaFault(f"the token endpoint {self._url()} answered no token: {error}") from error
-        now = time.time()
-        life = _ASSUMED_S if found.expires_in is None else float(found.expires_in)
+        except (ValueError, OverflowError, RecursionError) as error:  # their texts may quote the response
+            raise KafkaFault(f"the token endpoint {self._url()} answered no token") from error
+        now, life = time.time(), min(max(life, 0.0), _LONGEST_S)
         self._token = Token(found.access_token, now + life)
         self._renew = now + life * _EARLY
         return self._token
@@ -112,14 +128,17 @@ class _Answer(msgspec.Struct):
     """RFC 6749 section 5.1."""
 
     access_token: str
-    expires_in: int | float | None = None
+    expires_in: float | str | None = None
 
 
 def _from_file(path: Path) -> Token:
     try:
-        value = path.read_text("ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise KafkaFault(f"the token file {path} can't be read: {error}") from error
+        content, _ = read_regular(path, _MAX_BYTES)
+        value = content.decode("ascii").strip()
+    except OSError as error:
+        raise KafkaFault(f"the token file {path} can't be read: {error.strerror or error}") from error
+    except UnicodeDecodeError:
+        raise KafkaFault(f"the token file {path} can't be read: it is not ASCII") from None
     if not value:
         raise KafkaFault(f"the token file {path} is empty")
     return Token(value, _end(value) or time.time() + _ASSUMED_S)

@@ -22,6 +22,7 @@ from websockets.uri import parse_uri
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.one_line import one_line
+from gateway_core.contract.options import HIDDEN
 
 from .options import WebSocketConfig
 from .socket import CLOSE_S, GOING_AWAY, SILENT, WebSocket
@@ -84,11 +85,16 @@ class ClientSocket(WebSocket):
         if isinstance(error, InvalidStatus):
             status = error.response.status_code
             text = f"the server answered {status} {error.response.reason_phrase}".rstrip()
-            if detail := bytes(error.response.body or b"")[:300].decode(errors="replace"):
-                text += f": {detail}"
-            text = one_line(text)
+            if detail := bytes(error.response.body or b"").decode(errors="replace"):
+                text += f": {self._without_token(detail)[:300]}"
+            text = one_line(self._without_token(text))
             return Rejected(text) if status in _REJECTED else ConnectionError(text)
         return ConnectionError(one_line(error)) if error is not None else None
+
+    def _without_token(self, text: str) -> str:
+        """A server may repeat the request."""
+        token = self._options.token or (self._token.value.decode() if self._token is not None else "")
+        return text.replace(token, HIDDEN) if token else text
 
 
 async def opened(

@@ -312,6 +312,7 @@ UNUSABLE: dict[str, tuple[Answer, str]] = {
     "not ASCII": (grant("tökén"), "a character that HTTP does not allow"),
     "long token": (grant("a" * 20_000), "1 to 16384 bytes"),
     "other type": (grant("a", token_type="DPoP"), "another type"),
+    "secret as lifetime": (grant("a", expires_in=f"token\n{SECRET}"), "unusable: `expires_in` is not a number"),
     "odd lifetime": (grant("a", expires_in="soon"), "`expires_in` is not a number"),
     "no lifetime": (grant("a", expires_in="NaN"), "`expires_in` is not a number"),
     "huge": ((200, {}, b'{"access_token": "' + b"a" * 6_000_000 + b'"}'), "more than 65536 bytes"),

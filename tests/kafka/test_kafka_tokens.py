@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
+from anyio import to_thread
 from gateway_kafka.client import KafkaFault
 from gateway_kafka.client_config import OAuthConfig
 from gateway_kafka.oauth import Tokens
@@ -110,6 +114,54 @@ async def test_an_answer_without_token_is_a_fault(endpoint: Endpoint) -> None:
     endpoint.body = {"token": "x"}
     with pytest.raises(KafkaFault, match="no token"):
         await tokens(endpoint.url).token()
+
+
+@pytest.mark.parametrize("said", [-60, "60", "1e400", 10**30, "soon", "NaN", True, [1]])
+async def test_any_lifetime_is_limited_or_a_fault(endpoint: Endpoint, said: object) -> None:
+    endpoint.body = {"access_token": "t0k", "expires_in": said}
+    before = time.time()
+    if said in ("soon", "NaN") or said is True or isinstance(said, list):
+        with pytest.raises(KafkaFault, match="no token") as e:
+            await tokens(endpoint.url).token()
+        assert "soon" not in str(e.value)
+    else:
+        token = await tokens(endpoint.url).token()
+        assert before <= token.ends <= time.time() + 7 * 86400
+
+
+async def test_a_refusal_that_repeats_the_secret_does_not_show_it(endpoint: Endpoint) -> None:
+    endpoint.status, endpoint.body = 400, {"error": "no s3cret\x1b[2J\r\n", "more": "x" * 185 + "s3cret"}
+    with pytest.raises(KafkaFault, match="answered 400") as e:
+        await tokens(endpoint.url).token()
+    assert "s3c" not in str(e.value)
+    assert str(e.value).isprintable()
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+async def test_an_endpoint_that_drips_is_given_up(threaded: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n")
+                for _ in range(600):
+                    connection.sendall(b" ")
+                    time.sleep(0.05)
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        ours = Tokens(OAuthConfig(token_url=url, client_id="ada", client_secret="s3cret"), 0.5)
+        with pytest.raises(KafkaFault, match="does not answer: TimeoutError"):
+            await (to_thread.run_sync(ours.token_now) if threaded else ours.token())
+        thread.join()
+
+
+async def test_a_pipe_as_a_token_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "token")
+    with pytest.raises(KafkaFault, match="not a regular file"):
+        await Tokens(OAuthConfig(token_file=tmp_path / "token"), 5).token()
 
 
 async def test_an_endpoint_that_is_away_is_a_fault() -> None:

@@ -97,6 +97,31 @@ async def test_without_a_token_nothing_is_sent(kit: Kit) -> None:
             assert intake.events == []
 
 
+@pytest.mark.spec("OC-07")
+@pytest.mark.parametrize("kind", ["bearer_file", "token"])
+async def test_a_server_that_repeats_the_token_brings_it_nowhere(
+    kit: Kit, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = "tok-" + "0123456789" * 40
+
+    def repeat(request: Received) -> Answer:
+        return 500, {}, f"{'x' * 100} {request.headers['authorization']}".encode()
+
+    (tmp_path / "token").write_text(token)
+    given: dict[str, Any] = {"token": token}
+    if kind == "bearer_file":
+        given = {"credentials": {"bearer_file": {"path": tmp_path / "token"}}}
+    with Subscriber(decide=repeat) as server:
+        url = server.url.replace("http:", "ws:")
+        async with sink(kit, url=url, acknowledge="required", **given) as sender:
+            outcome = await attempt(sender, EVENT)
+            assert sender._connection is not None
+            shown = f"{outcome.reason} {sender._connection.error} {caplog.text}"
+    assert "the server answered 500" in shown
+    assert "tok-" not in shown
+    assert "Bearer ****" in shown
+
+
 async def test_check_sends_the_token_too(kit: Kit, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
     async with source(kit, token=TOKEN) as (made, _):

@@ -82,18 +82,26 @@ def granted(outcome: Outcome, since: float, renewal: bool, secret: str) -> tuple
         raise Unusable(_refusal(outcome.code, outcome.data, secret))
     try:
         found = msgspec.json.decode(outcome.data, type=_Granted)
-        lifetime = UNSAID_S if found.expires_in is None else float(found.expires_in)
-        if math.isnan(lifetime):
-            raise Unusable("`expires_in` is not a number")
+        lifetime = _lifetime_s(found.expires_in)
         if found.token_type.lower() != "bearer":
             raise Unusable("the response has a token of another type than `bearer`")
         token = Token(found.access_token.encode(), since, renewal)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as e:
         raise Unusable("the response is not that of a token endpoint (RFC 6749 section 5.1)") from e
-    except ValueError as e:
-        text = str(e) if "token" in str(e) else "`expires_in` is not a number"
-        raise Unusable(f"the response is unusable: {text}") from e
+    except ValueError as e:  # the text of `Token`, which quotes nothing
+        raise Unusable(f"the response is unusable: {e}") from e
     return token, min(max(lifetime, SHORTEST_S), LONGEST_S)
+
+
+def _lifetime_s(said: float | str | None) -> float:
+    """Raises `Unusable`, with nothing of what the server said."""
+    try:
+        lifetime = UNSAID_S if said is None else float(said)
+    except ValueError:
+        lifetime = math.nan
+    if math.isnan(lifetime):
+        raise Unusable("the response is unusable: `expires_in` is not a number")
+    return lifetime
 
 
 def _refusal(status: int, body: bytes, secret: str) -> str:
