@@ -200,9 +200,14 @@ def service_account(version: str, kind: str, name: str) -> str | None:
 # -- the status of a Broker -----------------------------------------------------------------------------------------
 
 
-def check_applied(broker: Part, policies: frozenset[str]) -> None:
-    """The `status` of a Broker printed from a cluster lists the policies in force there: the config must have them."""
+def check_applied(broker: Part, policies: frozenset[str], closed: bool) -> None:
+    """The `status` of a Broker printed from a cluster lists the policies in force there: the config must have them. If
+    senders need a token there, the config must be `closed` to others, too: by `config-features`, or by a policy."""
     status = broker.part("status")
+    if status is not None and not closed and (where := _needs_tokens(status)) is not None:
+        part, key = where
+        text = "its senders need a token there (`authentication-oidc: enabled`), and nothing here says who may send"
+        part.fault(key, text, "add the ConfigMap `config-features`, or a policy for this broker, or remove its status")
     for applied in status.parts("policies") if status is not None else ():
         name = applied.text("name")
         if name not in policies:
@@ -211,3 +216,16 @@ def check_applied(broker: Part, policies: frozenset[str]) -> None:
             )
             remedy = f"add the EventPolicy (`apiVersion: {POLICY_VERSION}`), or remove this line if it is gone"
             applied.fault("name", text, remedy)
+
+
+def _needs_tokens(status: Part) -> tuple[Part, str] | None:
+    """Where a Broker's status says that senders have to prove who they are."""
+    address = status.part("address")
+    addresses = [*([address] if address is not None else []), *status.parts("addresses")]
+    for part in addresses:
+        if part.has("audience"):
+            return part, "audience"
+    for condition in status.parts("conditions"):
+        if condition.text("type") == "EventPoliciesReady" and condition.text("reason") == "DefaultAuthorizationMode":
+            return condition, "reason"
+    return None

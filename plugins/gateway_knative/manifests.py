@@ -77,11 +77,13 @@ class _Manifests:
                 for of in brokers:
                     about.setdefault((namespace, of), set()).add(name or "")
                 yield self._made(kind, part, meaning)
+        own = _in_section(sections, self.notes.env)
         for kind, part in manifests:
             if kind == "Broker":
                 namespace, name = called(part)
-                check_applied(part, frozenset(about.get((namespace, name or ""), ())))
-        own = _in_section(sections, self.notes.env)
+                applied = frozenset(about.get((namespace, name or ""), ()))
+                ours = own is None or section_name(namespace, name or "") in own
+                check_applied(part, applied, features.oidc or ours or bool(applied))
         if own is None:
             return
         left = [b for b in (*targets.manifests, *sorted(targets.others)) if b not in about]

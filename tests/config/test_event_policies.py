@@ -274,6 +274,33 @@ def test_policies_in_force_in_the_cluster_must_be_in_the_config(tmp_path: Path) 
     _load(tmp_path, own, _broker() + status, POLICY + f"{{{TO}, from: [{{sub: x}}]}}")
 
 
+STATUS = [
+    ("address: {url: http://b, audience: eventing.knative.dev/broker/shop/orders}", "status.address.audience"),
+    ("addresses: [{url: http://b}, {url: http://b, audience: a}]", "status.addresses[1].audience"),
+    (
+        "conditions: [{type: EventPoliciesReady, status: 'True', reason: DefaultAuthorizationMode}]",
+        "status.conditions[0].reason",
+    ),
+]
+
+
+@pytest.mark.spec("PO-11")
+@pytest.mark.parametrize(("status", "place"), STATUS)
+def test_a_broker_whose_senders_need_a_token_in_the_cluster_is_not_open(
+    status: str, place: str, tmp_path: Path
+) -> None:
+    printed = _broker() + f"status: {{{status}}}\n"
+    (found,) = _faults(tmp_path, _ingress("shop.orders"), printed)
+    assert found.startswith(f"{place}: its senders need a token there")
+    _load(tmp_path, _ingress("shop.orders"), printed, POLICY + f"{{{TO}, from: [{{sub: x}}]}}")
+    _load(tmp_path, _ingress("shop.orders", how=OIDC), printed, FEATURES + "{authentication-oidc: enabled}")
+    _load(tmp_path, _ingress("shop.orders") + "policies: {p: {brokers: all, from: [x]}}\n", printed)
+    disabled = (
+        "conditions: [{type: EventPoliciesReady, status: 'True', reason: OIDCDisabled}], address: {url: http://b}"
+    )
+    _load(tmp_path, _ingress("shop.orders"), _broker() + f"status: {{{disabled}}}\n")
+
+
 # -- config-features ------------------------------------------------------------------------------------------------
 
 OIDC = "{oidc: {issuer: 'https://k.example', audience: a}}"
