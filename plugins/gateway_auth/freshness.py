@@ -21,7 +21,8 @@ class Freshness:
 
     def check(self, timestamp: bytes) -> None:
         """Raises `Unauthenticated` unless `timestamp` is decimal Unix seconds within the window."""
-        if not timestamp.isdigit() or len(timestamp) > _MOST_DIGITS:
+        # a zero before it could be the last character of a body that is signed before it
+        if not timestamp.isdigit() or len(timestamp) > _MOST_DIGITS or timestamp.startswith(b"0"):
             raise Unauthenticated("the timestamp is not a number of seconds")
         if abs(self._now_ns() - int(timestamp) * 1_000_000_000) > self._window_ns:
             raise Unauthenticated("the timestamp is too far from the gateway's time")

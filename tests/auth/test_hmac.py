@@ -115,6 +115,15 @@ def test_an_empty_body_can_be_signed() -> None:
 
 
 @pytest.mark.spec("HM-07")
+def test_zeros_of_the_body_are_not_those_of_the_timestamp() -> None:
+    bench = Bench("hmac", {**TIMED, "signed": "{body}{timestamp}"})
+    headers = {"x-signature": digest(SECRET, b"amount=100%d" % NOW).hex(), "x-timestamp": str(NOW)}
+    assert bench.subject(headers, b"amount=100")
+    with pytest.raises(Unauthenticated, match="not a number"):
+        bench.subject({**headers, "x-timestamp": f"0{NOW}"}, b"amount=10")
+
+
+@pytest.mark.spec("HM-07")
 @pytest.mark.parametrize(
     ("headers", "says"),
     [
