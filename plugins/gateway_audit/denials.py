@@ -37,18 +37,17 @@ class Denials:
     def __init__(self, burst: int = BURST, every_s: float = EVERY_S) -> None:
         self._burst = float(burst)
         self._every_s = every_s
-        self._room = float(burst)
-        self._at_s = 0.0
+        self._rooms = {known: (float(burst), 0.0) for known in (False, True)}  # and since when
         self.counted: dict[str, Summary] = {}
 
-    def admits(self, now_s: float) -> bool:
-        """Whether an attempt at this time is written."""
-        self._room = min(self._burst, self._room + (now_s - self._at_s) / self._every_s)
-        self._at_s = now_s
-        if self._room < 1:
-            return False
-        self._room -= 1
-        return True
+    def admits(self, now_s: float, *, known: bool) -> bool:
+        """Whether an attempt at this time is written. Those of strangers take no room from those of callers who are
+        `known`."""
+        room, since_s = self._rooms[known]
+        room = min(self._burst, room + (now_s - since_s) / self._every_s)
+        admitted = room >= 1
+        self._rooms[known] = (room - admitted, now_s)
+        return admitted
 
     def count(self, what: str, where: str, now_ns: int) -> None:
         """Counts one that is not written."""

@@ -61,7 +61,7 @@ class AuditLog:
         `facts`   what else helps. Long values are cut. Never a credential.
         """
         with self._lock:
-            if result == "denied" and not self._denials.admits(self._now_s()):
+            if result == "denied" and not self._denials.admits(self._now_s(), known=bool(who)):
                 self._count(what, where)
                 return
             self._summarize()

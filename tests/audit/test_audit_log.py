@@ -86,6 +86,18 @@ def test_denied_attempts_beyond_a_rate_are_counted(tmp_path: Path) -> None:
     assert lines(tmp_path)[-1]["count"] == 5
 
 
+@pytest.mark.spec("AL-02")
+def test_a_flood_of_strangers_hides_no_attempt_of_who_is_known(tmp_path: Path) -> None:
+    log = AuditLog(LineFile(audit_file(tmp_path, 0)), Denials(), Time())
+    for _ in range(1000):
+        log.record("", "ingress", "10.0.0.1", "denied")
+    for i in range(1000):
+        log.record(f"key {i}", "ingress", "10.0.0.2", "denied")
+    assert [line["who"] for line in lines(tmp_path)] == [""] * BURST + [f"key {i}" for i in range(BURST)]
+    log.close()
+    assert lines(tmp_path)[-1]["count"] == 2000 - 2 * BURST
+
+
 @pytest.mark.spec("AL-03")
 def test_files_are_rotated_and_bounded(tmp_path: Path) -> None:
     log = AuditLog(LineFile(audit_file(tmp_path, 0), most_bytes=1000, kept=3))
