@@ -125,24 +125,25 @@ class Parts:
         await self._stop_one(broker.channel)
         await self.stop_sinks([broker.dead_letter])
 
-    async def start_source(self, bound_source: BoundSource, instead: list[BoundSource] | None = None) -> None:
-        """Starts a source, unless another worker runs it. A source that ends (one of `instead`, from which it is then
-        removed) may hand over its address, so that no sender finds it closed. Raises `StartError`."""
+    async def start_source(
+        self, bound_source: BoundSource, instead: list[BoundSource] | None = None, *, in_place: bool = False
+    ) -> None:
+        """Starts a source, unless another worker runs it. One of `instead`, which end, may hand over its address, so
+        that no sender finds it closed; it is then removed. `in_place` starts no others. Raises `StartError`."""
         if bound_source.alone and not self._role.fetches:
             return
         owner = f"{bound_source.owner} ({bound_source.ref.name})"
         tasks = component_tasks(self.tasks, owner, partial(setattr, bound_source, "fault"))
         source = bound_source.source
-        for gone in instead or []:
-            if not gone.open or not isinstance(source, TakingOver):
-                continue
-            if await source.take_over(gone.source, bound_source.intake, tasks):
-                assert instead is not None
-                instead.remove(gone)
-                bound_source.open, gone.open = True, False
-                return
-        bound_source.open = True  # a source that failed half-way must be stopped
-        await started(owner, source.start(bound_source.intake, tasks))
+        if isinstance(source, TakingOver) and instead:
+            for gone in [each for each in instead if each.open]:
+                if await source.take_over(gone.source, bound_source.intake, tasks):
+                    instead.remove(gone)
+                    bound_source.open, gone.open = True, False
+                    return
+        if not in_place:
+            bound_source.open = True  # a source that failed half-way must be stopped
+            await started(owner, source.start(bound_source.intake, tasks))
 
     async def stop_source(self, bound_source: BoundSource) -> None:
         """Stops a source that was started."""

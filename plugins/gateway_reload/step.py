@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -189,6 +190,8 @@ class Step:
         changes, built = self.changes, self._built
         for bound_source, admissions in self._fresh.admissions:  # first: what is closed must not wait
             bound_source.intake.admit_by(admissions)
+        for name in changes.brokers["changed"]:
+            await self._hand_over(name)
         for name in changes.bridges["removed"]:
             if name in built.bridges:
                 await quietly(partial(self._parts.retire_bridge, built.bridges.pop(name), with_source=True))
@@ -258,6 +261,22 @@ class Step:
             await quietly(partial(self._parts.retire, self._built.triggers.pop(trigger.name)))
         self._built.brokers.pop(broker.name, None)
         await quietly(partial(self._parts.retire_broker, broker))
+
+    async def _hand_over(self, name: str) -> None:
+        """Lets the new sources of a changed broker take over addresses. This comes before anything waits for
+        deliveries: an ingress may change because strangers must not come in any longer. `_alter` tries those that fail
+        once more."""
+        broker = self._built.brokers[name]
+        for bound_source in self._fresh.bound_sources[name]:
+            before = [b for b in broker.bound_sources if b not in self._fresh.bound_sources[name]]
+            if bound_source in broker.bound_sources:
+                continue
+            left = list(before)
+            with suppress(Exception):
+                await self._parts.start_source(bound_source, left, in_place=True)
+            if bound_source.open:
+                gone = [b for b in before if b not in left]
+                broker.bound_sources = [*(b for b in broker.bound_sources if b not in gone), bound_source]
 
     async def _stop_fetching(self, name: str) -> None:
         """Stops the sources of a changed broker that fetch their events and are no longer wanted. This comes before any

@@ -21,7 +21,7 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, Component, Config, Transport
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.hookspecs import hookimpl
-from gateway_core.contract.interfaces import Intake
+from gateway_core.contract.interfaces import Intake, Source
 from gateway_core.runtime.config_read import read_config
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.settings import Settings
@@ -54,7 +54,12 @@ class Remote:
         def listening(options: SessionConfig, context: BuildContext) -> Session:
             return Listening(self, options)
 
+        def handing(options: SessionConfig, context: BuildContext) -> Session:
+            return HandingOver(self, options)
+
         return [
+            Transport("hands", source=Component("hands", "A test's.", SessionConfig, handing)),
+            Transport("heard", sink=Component("heard", "A test's.", Config, lambda options, context: Heard(self))),
             Transport("fetches", source=Component("fetches", "A test's.", SessionConfig, fetching)),
             Transport("listens", source=Component("listens", "A test's.", SessionConfig, listening)),
             Transport("far", sink=Component("far", "A test's.", Config, lambda options, context: self.sink)),
@@ -87,6 +92,30 @@ class Session:
 
 class Listening(Session):
     pulls = False
+
+
+class HandingOver(Listening):
+    """A source that takes over the address of the one before it."""
+
+    async def take_over(self, old: Source, intake: Intake, tasks: TaskGroup) -> bool:
+        assert isinstance(old, HandingOver)
+        if old.client in self.remote.refuses:
+            raise StartError(f"{self.client} can't take over")
+        self.remote.told.append(f"{self.client} takes over from {old.client}")
+        del self.remote.sessions[old.client]
+        self.remote.sessions[self.client] = self
+        return True
+
+
+class Heard(ScriptedSink):
+    """A sink that tells when it stops."""
+
+    def __init__(self, remote: Remote) -> None:
+        super().__init__(address="heard:")
+        self._remote = remote
+
+    async def stop(self) -> None:
+        self._remote.told.append("stop sink")
 
 
 @asynccontextmanager
@@ -167,6 +196,26 @@ async def test_a_source_that_listens_starts_before_its_predecessor_stops(tmp_pat
     async with running(remote, old, tmp_path) as (gateway, file):
         assert await reload(gateway, file, new) == []
         assert remote.told == ["start b/t", "stop a/t"]
+
+
+@pytest.mark.spec("AC-10")
+async def test_a_source_hands_over_its_address_before_deliveries_are_waited_for(tmp_path: Path) -> None:
+    """Else who may not come in any longer could send until a slow subscriber has answered."""
+    remote = Remote()
+
+    def wanted(client: str, retries: int) -> dict[str, Any]:
+        trigger = {"subscriber": "heard", "delivery": {"retry": retries}, "broker": "b"}
+        return {**brokers(b=[{"hands": {"client": client}}]), "triggers": {"t": trigger}}
+
+    async with running(remote, wanted("a", 1), tmp_path) as (gateway, file):
+        assert await reload(gateway, file, wanted("b", 2)) == []
+        assert remote.told == ["b takes over from a", "stop sink"]
+        assert list(remote.sessions) == ["b"]
+        remote.refuses.add("b")
+        (fault,) = await reload(gateway, file, wanted("c", 2) | wanted("b2", 2))
+        assert "b2 can't take over" in fault
+        assert list(remote.sessions) == []
+    assert remote.sessions == {}
 
 
 @pytest.mark.spec("TR-01")
