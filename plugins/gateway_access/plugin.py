@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 def _check(config: GatewayConfig) -> Iterable[ConfigFinding]:
-    from . import exposure, policies
+    from . import exposure, policies, quota_check
 
     yield from exposure.check(config)
     yield from policies.check(config)
+    yield from quota_check.check(config)
 
 
 @hookimpl

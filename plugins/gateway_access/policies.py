@@ -109,7 +109,7 @@ def check(config: GatewayConfig) -> Iterator[ConfigFinding]:
 def _own(ref: SourceRef, place: Place) -> Iterator[ConfigFinding]:
     """Of the entries of an ingress itself."""
     options = ref.options
-    if isinstance(options, AccessConfig) and options.allow and not _possible(options.allow, options):
+    if isinstance(options, AccessConfig) and options.allow and not possible(options.allow, options):
         yield ConfigFinding(
             "no sender can fulfil any entry of `allow`: this ingress does not find out who sends",
             (*place, ref.name, "allow"),
@@ -125,7 +125,7 @@ def _of_broker(
         return  # a fault of its own
     names = ", ".join(f"`{name}`" for name in policies)
     if isinstance(options, AccessConfig) and takes_senders(ref):
-        if not _possible(list(policies.values()), options):
+        if not possible(list(policies.values()), options):
             message = f"no sender can fulfil a policy of the broker `{broker}` ({names}) here: this ingress does not"
             yield ConfigFinding(f"{message} find out who sends", place, _remedy(options))
     elif takes_senders(ref):
@@ -142,7 +142,7 @@ def _remedy(options: AccessConfig) -> str:
     return f"add `authenticate`, or a policy with `{ANONYMOUS_WORD}` in its `from`"
 
 
-def _possible(entries: Sequence[AllowConfig], options: AccessConfig) -> bool:
+def possible(entries: Sequence[AllowConfig], options: AccessConfig) -> bool:
     """Whether a sender can exist whom one of these entries allows here. Entries that allow nobody on purpose count."""
     if all(entry.subjects == [] for entry in entries):
         return True

@@ -33,6 +33,11 @@ class LimitConfig(Config):
     max_batch: Count | None = None
     """Most events in one request (413)."""
 
+    @property
+    def has_rate(self) -> bool:
+        """Whether anything is limited by time."""
+        return any(rate is not None for rate in (self.requests_per_s, self.events_per_s, self.bytes_per_s))
+
 
 class OverrideConfig(LimitConfig):
     """Limits of certain senders, in place of `per_identity`."""
@@ -44,9 +49,14 @@ class OverrideConfig(LimitConfig):
     """Which authenticator must have proved the subject, such as `oidc`. By default any."""
 
 
+def as_entry(config: OverrideConfig) -> AllowConfig:
+    """The entry of `allow` that is about the same senders."""
+    return AllowConfig.model_validate({"from": config.subjects, "authenticator": config.authenticator})
+
+
 def fitting(config: OverrideConfig) -> Callable[[Identity], bool]:
     """Whether these are the limits of a sender."""
-    return about(AllowConfig.model_validate({"from": config.subjects, "authenticator": config.authenticator}))
+    return about(as_entry(config))
 
 
 class QuotaConfig(Config):
@@ -73,4 +83,6 @@ class QuotaConfig(Config):
         for name, limits in (*every, *((f"overrides[{i}]", limits) for i, limits in enumerate(self.overrides))):
             if limits.bytes_per_s is not None and limits.bytes_per_s * limits.burst_s < 1:
                 raise ValueError(f"`{name}` lets no byte pass: `bytes_per_s` times `burst_s` is less than 1")
+            if "burst_s" in limits.model_fields_set and not limits.has_rate:
+                raise ValueError(f"`{name}.burst_s` does nothing without a rate, such as `requests_per_s`")
         return self
