@@ -30,12 +30,12 @@ class SwitchableIntake:
         self, intake: Intake, traced: tuple[Tracer, Origin] | None = None, admissions: Sequence[Admission] = ()
     ) -> None:
         self._traced = traced
-        self._admissions = admissions
+        self.admissions = admissions
         self.switch_to(intake)
 
     def admit_by(self, admissions: Sequence[Admission]) -> None:
         """Replaces the admissions."""
-        self._admissions = admissions
+        self.admissions = admissions
         self.switch_to(self.target)
 
     def switch_to(self, intake: Intake) -> None:
@@ -48,7 +48,7 @@ class SwitchableIntake:
         self.attempted = intake.attempted
         self.undeliverable = intake.undeliverable
         self.withdraw = intake.withdraw
-        for admission in self._admissions:
+        for admission in self.admissions:
             self.accept = admitted(admission, intake.refuse, self.accept)
         if self._traced is not None:
             self.accept = traced_intake(*self._traced, self.accept)

@@ -51,7 +51,8 @@ class OverrideConfig(LimitConfig):
 
 def as_entry(config: OverrideConfig) -> AllowConfig:
     """The entry of `allow` that is about the same senders."""
-    return AllowConfig.model_validate({"from": config.subjects, "authenticator": config.authenticator})
+    named = {} if config.authenticator is None else {"authenticator": config.authenticator}
+    return AllowConfig.model_validate({"from": config.subjects, **named})
 
 
 def fitting(config: OverrideConfig) -> Callable[[Identity], bool]:

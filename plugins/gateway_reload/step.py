@@ -169,11 +169,11 @@ class Step:
         make = self.builder.admissions
         for name in self._built.brokers.keys() & self._new.brokers.keys():
             for before, bound_source in enumerate(self._built.brokers[name].bound_sources):
-                i = self._place(bound_source, name)  # None: it takes events until it is replaced or stopped
-                yield (
-                    bound_source,
-                    make(bound_source.ref, ("brokers", name, "ingress", before if i is None else i), name),
-                )
+                i = self._place(bound_source, name)
+                found = make(bound_source.ref, ("brokers", name, "ingress", before if i is None else i), name)
+                if i is None:  # until it is stopped: the new policies alone rely on another gate
+                    found = [*bound_source.intake.admissions, *found]
+                yield bound_source, found
         for name in self._built.bridges.keys() & self._new.bridges.keys():
             bound_source = self._built.bridges[name].bound_source
             if bound_source.ref == self._new.bridges[name].source:

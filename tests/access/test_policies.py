@@ -313,6 +313,30 @@ async def test_an_ingress_that_is_replaced_keeps_the_new_policies_meanwhile(tmp_
         assert statuses[-1] == 403
 
 
+@pytest.mark.spec("PO-07")
+async def test_an_ingress_that_is_replaced_keeps_its_own_policies_meanwhile(tmp_path: Path) -> None:
+    """The new config does without policies because it lets nobody in without credentials; the old ingress does."""
+    old = config("{p: {brokers: [default], from: [ann]}}", more=", anonymous: true")
+    new = config().replace("127.0.0.1:0", "127.0.0.2:0").replace("all: {", "all: {filter: {type: t}, ")
+    async with running(old, tmp_path) as (rig, client):
+        rig.sink._hold = True
+        assert (await rig.post(client, "ann", {})).status_code == 202
+        with anyio.fail_after(60):
+            while not rig.sink.held:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        ((ingress,),) = [broker.bound_sources for broker in rig.gateway.built.brokers.values()]
+        stranger = {"ce-id": "1", "ce-specversion": "1.0", "ce-source": "/s", "ce-type": "t"}
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(rig.reload, new)
+            with anyio.fail_after(60):
+                while "all" in rig.gateway.built.triggers:  # noqa: ASYNC110 until the reload waits for the delivery
+                    await anyio.sleep(0.01)
+            answer = await client.post(ingress.source.address, headers=stranger)
+            for _ in range(len(rig.sink.held)):
+                rig.sink.answer()
+        assert answer.status_code == 403
+
+
 # -- the config -----------------------------------------------------------------------------------------------------
 
 
