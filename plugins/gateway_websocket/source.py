@@ -73,7 +73,8 @@ class WebSocketSource:
         if self._gate is not None:
             await self._gate.start(tasks)
             if options.authenticate and options.recheck_s is not None:
-                tasks.start_soon(self._recheck, self._gate, options.recheck_s)
+                self._rechecks = anyio.CancelScope()
+                tasks.start_soon(self._recheck, self._rechecks, self._gate, options.recheck_s)
         self._endpoint = Endpoint(self._context.owner, options, self._joined, self._gate)
         self._listener = attach(self._endpoint, self._context)
         self.address = self._listener.url(options.path, hidden=options.hides("path"))
@@ -131,10 +132,10 @@ class WebSocketSource:
         self._receivers.add(receiver)
         socket.handler = receiver
 
-    async def _recheck(self, gate: Gate, every_s: float) -> None:
+    async def _recheck(self, scope: anyio.CancelScope, gate: Gate, every_s: float) -> None:
         """Ends connections whose credentials have become wrong, so that a revoked key does not work for as long as its
         connection lasts."""
-        with anyio.CancelScope() as self._rechecks:
+        with scope:
             while True:
                 await anyio.sleep(every_s)
                 for receiver in list(self._receivers):
