@@ -227,6 +227,13 @@ class Gate:
             query = "&".join(p for p in query.split("&") if unquote(p.partition("=")[0]) not in secret)
         return [field for field in headers if field[0] not in names], path + mark * bool(query) + query
 
+    def check_message(self, who: Identity, request: Message, size: int) -> Refused | None:
+        """Why a message of so many bytes, on a connection that this request opened, is refused; None if it is not."""
+        refusal = self._quotas.message(who, request, size) if self._quotas is not None else None
+        if refusal is not None:
+            self.refused(request, who, refusal)
+        return refusal
+
     # -- once it is decoded ------------------------------------------------------------------------------------------
 
     def admit(self, who: Identity, request: Message, events: Sequence[Event]) -> Refused | None:

@@ -85,6 +85,17 @@ class Meter:
         """Why a request can't come in now, None if it can. Takes nothing."""
         if (bucket := self.requests) is not None and (wait := bucket.wait_s(now, 1)) > 0.0:
             return _too_many(f"{self.limits.config.requests_per_s:g} requests a second", wait)
+        if (refusal := self._refuses_own(now, size)) is not None:
+            return refusal
+        return None if self.total is None else self.total.refuses_request(now, size)
+
+    def refuses_bytes(self, now: float, size: int) -> Refused | None:
+        """Why so many bytes can't come in now, None if they can. Takes nothing."""
+        if (refusal := self._refuses_own(now, size)) is not None:
+            return refusal
+        return None if self.total is None else self.total.refuses_bytes(now, size)
+
+    def _refuses_own(self, now: float, size: int) -> Refused | None:
         if (bucket := self.bytes) is not None:
             if size > self.limits.largest_body:
                 return _too_large(
@@ -92,7 +103,7 @@ class Meter:
                 )
             if (wait := bucket.wait_s(now, size)) > 0.0:
                 return _too_many(f"{self.limits.config.bytes_per_s:g} bytes a second", wait)
-        return None if self.total is None else self.total.refuses_request(now, size)
+        return None
 
     def take_request(self, now: float, size: int) -> None:
         """Counts a request."""
@@ -102,6 +113,13 @@ class Meter:
             self.bytes.take(now, size)
         if self.total is not None:
             self.total.take_request(now, size)
+
+    def take_bytes(self, now: float, size: int) -> None:
+        """Counts bytes that are no request of their own."""
+        if self.bytes is not None:
+            self.bytes.take(now, size)
+        if self.total is not None:
+            self.total.take_bytes(now, size)
 
     def refuses_events(self, now: float, count: int) -> Refused | None:
         """Why so many events can't come in now, None if they can. Takes nothing."""
@@ -169,6 +187,7 @@ class Quotas:
             self._failures = Table(most, partial(Bucket, *rate))
         every = [own, total, *(limits for _, limits in overrides)]
         self._counts_requests = any(one.counts for one in every)
+        self._counts_bytes = any(one.config.bytes_per_s for one in every)
         self._largest_event = min(one.largest_event for one in every) < math.inf
         self._counts_events = any(one.config.events_per_s or one.config.max_batch for one in every)
 
@@ -215,6 +234,18 @@ class Quotas:
         refusal = own.refuses_request(now, size)
         if refusal is None:
             own.take_request(now, size)
+        return refusal
+
+    def message(self, who: Identity, request: Message, size: int) -> Refused | None:
+        """Why a message of so many bytes, on a connection that a request of this sender opened, is refused before it is
+        decoded; None if it is not: its bytes are counted then."""
+        if not self._counts_bytes:
+            return None
+        now = self._now()
+        own = self._meter(who, request, now)
+        refusal = own.refuses_bytes(now, size)
+        if refusal is None:
+            own.take_bytes(now, size)
         return refusal
 
     def events(self, who: Identity, request: Message, events: Sequence[Event]) -> Refused | None:

@@ -24,7 +24,7 @@ class LimitConfig(Config):
     events_per_s: PerSecond | None = None
     """Events a second (429). The events of a batch count each; a batch is refused or accepted as a whole."""
     bytes_per_s: PerSecond | None = None
-    """Bytes of bodies a second, as they arrive (429)."""
+    """Bytes of bodies, or of messages over WebSocket, a second, as they arrive (429)."""
     burst_s: Annotated[float, Field(ge=0.001, le=3600, allow_inf_nan=False)] = 1.0
     """How many seconds' worth may come at once after a pause; one request or event always may. A request that is larger
     than that could never pass: it is refused with 413."""

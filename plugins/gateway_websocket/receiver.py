@@ -85,6 +85,14 @@ class Receiver:
         if len(data) > self._large:
             self._sizes[number] = len(data)
             self._bytes += len(data)
+        if (refusal := self._too_much(len(data))) is not None:
+            self._refuse(number, refusal)
+        else:
+            self._take(number, data, text)
+        if self._handover.held >= self._most or self._bytes >= MOST_BYTES or self.socket.unread >= MOST_UNREAD:
+            self.socket.hold()
+
+    def _take(self, number: int, data: bytes, text: bool) -> None:
         try:
             if not text:
                 raise Refused("an event in JSON comes as a text message, this one is binary", status=415, rule=_RULE)
@@ -96,8 +104,13 @@ class Receiver:
                 self._refuse(number, refusal)
             else:
                 self._handover.take(event, number)
-        if self._handover.held >= self._most or self._bytes >= MOST_BYTES or self.socket.unread >= MOST_UNREAD:
-            self.socket.hold()
+
+    def _too_much(self, size: int) -> Refused | None:
+        """Why a message of so many bytes may not come now, None if it may."""
+        who, request = self.socket.sender, self.socket.request
+        if self._gate is None or who is None or request is None:
+            return None
+        return self._gate.check_message(who, request, size)
 
     def _refusal(self, event: Event, *, read: bool = True) -> Refused | None:
         """Why the sender may not send this event, None if it may. With `read` false, the event only stands for what

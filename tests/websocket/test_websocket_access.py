@@ -203,6 +203,27 @@ async def test_a_connection_ends_when_its_key_is_revoked(kit: Kit, keys: dict[st
 
 
 @pytest.mark.spec("WS-13")
+@pytest.mark.parametrize("subprotocol", [ACK, PLAIN])
+async def test_the_bytes_of_messages_are_counted(kit: Kit, keys: dict[str, Any], subprotocol: str) -> None:
+    key, text = new(keys), EVENT % "1"
+    quota = {"per_identity": {"bytes_per_s": 0.1, "burst_s": len(text) * 25}}  # two of them, and a half
+    async with source(kit, authenticate=[keys], quota=quota, not_an_event="wrap") as (made, intake):
+        async with client(made.address, subprotocol, additional_headers=key) as connection:
+            for message in ("x" * len(text) * 3, text, text, text, "x" * len(text)):
+                await connection.send(message)
+            with anyio.fail_after(30):
+                while len(intake.events) + len(intake.refused) < 5:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+            if subprotocol == ACK:
+                answers = [json.loads(await connection.recv()) for _ in range(4)]
+                nacks = [(a["nack"], a["retry"], a["problem"]["status"]) for a in answers if "nack" in a]
+                assert nacks == [(1, False, 413), (4, True, 429), (5, True, 429)]
+        assert [error.status for error in intake.refused] == [413, 429, 429]
+        assert ids(intake.events) == ["1", "1"]
+        assert intake.letters == []
+
+
+@pytest.mark.spec("WS-13")
 async def test_no_quota_keeps_a_revoked_key_connected(kit: Kit, keys: dict[str, Any]) -> None:
     key = new(keys)
     async with (
