@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import ssl
+import threading
 from base64 import b64encode
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+import trustme
 from gateway_deadletter.cli.dlq import Where
 from gateway_deadletter.dead_letters import Query
 from gateway_testing import Subscriber
@@ -18,6 +22,7 @@ from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, DeadLetterRef
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
+from tests.access.certificates import CN, KIND, client_pem, server_files
 
 CONFIG = """
 brokers:
@@ -227,3 +232,46 @@ def test_letters_of_a_trigger_that_was_applied_are_seen(tidegate, bury, tmp_path
     (row,) = listed(tidegate, "--trigger", "applied")
     assert (row["event_id"], row["broker"]) == ("1", "default")
     assert json.loads(tidegate("dlq", "show", row["id"], "--json").out)["event_id"] == "1"
+
+
+def test_replay_to_an_ingress_that_asks_for_a_certificate(tidegate, bury, tmp_path: Path) -> None:
+    bury(letter("1"))
+    ca = trustme.CA(key_type=KIND)
+    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+    (tmp_path / "client.pem").write_bytes(client_pem(ca, (CN, "operator")))
+    files = server_files(ca, tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files["cert_file"], files["key_file"])
+    ca.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    senders: list[Any] = []
+
+    class Closed(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            senders.append(self.request.getpeercert()["subject"])
+            self.send_response(202)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None: ...
+
+        def finish_request(self, request: Any, client_address: Any) -> None:
+            with context.wrap_socket(request, server_side=True) as secured:
+                super().finish_request(secured, client_address)
+
+    with Server(("127.0.0.1", 0), Closed) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        replay = ("dlq", "replay", "--all", "--retry", "0", "--to", f"https://127.0.0.1:{server.server_address[1]}/")
+        stranger = tidegate(*replay)
+        known = tidegate(*replay, "--ca-file", "ca.pem", "--cert-file", "client.pem")
+        server.shutdown()
+        thread.join()
+    assert (stranger.code, "the server's certificate is not valid" in stranger.err) == (1, True)
+    assert (known.code, known.out, senders) == (0, "1 replayed, 0 left\n", [((("commonName", "operator"),),)])

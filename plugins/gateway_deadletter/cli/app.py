@@ -77,6 +77,9 @@ def replay(
         list[str] | None,
         typer.Option(help="A header for each request, NAME=VALUE; NAME=@FILE reads the value from a file."),
     ] = None,
+    ca_file: Annotated[Path | None, typer.Option(help="Authorities to trust (PEM) instead of the system's.")] = None,
+    cert_file: Annotated[Path | None, typer.Option(help="The client's certificate chain, PEM.")] = None,
+    cert_key_file: Annotated[Path | None, typer.Option(help="Its private key, if it is not in --cert-file.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent.")] = False,
     config: Config = None,
     data_dir: DataDir = None,
@@ -94,5 +97,6 @@ def replay(
     if bool(ids) == all_:
         raise typer.BadParameter("pass ids of dead letters, or --all")
     query = Query(broker, trigger, reason, frozenset(ids or ()))
-    plan = Replay(to, retry, dry_run, as_json, header or ())
+    tls = ca_file, cert_file, cert_key_file
+    plan = Replay(to, retry, dry_run, as_json, header or (), tls)
     raise typer.Exit(replay_dead_letters(Where(config, data_dir, key_files=key_file or ()).stores(), query, plan))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import httpx
 import typer
 from gateway_admin.client.running import addresses
 from gateway_audit.log import Result, record_command
 from gateway_cloudevents import event_json
 from gateway_cloudevents.trace_headers import headers as trace_headers
 from gateway_http.cli.post import STRUCTURED, binary, check_url, client, given_headers, post
+from gateway_http.cli.tls_files import Files, tls_of
 
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import FAULT, OK
@@ -34,6 +36,7 @@ class Replay:
     dry_run: bool
     as_json: bool
     headers: Sequence[str] = ()
+    tls: Files = (None, None, None)
 
 
 @dataclass(slots=True)
@@ -54,6 +57,7 @@ def replay_dead_letters(stores: Stores, query: Query, plan: Replay) -> int:
         given = given_headers(plan.headers)
     except ValueError as e:
         raise typer.BadParameter(str(e), param_hint="--header") from e
+    tls = tls_of(plan.tls)
     # read first, because replayed events may come back meanwhile
     dead_letters = list(stores.dead_letters(query))
     if missing := query.ids - {dead_letter.id for dead_letter in dead_letters}:
@@ -65,7 +69,8 @@ def replay_dead_letters(stores: Stores, query: Query, plan: Replay) -> int:
             where = targets[dead_letter.broker] if _original(dead_letter) else "nowhere: it was never an event"
             print(f"{dead_letter.id}  {dead_letter.fact('type')} {dead_letter.fact('id')} -> {where}", file=sys.stderr)
     elif dead_letters:
-        _replay_all(dead_letters, targets, plan, given, count)
+        with client(list(targets.values()), headers=given, tls=tls) as to:
+            _replay_all(dead_letters, targets, plan, to, count)
         facts = {"replayed": count.replayed, "refused": count.refused, "to": sorted(set(targets.values()))}
         result: Result = "done" if count.replayed == len(dead_letters) else "failed"
         record_command(stores.data_dir, "dlq.replay", result, **facts)
@@ -101,35 +106,34 @@ def _original(dead_letter: DeadLetter) -> bool:
 
 
 def _replay_all(
-    dead_letters: list[DeadLetter], targets: dict[str, str], plan: Replay, given: Mapping[str, str], count: Count
+    dead_letters: list[DeadLetter], targets: dict[str, str], plan: Replay, to: httpx.Client, count: Count
 ) -> None:
     done: dict[str, tuple[Store, list[str]]] = {}
     try:
-        with client(list(targets.values()), headers=given) as to:
-            for dead_letter in dead_letters:
-                if not _original(dead_letter):
-                    count.skipped += 1
-                    print(f"{dead_letter.id}: skipped, it was never an event", file=sys.stderr)
-                    continue
-                event = without_facts(dead_letter.event)
-                # functions that know events under Fn's 0.1 names (`cloudEventsVersion`) expect JSON
-                if event.attributes.get("specversion") == "1.0" or "cloudEventsVersion" in event.attributes:
-                    headers, body = STRUCTURED, event_json.structured(event)
-                else:
-                    headers, body = binary(event)
-                if event.trace is not None:
-                    headers = {**headers, **{n.decode(): v.decode() for n, v in trace_headers(event.trace)}}
-                answer = post(to, targets[dead_letter.broker], headers, body, plan.retry)
-                if not answer.accepted:
-                    count.refused += 1
-                    print(f"{dead_letter.id}: {answer.detail}", file=sys.stderr)
-                    if answer.status is None:
-                        return
-                    continue
-                place, ids = done.setdefault(dead_letter.place.address, (dead_letter.place, []))
-                ids.append(dead_letter.id)
-                if len(ids) >= REMOVE_EVERY:
-                    count.replayed += _remove(place, ids)
+        for dead_letter in dead_letters:
+            if not _original(dead_letter):
+                count.skipped += 1
+                print(f"{dead_letter.id}: skipped, it was never an event", file=sys.stderr)
+                continue
+            event = without_facts(dead_letter.event)
+            # functions that know events under Fn's 0.1 names (`cloudEventsVersion`) expect JSON
+            if event.attributes.get("specversion") == "1.0" or "cloudEventsVersion" in event.attributes:
+                headers, body = STRUCTURED, event_json.structured(event)
+            else:
+                headers, body = binary(event)
+            if event.trace is not None:
+                headers = {**headers, **{n.decode(): v.decode() for n, v in trace_headers(event.trace)}}
+            answer = post(to, targets[dead_letter.broker], headers, body, plan.retry)
+            if not answer.accepted:
+                count.refused += 1
+                print(f"{dead_letter.id}: {answer.detail}", file=sys.stderr)
+                if answer.status is None:
+                    return
+                continue
+            place, ids = done.setdefault(dead_letter.place.address, (dead_letter.place, []))
+            ids.append(dead_letter.id)
+            if len(ids) >= REMOVE_EVERY:
+                count.replayed += _remove(place, ids)
     finally:
         for place, ids in done.values():
             count.replayed += _remove(place, ids)

@@ -132,6 +132,10 @@ def _why(error: httpx.HTTPError) -> str:
     """The system's error text if there is one ("Connection refused"), else that of the library."""
     cause: BaseException | None = error
     while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"the server's certificate is not valid: {cause.verify_message}"
+        if isinstance(cause, ssl.SSLError):  # whose `errno` is no number of the system
+            return f"TLS: {cause.reason or cause}"
         if isinstance(cause, OSError) and cause.errno:
             return os.strerror(cause.errno) if cause.errno > 0 else str(cause.strerror)
         inner = cause.exceptions[0] if isinstance(cause, BaseExceptionGroup) else None

@@ -17,22 +17,16 @@ import httpx
 import typer
 from gateway_cloudevents import event_json
 from gateway_terminal.tables import console
-from gateway_transport.client_tls import ClientTlsConfig, client_context
-from pydantic import ValidationError
 
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import FAULT, OK
-from gateway_core.contract.errors import StartError
 
 from . import events
 from .post import BATCH, STRUCTURED, Answer, binary, check_url, client, given_headers, post
+from .tls_files import Files, tls_of
 
 Request = tuple[dict[str, str], bytes, int]
 """Headers, body, and the number of events."""
-
-
-Files = tuple[Path | None, Path | None, Path | None]
-"""Authorities, the client's certificate, its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +85,7 @@ def send_events(
         headers = given_headers(options.headers)
     except ValueError as e:
         raise typer.BadParameter(str(e), param_hint="--header") from e
-    tls = _context(options.tls)
+    tls = tls_of(options.tls)
     if (file is None) == (single["type"] is None):
         raise typer.BadParameter("pass a file of events (- for standard input), or build one event with --type")
     if file is not None:
@@ -105,18 +99,6 @@ def send_events(
     if tally.fault is not None:
         raise tally.fault
     return OK if tally.accepted == tally.sent else FAULT
-
-
-def _context(files: Files) -> ssl.SSLContext | None:
-    """None if there are no files."""
-    ca_file, cert_file, key_file = files
-    try:
-        given = ClientTlsConfig(ca_file=ca_file, cert_file=cert_file, key_file=key_file)
-        return client_context(given, "send") if any(files) else None
-    except ValidationError:
-        raise typer.BadParameter("pass --cert-file too", param_hint="--key-file") from None
-    except StartError as e:
-        raise common.CommandError(f"the certificate files can't be used: {e.__cause__}") from e
 
 
 def _requests(texts: Iterator[bytes], options: Options) -> Iterator[Request]:
