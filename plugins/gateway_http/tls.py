@@ -72,6 +72,7 @@ class ServerTls:
     def _empty(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION  # OpenSSL 1.1 would let clients ask for it
         context.set_alpn_protocols(list(self._protocols))
         return context
 
