@@ -20,6 +20,7 @@ from pydantic import AfterValidator, Field, model_validator
 from gateway_core.contract.component import BuildContext, Config
 from gateway_core.contract.event import Message
 from gateway_core.contract.identity import Identity
+from gateway_core.contract.one_line import one_line
 
 from .certificate_names import Names, names_of
 
@@ -46,6 +47,7 @@ def _uri(text: str) -> str:
 
 _MOST_KNOWN = 1024
 """Certificates whose sender is kept, since each request asks."""
+_MOST_SHOWN = 200
 
 Text = Annotated[str, Field(min_length=1, max_length=2048)]
 
@@ -118,7 +120,9 @@ class MtlsAuthenticator:
 
     def _identity(self, names: Names) -> Identity:
         if not self._open and not self._listed(names):
-            raise Forbidden("the certificate has none of the names that may send here")
+            # its owner is proven, and the audit log should tell
+            of = f" of {one_line(names.subject, _MOST_SHOWN)}" if names.subject else ""
+            raise Forbidden(f"the certificate{of} has none of the names that may send here")
         return Identity(self._subject(names), "mtls", "service_account", _claims(names))
 
     def _listed(self, names: Names) -> bool:

@@ -85,6 +85,16 @@ def test_who_does_not(options: dict[str, Any], found: Any) -> None:
 
 
 @pytest.mark.spec("HM-10")
+def test_a_refusal_names_whose_certificate_it_was() -> None:
+    for found, name in ((ORDERS, "of CN=orders"), (certificate((CN, "x" * 5000)), "of CN=xx")):
+        with pytest.raises(Forbidden) as error:
+            subject({"dns": ["billing.svc"]}, found)
+        assert name in error.value.detail
+        assert error.value.detail.isprintable()
+        assert len(error.value.detail) < 300
+
+
+@pytest.mark.spec("HM-10")
 @pytest.mark.parametrize(
     "options",
     [
