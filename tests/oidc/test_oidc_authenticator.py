@@ -164,7 +164,10 @@ def test_tokens_of_a_real_provider(processes: None, tmp_path: Path) -> None:
         config = f"brokers: {{default: {{ingress: [{{http: {{listen: '127.0.0.1:0', authenticate: [{oidc}]}}}}]}}}}"
         event = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
         alice, bob = login(issuer, "alice"), login(issuer, "bob")
-        with GatewayProcess(config, tmp_path) as gateway, httpx.Client(timeout=60, headers=event) as client:
+        with (
+            GatewayProcess(config, tmp_path) as gateway,
+            httpx.Client(timeout=60, headers=event, verify=False) as client,
+        ):
 
             def send(token: str) -> int:
                 return client.post(gateway.ingress(), headers={"authorization": f"Bearer {token}"}).status_code
@@ -212,7 +215,10 @@ def test_a_reload_with_the_issuer_away_goes_on_with_its_keys(processes: None, tm
     headers = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
     headers["authorization"] = f"Bearer {issuer.token()}"
     try:
-        with GatewayProcess(config, tmp_path) as gateway, httpx.Client(timeout=60, headers=headers) as client:
+        with (
+            GatewayProcess(config, tmp_path) as gateway,
+            httpx.Client(timeout=60, headers=headers, verify=False) as client,
+        ):
             url = gateway.ingress()
             assert client.post(url).status_code == 202
             issuer.stop()
@@ -244,7 +250,7 @@ def test_keys_rotate_under_load(real_time: None, processes: None, tmp_path: Path
     using: dict[int, Any] = {}
 
     def send(sender: int, url: str) -> None:
-        with httpx.Client(timeout=60) as client:
+        with httpx.Client(timeout=60, verify=False) as client:
             while not over.is_set():
                 number, key = next(numbers), issuer.keys[0]
                 using[sender] = key
