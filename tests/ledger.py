@@ -9,6 +9,7 @@ import random
 import socket
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -105,10 +106,12 @@ def start_senders(ledger: Ledger, url: str, count: int, finished: threading.Even
 
 
 def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port: int = s.getsockname()[1]
-        return port
+    """A port that nobody listens on, and that no outgoing connection gets by chance: a gateway that is killed has to
+    get it again. Other workers of the run may have the same seed."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def dead_letters(folder: Path) -> dict[int, bytes]:

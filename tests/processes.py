@@ -27,7 +27,7 @@ def alive(pid: int) -> bool:
     return True
 
 
-def gone(pids: Iterable[int], timeout_s: float = 10.0) -> None:
+def gone(pids: Iterable[int], timeout_s: float = 60.0) -> None:
     """Waits until none of them runs any more; one that has ended need not have been asked for."""
     end = time.monotonic() + timeout_s
     while left := [pid for pid in pids if _runs(pid)]:

@@ -51,7 +51,7 @@ class GatewayProcess:
         assert self._process is not None
         return self._process.pid
 
-    def start(self, timeout_s: float = 30.0) -> None:
+    def start(self, timeout_s: float = 120.0) -> None:
         """Starts the process and waits until its ingress is open."""
         command = [*self.launcher, sys.executable, "-m", "gateway_core.cli", "run", str(self.config)]
         command += ["--data-dir", str(self.data_dir), *self._flags]
@@ -61,7 +61,7 @@ class GatewayProcess:
             )
         self.wait_until(lambda: self._address() is not None, timeout_s, "the gateway to start")
 
-    def wait_until(self, condition: Callable[[], Any], timeout_s: float = 30.0, what: str = "a condition") -> None:
+    def wait_until(self, condition: Callable[[], Any], timeout_s: float = 60.0, what: str = "a condition") -> None:
         """Waits for a condition. Fails immediately, with the gateway's log, if the gateway ends."""
         end = time.monotonic() + timeout_s
         while not condition():
@@ -91,7 +91,7 @@ class GatewayProcess:
 
     def admin(self, path: str) -> httpx.Response:
         """GET on the admin API."""
-        return httpx.get(self.admin_url + path, timeout=10, verify=False, headers=self.admin_headers)
+        return httpx.get(self.admin_url + path, timeout=60, verify=False, headers=self.admin_headers)
 
     @property
     def admin_url(self) -> str:
@@ -130,7 +130,7 @@ class GatewayProcess:
         self._process.kill()
         self._process.wait()
 
-    def stop(self, timeout_s: float = 40.0) -> int:
+    def stop(self, timeout_s: float = 120.0) -> int:
         """Sends SIGTERM; returns the exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)

@@ -73,7 +73,7 @@ class Subscriber:
         self._server.server_close()
         self._thread.join()
 
-    def wait_for(self, count: int, timeout_s: float = 10.0) -> list[Received]:
+    def wait_for(self, count: int, timeout_s: float = 60.0) -> list[Received]:
         """Waits for at least `count` requests and returns all so far. Raises `TimeoutError`."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self.requests) >= count, timeout_s):

@@ -246,6 +246,7 @@ async def test_a_filter_that_raises_allows_nothing(tmp_path: Path, caplog: pytes
 
 @pytest.mark.spec("PO-07")
 @pytest.mark.parametrize("where", ["policies", "allow"])
+@pytest.mark.usefixtures("real_time")
 async def test_a_reload_holds_for_connections_that_are_open(where: str, tmp_path: Path) -> None:
     """Senders keep their connections. What is answered 202 is accepted, all of it and nothing else."""
     if where == "policies":

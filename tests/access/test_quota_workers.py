@@ -9,8 +9,8 @@ import httpx
 import pytest
 from gateway_testing import GatewayProcess
 
+from tests.ledger import free_port
 from tests.metrics.scrape import scrape
-from tests.websocket.far import free_port
 
 RATE = 0.02
 BURST = 20
@@ -44,4 +44,4 @@ def test_two_workers_let_no_more_in_than_one(tmp_path: Path) -> None:
         # that one of them gets no connection is next to impossible; then only its share would be missing
         assert BURST / 2 <= answers.count(202) <= BURST + 2 + RATE * (time.monotonic() - began)
         refused = SENT - answers.count(202)
-        gateway.wait_until(lambda: scrape(gateway)("tidegate_http_denied_total", status="429") == refused, 30, "counts")
+        gateway.wait_until(lambda: scrape(gateway)("tidegate_http_denied_total", status="429") == refused, 60, "counts")

@@ -167,7 +167,7 @@ def test_a_running_gateway_shows_no_secret(tmp_path: Path) -> None:
                               ["get", "triggers", "-o", "json"]):  # fmt: skip
                 seen[" ".join(arguments)] = ran(*arguments)
             gateway.config.write_text(text.replace("mechanism: PLAIN", "mechanism: PLAIN, pass: x"))
-            gateway.wait_until(lambda: gateway.status()["config"]["error"], 30, "the fault")
+            gateway.wait_until(lambda: gateway.status()["config"]["error"], 60, "the fault")
             seen["fault"] = gateway.status()["config"]["error"]
             gateway.config.write_text(text)
             os.kill(gateway.pid, signal.SIGABRT)  # a crash, with what `faulthandler` writes

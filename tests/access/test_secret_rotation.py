@@ -76,14 +76,14 @@ def test_a_changed_secret_is_used_without_a_restart(tmp_path: Path) -> None:
 
             assert sent_token() == "Bearer first-value"
             volume.publish("second-value\n")
-            gateway.wait_until(lambda: generation() == 2, 30, "the second secret")
+            gateway.wait_until(lambda: generation() == 2, 60, "the second secret")
             assert sent_token() == "Bearer second-value"
             for broken, said in (("", "is empty"), (None, "can't be read: No such file")):
                 volume.publish(broken)
                 gateway.wait_until(lambda said=said: said in (gateway.status()["config"]["error"] or ""), 30, said)
                 assert sent_token() == "Bearer second-value"
             volume.publish("third-value")
-            gateway.wait_until(lambda: generation() == 3, 30, "the third secret")
+            gateway.wait_until(lambda: generation() == 3, 60, "the third secret")
             assert gateway.status()["config"]["error"] is None
             assert sent_token() == "Bearer third-value"
             assert gateway.stop() == 0

@@ -97,6 +97,7 @@ async def test_a_key_that_has_expired_was_revoked_or_is_of_another_ingress_is_re
 
 
 @pytest.mark.spec("AU-03")
+@pytest.mark.usefixtures("real_time")
 async def test_a_key_expires_while_it_is_used(kit: Kit, file: Path) -> None:
     key = new(file, expires=datetime.now(UTC) + timedelta(seconds=2))
     async with ingress(kit, {"api_key": {"file": file}}) as http:
@@ -152,6 +153,7 @@ async def test_anonymous_senders_may_come_in_beside_keys_but_not_with_wrong_ones
 
 
 @pytest.mark.spec("AU-05")
+@pytest.mark.usefixtures("real_time")
 async def test_changes_of_the_file_are_noticed(kit: Kit, file: Path) -> None:
     old = new(file)
     async with ingress(kit, {"api_key": {"file": file}}) as http:
@@ -168,6 +170,7 @@ async def test_changes_of_the_file_are_noticed(kit: Kit, file: Path) -> None:
 
 @pytest.mark.spec("AU-05")
 @pytest.mark.parametrize("broken", [b"", b"{", b'{"keys": [{}]}'], ids=["empty", "cut off", "wrong"])
+@pytest.mark.usefixtures("real_time")
 async def test_a_broken_file_changes_nothing(
     kit: Kit, file: Path, broken: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -130,6 +130,7 @@ async def test_a_flood_from_one_address_keeps_out_no_new_sender_from_another(kit
 
 
 @pytest.mark.spec("AU-07")
+@pytest.mark.usefixtures("real_time")
 async def test_a_changed_file_forgets_only_passwords_that_changed(kit: Kit, file: Path) -> None:
     """Else a flood would keep out known senders whenever somebody adds a user."""
     add(file, "ann", "right", DEAR)
@@ -179,6 +180,7 @@ async def test_a_check_that_is_cancelled_leaves_nothing(kit: Kit, file: Path, be
 
 
 @pytest.mark.spec("AU-07")
+@pytest.mark.usefixtures("real_time")
 async def test_a_changed_file_forgets_passwords(kit: Kit, file: Path) -> None:
     add(file, "ann", "one")
     async with ingress(kit, {"basic": {"file": file}}) as http:

@@ -28,7 +28,7 @@ triggers:
 COMMAND = [sys.executable, "-c", "from gateway_core.cli import main; main()"]
 
 
-def eventually(condition: Any, timeout_s: float = 30.0) -> Any:
+def eventually(condition: Any, timeout_s: float = 60.0) -> Any:
     """The condition's first true value."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):

@@ -213,7 +213,7 @@ def test_a_pause_lets_attempts_under_way_finish(start) -> None:
         console.send("2", "t")
         assert console.post("triggers/held/pause").status_code == 200
         go.set()
-        console.gateway.wait_until(lambda: console.gateway.trigger("held")["delivered"] == 1, 20, "the first")
+        console.gateway.wait_until(lambda: console.gateway.trigger("held")["delivered"] == 1, 60, "the first")
         trigger = console.gateway.trigger("held")
         assert (trigger["lag"], trigger["in_flight"], trigger["paused"], len(s.requests)) == (1, 0, True, 1)
         assert console.post("triggers/held/resume").status_code == 200
@@ -261,7 +261,7 @@ def test_all_workers_follow(start) -> None:
             "2",
         )
         processes = lambda: console.gateway.status()["processes"]  # noqa: E731
-        console.gateway.wait_until(lambda: len(processes()) == 2, 30, "the second worker")
+        console.gateway.wait_until(lambda: len(processes()) == 2, 60, "the second worker")
         assert console.put("wide", f"subscriber: {s.url}\n").status_code == 201
         for number in range(40):  # each on a connection of its own: the workers share them
             console.send(str(number), "t")
@@ -269,7 +269,7 @@ def test_all_workers_follow(start) -> None:
         assert console.post("triggers/wide/pause").status_code == 200
         for number in range(40, 80):
             console.send(str(number), "t")
-        console.gateway.wait_until(lambda: console.gateway.trigger("wide")["lag"] == 40, 30, "the events to be kept")
+        console.gateway.wait_until(lambda: console.gateway.trigger("wide")["lag"] == 40, 60, "the events to be kept")
         assert len(s.requests) == 40
         assert console.post("triggers/wide/resume").status_code == 200
         s.wait_for(80, 30)

@@ -26,13 +26,13 @@ def test_a_change_that_was_written_is_there_after_a_crash_before_it_was_made(sta
         changing = threading.Thread(target=lambda: quietly(console, f"subscriber: {s.url}new\n"))
         changing.start()
         file = console.gateway.data_dir / "applied" / "x.yaml"
-        console.gateway.wait_until(lambda: "new" in file.read_text(), 20, "the change to be written")
+        console.gateway.wait_until(lambda: "new" in file.read_text(), 60, "the change to be written")
         console.gateway.kill()
         changing.join(30)
         console.gateway.start()
         again = type(console)(console.gateway)
         assert again.get("triggers", "x")["status"]["subscriberUri"] == f"{s.url}new"
-        console.gateway.wait_until(lambda: any(r.path == "/new" for r in s.requests), 30, "the event")
+        console.gateway.wait_until(lambda: any(r.path == "/new" for r in s.requests), 60, "the event")
         assert [r.headers["ce-id"] for r in s.requests] == ["1", "1"]
         again.http.close()
         go.set()

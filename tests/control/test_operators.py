@@ -86,14 +86,14 @@ def test_anyone_reads_metrics_if_the_config_says_so(gateway: GatewayProcess) -> 
 def test_operators_follow_the_config(folder: Path, gateway: GatewayProcess, keys: dict[str, str]) -> None:
     try:
         gateway.config.write_text(CONFIG)
-        gateway.wait_until(lambda: status(gateway, "/status", keys["see-all"]) == 401, 30, "the key to be refused")
+        gateway.wait_until(lambda: status(gateway, "/status", keys["see-all"]) == 401, 60, "the key to be refused")
         assert status(gateway, "/metrics", None) == 401
         gateway.config.write_text(CONFIG + OPERATORS.replace("keys.json", "nowhere.json"))
-        gateway.wait_until(lambda: "no operator of the config can call" in gateway.log(), 30, "the missing file")
+        gateway.wait_until(lambda: "no operator of the config can call" in gateway.log(), 60, "the missing file")
         assert status(gateway, "/status", keys["see-all"]) == 401
     finally:
         gateway.config.write_text(CONFIG + OPERATORS)
-    gateway.wait_until(lambda: status(gateway, "/status", keys["see-all"]) == 200, 30, "the key to be taken")
+    gateway.wait_until(lambda: status(gateway, "/status", keys["see-all"]) == 200, 60, "the key to be taken")
 
 
 @pytest.mark.spec("AD-10")

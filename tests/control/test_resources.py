@@ -87,7 +87,7 @@ def test_the_time_of_a_condition_is_that_of_its_change(console) -> None:
         assert console.put("failing", text).status_code == 201
         first = console.ready("triggers", "failing")
         console.send("fails", "fails")
-        console.gateway.wait_until(lambda: console.ready("triggers", "failing")["status"] == "False", 20, "a failure")
+        console.gateway.wait_until(lambda: console.ready("triggers", "failing")["status"] == "False", 60, "a failure")
         failed = console.ready("triggers", "failing")
     assert failed["reason"] == "SubscriberFails"
     assert failed["lastTransitionTime"] > first["lastTransitionTime"]

@@ -161,10 +161,10 @@ def test_a_reload_from_files_is_recorded(gateway: GatewayProcess) -> None:
     before = len(reloads())
     try:
         gateway.config.write_text(CONFIG + "nonsense: {}\n")
-        gateway.wait_until(lambda: len(reloads()) > before, 30, "the line of a reload")
+        gateway.wait_until(lambda: len(reloads()) > before, 60, "the line of a reload")
         found = reloads()[-1]
         assert (found["result"], "unknown section `nonsense`" in found["faults"][0]) == ("failed", True)
     finally:
         gateway.config.write_text(CONFIG)
-    gateway.wait_until(lambda: len(reloads()) > before + 1, 30, "the line of a reload")
+    gateway.wait_until(lambda: len(reloads()) > before + 1, 60, "the line of a reload")
     assert reloads()[-1]["result"] == "done"

@@ -107,6 +107,6 @@ async def change(gateway: Gateway, config: GatewayConfig) -> tuple[str, dict[Pla
 
 
 async def until(condition: Callable[[], object]) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while not condition():  # noqa: ASYNC110
             await anyio.sleep(0.001)

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import Block, blocks
-from tests.websocket.far import free_port
+from tests.ledger import free_port
 
 PAGE = "secure-a-gateway.md"
 PATIENCE_S = 60.0

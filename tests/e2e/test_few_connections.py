@@ -39,7 +39,7 @@ def test_events_that_wait_for_the_one_connection_are_not_timed_out(tmp_path: Pat
         assert (
             httpx.post(gateway.ingress(), content=json.dumps(batch), headers=headers, verify=False).status_code == 202
         )
-        gateway.wait_until(gateway.drained, 30, "the deliveries")
+        gateway.wait_until(gateway.drained, 60, "the deliveries")
         assert gateway.trigger("slow")["attempts"] == len(s.requests) == 10
         assert not dead_letters(gateway.data_dir / "dead-letter")
         assert gateway.stop() == 0

@@ -46,12 +46,12 @@ def test_what_waits_for_its_retry_holds_up_no_stop(client: str, tmp_path: Path, 
 
     config = CONFIG.replace("BOOTSTRAP", kafka.bootstrap).replace("TOPIC", topic).replace("CLIENT", client)
     with Subscriber(decide=answer) as s, GatewayProcess(config.replace("URL", s.url), tmp_path) as gateway:
-        gateway.wait_until(lambda: len(s.requests) == ALL, 30, "an attempt for each event")
+        gateway.wait_until(lambda: len(s.requests) == ALL, 60, "an attempt for each event")
         assert gateway.stop() == 0
         refusing = False
         s.requests.clear()
         gateway.start()
-        gateway.wait_until(lambda: len(s.requests) >= ALL - TAKEN, 30, "the others")
+        gateway.wait_until(lambda: len(s.requests) >= ALL - TAKEN, 60, "the others")
         assert sorted(int(r.headers["ce-id"]) for r in s.requests) == list(range(TAKEN, ALL))
         assert gateway.stop() == 0
 
@@ -74,12 +74,12 @@ def test_what_takes_longer_than_a_stop_may_brings_nothing_back_that_was_done(
     env = {"TIDEGATE_DRAIN_TIMEOUT_S": "0.5"}
     with Subscriber(decide=answer) as s, GatewayProcess(config.replace("URL", s.url), tmp_path, env) as gateway:
         try:
-            gateway.wait_until(lambda: len(s.requests) == ALL, 30, "an attempt for each event")
+            gateway.wait_until(lambda: len(s.requests) == ALL, 60, "an attempt for each event")
             assert gateway.stop() == 0
         finally:
             go_on.set()
         s.requests.clear()
         gateway.start()
-        gateway.wait_until(lambda: len(s.requests) >= ALL - TAKEN, 30, "the others")
+        gateway.wait_until(lambda: len(s.requests) >= ALL - TAKEN, 60, "the others")
         assert sorted(int(r.headers["ce-id"]) for r in s.requests) == list(range(TAKEN, ALL))
         assert gateway.stop() == 0

@@ -85,20 +85,20 @@ def test_a_trigger_keeps_its_place_and_a_new_one_begins_where_it_says(
         config = config_of(kafka, client, old.url)
         with gateways(tmp_path, config, 1) as (gateway,):
             send(gateway.ingress(), 1, 2, 3)
-            gateway.wait_until(lambda: len(old.requests) == 3, 30, "three events")
+            gateway.wait_until(lambda: len(old.requests) == 3, 60, "three events")
             assert gateway.stop() == 0
             gateway.config.write_text(
                 config
                 + f"  early: {{subscriber: '{early.url}', start: earliest}}\n  late: {{subscriber: '{late.url}'}}\n"
             )
             gateway.start()
-            gateway.wait_until(lambda: len(early.requests) == 3, 30, "the old events")
+            gateway.wait_until(lambda: len(early.requests) == 3, 60, "the old events")
             send(gateway.ingress(), 4)
             for s in (old, early, late):
                 gateway.wait_until(
                     lambda s=s: s.requests[-1:] and s.requests[-1].headers["ce-id"] == "4", 30, "the new one"
                 )
-            gateway.wait_until(gateway.drained, 30, "the places")
+            gateway.wait_until(gateway.drained, 60, "the places")
             assert sorted(r.headers["ce-id"] for r in old.requests) == ["1", "2", "3", "4"]
             assert sorted(r.headers["ce-id"] for r in early.requests) == ["1", "2", "3", "4"]
             assert [r.headers["ce-id"] for r in late.requests] == ["4"]

@@ -42,11 +42,11 @@ def test_a_broker_takes_events_from_http_and_kafka(client: str, tmp_path: Path, 
             assert sorted(r.body for r in s.requests if r.headers["ce-id"] == "from-kafka") == [b"a", b"b"]
             assert [r.body for r in s.requests if r.headers["ce-id"] == "1"] == [body_of(1)]
             letters = gateway.data_dir / "dead-letter"
-            gateway.wait_until(lambda: any(letters.glob("*.jsonl")), 30, "the record that is no event")
+            gateway.wait_until(lambda: any(letters.glob("*.jsonl")), 60, "the record that is no event")
             (line,) = [line for file in letters.glob("*.jsonl") for line in file.read_text().splitlines()]
             assert '"tidegatestage":"decode"' in line.replace(" ", "")
             assert "bm8gZXZlbnQ=" in line  # its bytes
             (source,) = gateway.status()["brokers"][0]["sources"]
             assert source["error"] is None
-            gateway.wait_until(lambda: gateway.status()["brokers"][0]["sources"][0]["lag"] == 0, 20, "the commits")
+            gateway.wait_until(lambda: gateway.status()["brokers"][0]["sources"][0]["lag"] == 0, 60, "the commits")
             assert gateway.stop() == 0

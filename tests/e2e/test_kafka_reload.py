@@ -58,6 +58,6 @@ def test_a_new_trigger_has_its_place_when_the_reload_is_done(client: str, tmp_pa
                 reload(gateway, config + f"  new{number}: {{subscriber: '{new.url}{number}'}}\n")
                 answer = httpx.post(gateway.ingress(), content=body_of(number), headers=headers(number), verify=False)
                 assert answer.status_code == 202
-                gateway.wait_until(lambda n=number: len(new.requests) == n, 30, "the event")  # type: ignore[misc]
+                gateway.wait_until(lambda n=number: len(new.requests) == n, 60, "the event")  # type: ignore[misc]
             assert [r.path for r in new.requests] == ["/1", "/2", "/3"]
             assert gateway.stop() == 0

@@ -58,16 +58,16 @@ def test_a_changed_file_is_followed(tmp_path: Path) -> None:
     with Subscriber() as a, Subscriber() as b, GatewayProcess(config(free_port(), a.url), tmp_path) as gateway:
         url = gateway.ingress()
         assert send(url, 1).status_code == 202
-        gateway.wait_until(lambda: len(a.requests) == 1, 20, "the first event")
+        gateway.wait_until(lambda: len(a.requests) == 1, 60, "the first event")
         text = gateway.config.read_text().replace(a.url, b.url)
         rewrite(gateway, text + f"  two:\n    subscriber: {a.url}two\n")
-        gateway.wait_until(lambda: generation(gateway) == 2, 20, "the reload")
+        gateway.wait_until(lambda: generation(gateway) == 2, 60, "the reload")
         assert send(url, 2).status_code == 202
-        gateway.wait_until(lambda: len(b.requests) == 1 and len(a.requests) == 2, 20, "the second event")
+        gateway.wait_until(lambda: len(b.requests) == 1 and len(a.requests) == 2, 60, "the second event")
         assert [r.path for r in a.requests] == ["/", "/two"]
         assert [r.headers["ce-id"] for r in b.requests] == ["2"]
         rewrite(gateway, text)
-        gateway.wait_until(lambda: generation(gateway) == 3, 20, "the reload")
+        gateway.wait_until(lambda: generation(gateway) == 3, 60, "the reload")
         assert [t["name"] for t in gateway.status()["triggers"]] == ["one"]
         assert gateway.stop() == 0
 
@@ -76,7 +76,7 @@ def test_a_broken_file_changes_nothing_and_is_told(tmp_path: Path) -> None:
     with Subscriber() as a, GatewayProcess(config(free_port(), a.url), tmp_path) as gateway:
         good = gateway.config.read_text()
         rewrite(gateway, good + "  two:\n    subscribr: http://127.0.0.1:1/\n")
-        gateway.wait_until(lambda: gateway.status()["config"]["error"], 20, "the fault")
+        gateway.wait_until(lambda: gateway.status()["config"]["error"], 60, "the fault")
         error = gateway.status()["config"]["error"]
         assert "tidegate.yaml:10" in error
         assert "subscribr" in error
@@ -85,9 +85,9 @@ def test_a_broken_file_changes_nothing_and_is_told(tmp_path: Path) -> None:
         assert "the previous one is still in force" in shown
         assert "tidegate.yaml:10" in shown
         assert send(gateway.ingress(), 1).status_code == 202
-        gateway.wait_until(lambda: len(a.requests) == 1, 20, "the event")
+        gateway.wait_until(lambda: len(a.requests) == 1, 60, "the event")
         rewrite(gateway, good)
-        gateway.wait_until(lambda: gateway.status()["config"]["error"] is None, 20, "the fault to be gone")
+        gateway.wait_until(lambda: gateway.status()["config"]["error"] is None, 60, "the fault to be gone")
         assert generation(gateway) == 1
         assert gateway.stop() == 0
 
@@ -96,7 +96,7 @@ def test_a_broken_file_changes_nothing_and_is_told(tmp_path: Path) -> None:
 def test_the_broker_of_a_trigger_can_not_be_changed(tmp_path: Path) -> None:
     with Subscriber() as a, GatewayProcess(config(free_port(), a.url), tmp_path) as gateway:
         rewrite(gateway, gateway.config.read_text() + "    broker: other\n")
-        gateway.wait_until(lambda: gateway.status()["config"]["error"], 20, "the fault")
+        gateway.wait_until(lambda: gateway.status()["config"]["error"], 60, "the fault")
         assert "the broker of a trigger can't be changed" in gateway.status()["config"]["error"]
         assert gateway.trigger("one")["broker"] == "default"
         assert gateway.stop() == 0
@@ -107,14 +107,14 @@ def test_a_trigger_turns_ready_when_its_broker_comes(tmp_path: Path) -> None:
     with Subscriber() as a, GatewayProcess(config(free_port(), a.url), tmp_path) as gateway:
         early = f"  early:\n    broker: late\n    subscriber: {a.url}\n"
         rewrite(gateway, gateway.config.read_text() + early)
-        gateway.wait_until(lambda: generation(gateway) == 2, 20, "the trigger")
+        gateway.wait_until(lambda: generation(gateway) == 2, 60, "the trigger")
         assert gateway.trigger("early")["ready"] is False
         assert "does not exist" in gateway.trigger("early")["reason"]
         late = '  late: {ingress: [{http: {listen: "127.0.0.1:LATE"}}]}\n'.replace("LATE", str(free_port()))
         rewrite(gateway, gateway.config.read_text().replace("triggers:", late + "triggers:"))
-        gateway.wait_until(lambda: gateway.trigger("early")["ready"], 20, "its broker")
+        gateway.wait_until(lambda: gateway.trigger("early")["ready"], 60, "its broker")
         assert send(gateway.ingress("late"), 1).status_code == 202
-        gateway.wait_until(lambda: len(a.requests) == 1, 20, "the event")
+        gateway.wait_until(lambda: len(a.requests) == 1, 60, "the event")
         assert gateway.stop() == 0
 
 

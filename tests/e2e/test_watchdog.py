@@ -91,7 +91,7 @@ def sent_in_spite(gateway: GatewayProcess, number: int) -> None:
         except httpx.TransportError:
             return False
 
-    gateway.wait_until(once, 30, "an event to be accepted")
+    gateway.wait_until(once, 60, "an event to be accepted")
 
 
 @pytest.mark.spec("SAFE-05")
@@ -106,16 +106,16 @@ def test_a_worker_that_hangs_is_replaced_and_nothing_is_lost(tmp_path: Path, nam
         before = descendants(gateway.pid)
         file.touch()
         assert send(gateway.ingress(), 100, "poison") == 202
-        gateway.wait_until(lambda: "killing it" in gateway.log(), 30, "the watchdog")
+        gateway.wait_until(lambda: "killing it" in gateway.log(), 60, "the watchdog")
         assert "planted_loop" in gateway.log()  # the stack
         file.unlink()
         for number in range(20, 40):
             sent_in_spite(gateway, number)
-        gateway.wait_until(lambda: len({r.headers["ce-id"] for r in s.requests}) == 41, 30, "all events")
+        gateway.wait_until(lambda: len({r.headers["ce-id"] for r in s.requests}) == 41, 60, "all events")
         after = descendants(gateway.pid)
         assert len(after) == len(before) == 2
         assert len(before & after) == 1
-        gateway.wait_until(lambda: len(gateway.status()["processes"]) == 2, 20, "both in the status")
+        gateway.wait_until(lambda: len(gateway.status()["processes"]) == 2, 60, "both in the status")
         assert gateway.stop() == 0
         gone(after)
 
@@ -128,7 +128,7 @@ def test_a_single_process_says_where_it_hangs(tmp_path: Path, name: str) -> None
     with Subscriber() as s, GatewayProcess(config(s.url, file), tmp_path, env) as gateway:
         file.touch()
         send(gateway.ingress(), 1, "poison")
-        gateway.wait_until(lambda: "planted_loop" in gateway.log(), 30, "the watchdog")
+        gateway.wait_until(lambda: "planted_loop" in gateway.log(), 60, "the watchdog")
 
 
 @pytest.mark.spec("SAFE-05")
@@ -151,7 +151,7 @@ def test_sigterm_works_while_the_loop_hangs(tmp_path: Path, signals: int) -> Non
             assert "planted_loop" in gateway.log()
         file.unlink()
         gateway.start()
-        gateway.wait_until(lambda: "1" in {r.headers["ce-id"] for r in s.requests}, 20, "the event that was accepted")
+        gateway.wait_until(lambda: "1" in {r.headers["ce-id"] for r in s.requests}, 60, "the event that was accepted")
 
 
 @pytest.mark.spec("SAFE-05")

@@ -135,21 +135,21 @@ def test_a_source_that_fetches_runs_in_one_worker_and_moves_when_that_one_dies(t
     with Subscriber() as s, start(tmp_path, text, s.url) as gateway:
         gateway.wait_until(lambda: both(gateway))
         put(tmp_path, range(100))
-        gateway.wait_until(lambda: len(s.requests) >= 100, 20, "100 events")
+        gateway.wait_until(lambda: len(s.requests) >= 100, 60, "100 events")
         time.sleep(1)  # in which a second one would have been through
         assert len(s.requests) == 100
         ((first, _),) = told(tmp_path)
         section = "brokers" if text is BROKER else "bridges"
         assert lags(gateway, section) == [3]
         os.kill(int(first), signal.SIGKILL)
-        gateway.wait_until(lambda: len(told(tmp_path)) == 2, 20, "another worker")
+        gateway.wait_until(lambda: len(told(tmp_path)) == 2, 60, "another worker")
         second = told(tmp_path)[1][0]
         assert second != first
         put(tmp_path, range(100, 110))
         gateway.wait_until(
             lambda: {str(n) for n in range(110)} <= {r.headers["ce-id"] for r in s.requests}, 20, "events"
         )
-        gateway.wait_until(lambda: both(gateway), 20, "the worker to be back")
+        gateway.wait_until(lambda: both(gateway), 60, "the worker to be back")
         assert len(told(tmp_path)) == 2  # where it is it stays
         gateway.wait_until(lambda: lags(gateway, section) == [3])
         assert gateway.stop() == 0
@@ -167,7 +167,7 @@ def test_a_source_that_hangs_moves_once_its_worker_is_dead(tmp_path: Path) -> No
         assert len(told(tmp_path)) == 1  # it may go on any time: no second one
         os.kill(int(first), signal.SIGCONT)
         put(tmp_path, range(5))
-        gateway.wait_until(lambda: len(s.requests) == 5, 20, "events")
+        gateway.wait_until(lambda: len(s.requests) == 5, 60, "events")
         assert gateway.stop() == 0
 
 
@@ -175,9 +175,9 @@ def test_a_source_that_hangs_moves_once_its_worker_is_dead(tmp_path: Path) -> No
 @pytest.mark.usefixtures("processes")
 def test_a_source_that_shares_runs_in_every_worker(tmp_path: Path) -> None:
     with Subscriber() as s, start(tmp_path, BROKER, s.url, "shares = True") as gateway:
-        gateway.wait_until(lambda: len(told(tmp_path)) == 2, 20, "both")
+        gateway.wait_until(lambda: len(told(tmp_path)) == 2, 60, "both")
         put(tmp_path, range(10))
-        gateway.wait_until(lambda: len(s.requests) == 20, 20, "events")
+        gateway.wait_until(lambda: len(s.requests) == 20, 60, "events")
         assert gateway.stop() == 0
 
 
@@ -190,13 +190,13 @@ def test_a_reload_gives_one_worker_a_source_that_is_new(tmp_path: Path) -> None:
         more = f"poll: {{path: {tmp_path / 'more'}}}\n      - "
         text = gateway.config.read_text().replace("poll: {path: ", f"{more}poll: {{path: ")
         gateway.config.write_text(text)
-        gateway.wait_until(lambda: (tmp_path / "more.told").exists(), 20, "the reload")
+        gateway.wait_until(lambda: (tmp_path / "more.told").exists(), 60, "the reload")
         (tmp_path / "more/1").touch()
         s.wait_for(1)
         time.sleep(1)
         assert len(s.requests) == 1
         gateway.config.write_text(text.replace(more, ""))
-        gateway.wait_until(lambda: "ended" in (tmp_path / "more.told").read_text(), 20, "the second reload")
+        gateway.wait_until(lambda: "ended" in (tmp_path / "more.told").read_text(), 60, "the second reload")
         assert len((tmp_path / "more.told").read_text().splitlines()) == 2
         assert gateway.stop() == 0
 
@@ -223,7 +223,7 @@ async def test_lines_that_say_nothing_are_dropped(caplog: pytest.LogCaptureFixtu
             theirs.sendall(line + b"\n")
         theirs.sendall(b'{"kind":"beat"}\nand no end')
         theirs.shutdown(socket.SHUT_WR)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             heard = [note async for note in wire.notes()]
     wire.close()
     assert heard == [Note("beat")]
@@ -256,14 +256,14 @@ def test_any_worker_may_be_killed_and_service_goes_on(tmp_path: Path, which: int
         os.kill(pid, signal.SIGKILL)
         gone({pid})
         for number in range(20, 40):
-            gateway.wait_until(lambda n=number: accepted(gateway, n), 20, "an event to be accepted")
+            gateway.wait_until(lambda n=number: accepted(gateway, n), 60, "an event to be accepted")
 
         def all_counted() -> bool:
             return both(gateway) and sum(b["accepted"] for b in status(gateway)["brokers"]) == 40
 
-        gateway.wait_until(all_counted, 20, "both, and the counts of all")
+        gateway.wait_until(all_counted, 60, "both, and the counts of all")
         assert gateway.status()["pid"] == gateway.pid
-        gateway.wait_until(lambda: {str(n) for n in range(40)} <= ids(s), 20, "all")
+        gateway.wait_until(lambda: {str(n) for n in range(40)} <= ids(s), 60, "all")
         assert gateway.stop() == 0
         assert not descendants(gateway.pid)
 
@@ -286,7 +286,7 @@ def test_a_storm_of_reloads_and_kills_leaves_a_gateway_that_works(tmp_path: Path
         def settled() -> bool:
             return both(gateway) and "more29" in {t["name"] for t in status(gateway)["triggers"]}
 
-        gateway.wait_until(settled, 30, "the last config")
+        gateway.wait_until(settled, 60, "the last config")
         assert accepted(gateway, 1)
         assert {r.headers["ce-id"] for r in s.wait_for(1)} == {"1"}
         assert gateway.stop() == 0

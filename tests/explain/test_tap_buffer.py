@@ -83,7 +83,7 @@ async def test_an_attempt_that_began_before_the_tap_has_no_duration() -> None:
 
 async def test_who_waits_is_woken() -> None:
     tapped = tap()
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(tapped.wait)
             await anyio.wait_all_tasks_blocked()

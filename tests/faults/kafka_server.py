@@ -16,7 +16,7 @@ from tests.faults.proxy import Proxy
 
 _LISTENER = "USERS"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-_LIMIT_S = 30
+_LIMIT_S = 60
 _admin: Any = admin  # its types say that it exports less than it does
 
 

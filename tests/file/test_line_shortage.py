@@ -44,7 +44,7 @@ async def test_a_shortage_is_told_from_a_fault_of_the_file(error: Exception, loc
     outcomes: list[Outcome] = []
     for count in (1, 2):
         writer.write(b"{}", 10.0, outcomes.append)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while len(outcomes) < count:  # noqa: ASYNC110
                 await anyio.sleep(0.001)
     await writer.stop()

@@ -49,7 +49,7 @@ class Outcomes:
         self._changed.set()
 
     async def until(self, count: int) -> list[Outcome]:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while len(self.all) < count:
                 await self._changed.wait()
                 self._changed = anyio.Event()
@@ -217,7 +217,7 @@ async def test_standard_output_is_for_one_worker(tmp_path: Path) -> None:
 async def drain(fd: int, size: int) -> int:
     """Reads at least so many bytes."""
     count = 0
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while count < size:
             try:
                 count += len(os.read(fd, 1000))

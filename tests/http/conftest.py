@@ -120,7 +120,7 @@ class Reader:
 
     async def response(self) -> tuple[int, dict[str, str], bytes]:
         """The next response; `EOFError` where the connection ends before it."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in head[1:] if line)}
             body = await self.reader.readexactly(int(headers.get("content-length", "0")))
@@ -128,7 +128,7 @@ class Reader:
 
     async def rest(self) -> bytes:
         """All until the server closes."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             try:
                 return await self.reader.read()
             except ConnectionResetError:
@@ -203,7 +203,7 @@ class Kit:
             return await result
 
     async def until(self, true: Callable[[], bool]) -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while not true():  # noqa: ASYNC110
                 await anyio.sleep(0.005)
 

@@ -235,6 +235,7 @@ async def test_tokens_are_renewed_after_the_tasks_of_the_first_sink_ended(kit: A
 
 
 @pytest.mark.spec("OC-03")
+@pytest.mark.usefixtures("real_time")
 async def test_a_token_is_renewed_if_it_was_used(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oauth2, "RENEWED_AT", 0.6)
     with Endpoint(expires_in="1") as endpoint, Subscriber() as subscriber:
@@ -465,7 +466,7 @@ def test_a_stop_does_not_wait_for_the_endpoint(tmp_path: Path) -> None:
         try:
             with GatewayProcess(config, tmp_path, {"TIDEGATE_DRAIN_TIMEOUT_S": "120"}) as gateway:
                 event = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
-                assert httpx.post(gateway.ingress(), headers=event).status_code == 202
+                assert httpx.post(gateway.ingress(), headers=event, verify=False).status_code == 202
                 gateway.wait_until(lambda: gateway.trigger("t")["in_flight"] == 1)
                 gateway.stop(timeout_s=60)
                 assert not answer.is_set()

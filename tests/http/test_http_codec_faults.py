@@ -78,7 +78,7 @@ def test_each_fault_is_its_senders_alone(gateway: tuple[GatewayProcess, Subscrib
             assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json"), what
             assert "a secret of the body" not in answer.text
             assert client.post(process.ingress(), content=f"after-{what}").status_code == 202
-    process.wait_until(lambda: len(subscriber.requests) == 5, 20, "the good events")
+    process.wait_until(lambda: len(subscriber.requests) == 5, 60, "the good events")
     process.wait_until(
         lambda: process.trigger("bad")["dead_lettered_by_stage"]["encode"] == 5, 20, "the letters of the other trigger"
     )

@@ -50,6 +50,7 @@ async def test_a_closed_port_is_asked_now_and_then_and_all_arrive_after_it_opens
         assert letters.sent == []
 
 
+@pytest.mark.usefixtures("real_time")
 async def test_a_silent_subscriber_gets_few_requests_and_all_events_are_given_up_together(
     kit: Any, client: str
 ) -> None:

@@ -251,6 +251,7 @@ async def test_the_rate_holds_where_kept_connections_are_closed(kit: Any) -> Non
 
 @pytest.mark.spec("SAFE-35")
 @pytest.mark.parametrize("hint", [b"", b"Keep-Alive: timeout=1\r\n"], ids=["end", "told before"])
+@pytest.mark.usefixtures("real_time")
 async def test_a_connection_that_ended_while_it_was_idle_costs_no_attempt(kit: Any, hint: bytes) -> None:
     seen: list[int] = []
     closed = asyncio.Event()

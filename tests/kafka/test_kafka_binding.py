@@ -239,4 +239,4 @@ def test_a_record_without_an_event_goes_where_the_config_says(lab: Lab) -> None:
         assert letter.items() >= wrapped[name].items()
         assert (letter["tidegatestage"], letter["tidegatetrigger"]) == ("decode", "dead_letter")
     assert "required attribute" in letters["key 1"]["tidegatereason"]
-    lab.gateway.wait_until(lambda: lab.bridge("drop")["refused"] == before + 3, 30, "the dropped to be counted")
+    lab.gateway.wait_until(lambda: lab.bridge("drop")["refused"] == before + 3, 60, "the dropped to be counted")

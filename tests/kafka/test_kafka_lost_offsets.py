@@ -120,6 +120,6 @@ def test_a_trigger_whose_place_is_forgotten_says_so_and_how_to_go_on(kafka: Kafk
             command = ["-m", "gateway_core.cli", "offsets", "reset", "--group", group, "--to", "earliest", "--yes"]
             subprocess.run([sys.executable, *command, str(gateway.config)], check=True, timeout=60)
             gateway.wait_until(lambda: set(arrived("/one")) == {"1", "2"}, 60, "what came meanwhile")
-            gateway.wait_until(lambda: gateway.trigger("one")["ready"], 30, "the trigger to be ready")
+            gateway.wait_until(lambda: gateway.trigger("one")["ready"], 60, "the trigger to be ready")
             assert gateway.stop() == 0
         assert "can't be joined yet" in gateway.stderr.read_text()

@@ -36,11 +36,11 @@ async def test_a_record_that_no_descriptor_was_left_for_is_no_attempt(tmp_path: 
         await sink.start(tasks)
         with without_descriptors():
             sink.send(event, 1.0, outcomes.append)
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 while not outcomes:  # noqa: ASYNC110
                     await anyio.sleep(0.001)
         sink.send(event, 1.0, outcomes.append)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while len(outcomes) < 2:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         await sink.stop()

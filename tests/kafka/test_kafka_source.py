@@ -236,7 +236,7 @@ async def test_a_group_catches_up_behind_aborted_records_and_marks(
         return found.lag
 
     async def caught_up() -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while await anyio.to_thread.run_sync(lag):  # noqa: ASYNC110 only the cluster knows
                 await anyio.sleep(0.1)
 

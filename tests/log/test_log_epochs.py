@@ -100,6 +100,7 @@ async def test_where_a_place_and_a_log_part(
     assert epochs.diverged_at(there, following, place, id) == diverged_at
 
 
+@pytest.mark.usefixtures("real_time")
 async def test_epochs_of_deleted_events_are_forgotten(log: Any) -> None:
     from gateway_testing import FakeClock
 

@@ -132,7 +132,7 @@ def test_a_disk_that_the_log_filled_recovers_by_itself(disk: Path, tmp_path: Pat
         gateway.wait_until(gateway.drained, 60, "the deliveries")
         assert flow.accepted <= set(flow.got)
         assert flow.answers.keys() <= {202, 503}, flow.answers
-        gateway.wait_until(lambda: gateway.admin("/health/ready").status_code == 200, 30, "to be ready")
+        gateway.wait_until(lambda: gateway.admin("/health/ready").status_code == 200, 60, "to be ready")
         assert gateway.stop() == 0
 
 
@@ -144,7 +144,7 @@ def test_a_full_disk_with_a_subscriber_that_is_away_survives_restarts(disk: Path
         flow.start(gateway.ingress())
         try:
             gateway.wait_until(lambda: is_full(flow), 60, "a full disk")
-            gateway.wait_until(lambda: not gateway.status()["ready"], 10, "the status to say it")
+            gateway.wait_until(lambda: not gateway.status()["ready"], 60, "the status to say it")
             problem = flow.problem
             assert problem is not None
             assert "retry-after" in problem.headers
@@ -199,12 +199,12 @@ def test_a_reader_that_never_ends_is_told_of_and_left_behind(disk: Path, tmp_pat
     with Subscriber(decide=flow.decide) as s, gateway_on(disk, tmp_path, s.url) as gateway:
         flow.start(gateway.ingress())
         try:
-            gateway.wait_until(lambda: len(flow.accepted) > 50, 20, "events")
+            gateway.wait_until(lambda: len(flow.accepted) > 50, 60, "events")
             path = disk / "data" / "log" / "default" / "shard-000.db"
             with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)) as reader:
                 reader.execute("BEGIN")
                 reader.execute("SELECT count(*) FROM events").fetchone()
-                gateway.wait_until(lambda: "keeps a read of this file open" in gateway.log(), 30, "a warning")
+                gateway.wait_until(lambda: "keeps a read of this file open" in gateway.log(), 60, "a warning")
                 gateway.wait_until(lambda: is_full(flow), 60, "a full disk")
             flow.problem = None
             before = len(flow.accepted)

@@ -78,7 +78,7 @@ def test_after_a_failed_sync_nothing_is_taken_until_a_restart(tmp_path: Path, fa
         assert "failed to store written data" in gateway.status()["brokers"][0]["reason"]
         assert gateway.admin("/health/ready").status_code == 503
         up[0] = True
-        gateway.wait_until(lambda: accepted <= got, 30, "the deliveries")
+        gateway.wait_until(lambda: accepted <= got, 60, "the deliveries")
         wal = gateway.data_dir / "log" / "default" / "shard-000.db-wal"
         there = wal.read_bytes()
         assert gateway.stop() == 0
@@ -86,5 +86,5 @@ def test_after_a_failed_sync_nothing_is_taken_until_a_restart(tmp_path: Path, fa
         got.clear()
         gateway.start()
         assert send(gateway, 2000).status_code == 202
-        gateway.wait_until(lambda: {*accepted, 2000} <= got, 30, "the deliveries: their cursors were not kept")
+        gateway.wait_until(lambda: {*accepted, 2000} <= got, 60, "the deliveries: their cursors were not kept")
         assert os.path.getsize(wal) > 0

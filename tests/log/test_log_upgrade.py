@@ -52,7 +52,7 @@ def test_a_log_of_the_version_before_goes_on(tmp_path: Path) -> None:
     old_log(tmp_path / "data")
     with Subscriber() as s, GatewayProcess(CONFIG.replace("URL", s.url), tmp_path) as gateway:
         assert {r.headers["ce-id"] for r in s.wait_for(3)} == {"2", "4", "5"}
-        gateway.wait_until(gateway.drained, 20, "the deliveries")
+        gateway.wait_until(gateway.drained, 60, "the deliveries")
         assert gateway.stop() == 0
     assert list(faults(tmp_path / "data" / "log" / "default")) == []
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from pathlib import Path
 from uuid import uuid4
 
@@ -25,16 +24,11 @@ from gateway_core.contract.interfaces import Intake
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.settings import Settings
 from tests.delivery.gateway_rig import Parts, Tap
+from tests.ledger import free_port
 from tests.metrics.scrape import faults, scrape
 
 OK = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
 BROKER = 'brokers: {default: {ingress: [http: {listen: "127.0.0.1:PORT"}]}}\n'
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
 
 
 def post(gateway: GatewayProcess, count: int = 1) -> None:
@@ -118,7 +112,7 @@ async def test_health_while_a_gateway_starts_and_stops(tmp_path: Path) -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(gateway.run, stop, started)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while "admin" not in gateway.addresses:  # noqa: ASYNC110
                 await anyio.sleep(0.001)
             assert await probe() == [200, 503, 503, 200, 200]

@@ -77,7 +77,7 @@ def test_a_sinks_own_metrics_are_shown_with_their_owner(tmp_path: Path) -> None:
         def found() -> Any:
             return parsed(gateway.admin("/metrics").text)
 
-        gateway.wait_until(lambda: found()(SENT.name, trigger="t", place="subscriber") == 3, 30, "the third event")
+        gateway.wait_until(lambda: found()(SENT.name, trigger="t", place="subscriber") == 3, 60, "the third event")
         assert found()(DEPTH.name, bridge="across", place="sink", queue='a"b') == 1
         text = gateway.admin("/metrics").text
         assert list(faults(text)) == []

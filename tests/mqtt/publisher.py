@@ -12,7 +12,7 @@ from paho.mqtt.properties import Properties
 
 from gateway_core.contract.event import Event, Message
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class _Client:

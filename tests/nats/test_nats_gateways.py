@@ -87,7 +87,7 @@ def test_two_workers_share_a_stream(tmp_path: Path, nats_server: servers.Server)
             gateway.wait_until(lambda: len(subscriber.requests) >= 100, 60, "all events")
             assert sorted(int(request.headers["ce-id"]) for request in subscriber.requests) == list(range(1, 101))
             assert all(request.body == body_of(int(request.headers["ce-id"])) for request in subscriber.requests)
-            gateway.wait_until(lambda: _lag(gateway) == 0, 30, "the acknowledgements")
+            gateway.wait_until(lambda: _lag(gateway) == 0, 60, "the acknowledgements")
             assert gateway.status()["bridges"][0]["sources"][0]["error"] is None
             assert gateway.stop() == 0
 

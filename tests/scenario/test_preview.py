@@ -45,7 +45,7 @@ async def sent(options: dict[str, Any], folder: Path, event: Event, name: str = 
     async with anyio.create_task_group() as tasks:
         await sink.start(tasks)
         sink.send(event, 10, take)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await done.wait()
         await sink.stop()
         tasks.cancel_scope.cancel()
@@ -103,7 +103,7 @@ async def _judged(options: dict[str, Any], folder: Path, answer: tuple[int, dict
     async with anyio.create_task_group() as tasks:
         await sink.start(tasks)  # type: ignore[attr-defined]
         sink.send(EVENTS[0], 10, lambda o: (outcomes.append(o), done.set()))  # type: ignore[attr-defined]
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await done.wait()
         await sink.stop()  # type: ignore[attr-defined]
         tasks.cancel_scope.cancel()

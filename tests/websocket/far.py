@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import random
-import socket
 import threading
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -19,18 +17,11 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from gateway_core.contract.event import Event
+from tests.ledger import free_port
 
 PLAIN = "cloudevents.json"
 ACK = "cloudevents.json+ack.tidegate.dev"
 T = TypeVar("T")
-
-
-def free_port() -> int:
-    """A port that nobody listens on, and that no outgoing connection gets by chance."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
 
 
 class Far:

@@ -15,8 +15,8 @@ from gateway_websocket.source import WebSocketSource
 from websockets.asyncio.client import ClientConnection, connect
 
 from gateway_core.contract.event import Event
+from tests.ledger import free_port as free_port
 from tests.websocket.far import ACK
-from tests.websocket.far import free_port as free_port
 
 EVENT = '{"specversion":"1.0","id":"%s","source":"/s","type":"t","data":{"n":1}}'
 

@@ -68,6 +68,7 @@ async def test_a_connection_needs_credentials_and_its_events_have_their_sender(
 
 
 @pytest.mark.spec("WS-13")
+@pytest.mark.usefixtures("real_time")
 async def test_what_comes_before_the_credentials_are_checked_waits(kit: Kit, tmp_path: Path) -> None:
     users = tmp_path / "users.json"
     set_password(users, "ann", hash_of(b"right", 14))
@@ -237,6 +238,7 @@ async def test_no_quota_keeps_a_revoked_key_connected(kit: Kit, keys: dict[str, 
 
 
 @pytest.mark.spec("WS-13")
+@pytest.mark.usefixtures("real_time")
 async def test_checks_of_open_connections_use_up_no_quota(kit: Kit, keys: dict[str, Any]) -> None:
     key, others = new(keys), [new(keys, name) for name in ("first", "second")]
     quota = {"per_identity": {"requests_per_s": 0.001, "burst_s": 2000}}

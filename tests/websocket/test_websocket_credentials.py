@@ -68,6 +68,7 @@ async def test_a_token_that_stays_wrong_stops_the_start(
         assert "wr0ng" not in str(error.value)
 
 
+@pytest.mark.usefixtures("real_time")
 async def test_a_token_of_an_authorization_server(kit: Kit) -> None:
     """The first token is refused: the second try has another."""
     tokens = iter(["revoked", TOKEN, TOKEN])

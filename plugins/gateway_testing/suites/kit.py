@@ -34,7 +34,7 @@ from gateway_core.pipeline.intake import BoundSource
 
 from . import faulty_codec
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 """How long a suite waits for something that must happen."""
 _patience: ContextVar[float] = ContextVar("patience", default=PATIENCE_S)
 
