@@ -164,6 +164,6 @@ class Loading:
         """The files that hold secrets."""
         return [str(file) for name in self.secrets if (file := self.secret_file(name)) is not None]
 
-    def written(self, place: Place) -> str:
-        """The path of a place, as its author wrote it."""
-        return written(self._root, place)
+    def written(self, place: Place) -> tuple[str, str, int]:
+        """The path of a place as its author wrote it, with file and line."""
+        return written(self._root, place), *locate(self._root, place)

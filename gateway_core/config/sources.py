@@ -76,11 +76,11 @@ class Sources:
     def _merge(self, document: Node) -> None:
         for key, node in document.value.items():
             section, merged, line = self._sections.get(key), self.root.value.get(key), document.lines[key]
-            if key == "include" or (section is not None and node.value is None):
+            if key == "include" or (section is not None and node.value is None and not section.plugin):
                 continue
             if section is not None and not isinstance(node.value, dict if section.named else list):
-                what = "a mapping of names" if section.named else "a list"
-                self._fault(f"expected {what}", Fault("", key, node.file, line))
+                what = f"expected {'a mapping of names' if section.named else 'a list'}"
+                self._fault(what, Fault("", key, node.file, line), "" if node.value else "write entries, or remove it")
             elif merged is None:
                 self.root.value[key] = node.copy(line)
                 self.root.lines[key] = line

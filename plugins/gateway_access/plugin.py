@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 def _check(config: GatewayConfig) -> Iterable[ConfigFinding]:
-    from . import exposure, policies, quota_check
+    from . import empty, exposure, policies, quota_check
 
+    yield from empty.check(config)
     yield from exposure.check(config)
     yield from policies.check(config)
     yield from quota_check.check(config)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
+from gateway_transport.needed_files import FileFault
 from pydantic import AfterValidator, Field
 
 from gateway_core.contract.component import Config
@@ -35,6 +36,16 @@ class ApiKeyConfig(Config):
     query: Annotated[str, Field(pattern=r"^[A-Za-z0-9._~-]{1,64}$")] | None = None
     """A query parameter that may have the key instead, for senders that can't set a header."""
 
+    def file_faults(self) -> Iterator[FileFault]:
+        """See `gateway_transport.needed_files.NeedsFiles`."""
+        from .edited_file import BadFile, read_bytes
+        from .keys import read_keys
+
+        try:
+            read_keys(read_bytes(self.file), self.file)
+        except BadFile as e:
+            yield FileFault("file", str(e), f"`tidegate auth key new NAME --file {self.file}` makes a key and the file")
+
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
         """See `gateway_core.contract.component.Warns`."""
         if self.query is not None:
@@ -58,3 +69,13 @@ class BasicConfig(Config):
     max_waiting: Annotated[int, Field(ge=0, le=10_000)] = 32
     """How many more may wait to be checked. Requests beyond get 503. Addresses take turns, and the one with most gives
     its places to others."""
+
+    def file_faults(self) -> Iterator[FileFault]:
+        """See `gateway_transport.needed_files.NeedsFiles`."""
+        from .edited_file import BadFile, read_bytes
+        from .passwords import read_users
+
+        try:
+            read_users(read_bytes(self.file), self.file)
+        except BadFile as e:
+            yield FileFault("file", str(e), f"`tidegate auth password NAME --file {self.file}` adds a user")

@@ -64,6 +64,11 @@ def read_keys(content: bytes, path: Path) -> dict[str, Key]:
         keys = msgspec.json.decode(content, type=_Document).keys
     except (msgspec.DecodeError, UnicodeDecodeError) as e:  # its text names a place and types, and quotes nothing
         raise BadFile(f"{path}: is not a file of API keys: {e}") from None
+    try:
+        for key in keys:
+            _ = key.created.astimezone(UTC), key.expires and key.expires.astimezone(UTC)
+    except OverflowError:
+        raise BadFile(f"{path}: a key has a time outside the years 1 to 9999") from None
     found = {key.id: key for key in keys}
     if len(found) != len(keys):
         raise BadFile(f"{path}: two keys have the same id")

@@ -14,6 +14,7 @@ from gateway_serving.address import leads_to
 from gateway_serving.asgi import checked_path
 from gateway_serving.limits import Bytes, ListenerLimits, Seconds
 from gateway_transport.client_tls import ClientTlsConfig
+from gateway_transport.needed_files import FileFault, certificate_faults
 from pydantic import AfterValidator, Field, model_validator
 
 from gateway_core.contract.component import CodecRef, Config
@@ -66,6 +67,11 @@ class ServerTlsConfig(Config):
     client_ca_file: Path | None = None
     """Certificate authorities (PEM) that must have signed the client's certificate. Without it, clients need no
     certificate."""
+
+    def file_faults(self) -> Iterator[FileFault]:
+        """See `gateway_transport.needed_files.NeedsFiles`."""
+        for fault in certificate_faults(self.cert_file, self.key_file, self.client_ca_file):
+            yield fault._replace(option="client_ca_file") if fault.option == "ca_file" else fault
 
 
 class LimitsConfig(ListenerLimits):

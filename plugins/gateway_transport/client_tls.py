@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -11,6 +12,7 @@ from pydantic import model_validator
 from gateway_core.contract.component import Config
 from gateway_core.contract.errors import StartError
 
+from .needed_files import FileFault, certificate_faults
 from .regular_file import check_regular
 from .renewed_tls import RenewedContext
 
@@ -32,6 +34,10 @@ class ClientTlsConfig(Config):
         if self.key_file is not None and self.cert_file is None:
             raise ValueError("`key_file` is the key of a certificate: set `cert_file` too")
         return self
+
+    def file_faults(self) -> Iterator[FileFault]:
+        """See `gateway_transport.needed_files.NeedsFiles`."""
+        return certificate_faults(self.cert_file, self.key_file, self.ca_file)
 
 
 def client_context(config: ClientTlsConfig, owner: str) -> ssl.SSLContext:

@@ -57,7 +57,9 @@ def test_keys_are_listed_and_revoked_by_id(tmp_path: Path) -> None:
     assert [row["id"] for row in rows] == [later[4:16]]
 
 
-@pytest.mark.parametrize("expires", ["soon", "2020-01-01T00:00:00Z", "2099-01-01T00:00:00", "0d"])
+@pytest.mark.parametrize(
+    "expires", ["soon", "2020-01-01T00:00:00Z", "2099-01-01T00:00:00", "0d", "999999w", "9999-12-31T23:59:59-23:00"]
+)
 def test_a_wrong_time_makes_no_key(tmp_path: Path, expires: str) -> None:
     file = tmp_path / "keys.json"
     done = tidegate("auth", "key", "new", "x", "--file", file, "--expires", expires)
@@ -151,3 +153,34 @@ def test_a_password_that_can_not_be_taken(words: list[str], text: str) -> None:
     done = tidegate("auth", "password", *words, text=text)
     assert done.returncode in (1, 2)
     assert done.stdout == ""
+
+
+@pytest.mark.usefixtures("processes")
+def test_a_password_that_is_no_text_is_a_mistake_of_the_user(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gateway_core.cli", "auth", "password", "ann", "--file", str(tmp_path / "u.json")]
+    done = subprocess.run(command, input=b"a\xff\n", capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"not UTF-8" in done.stderr
+    assert b"internal error" not in done.stderr
+
+
+def test_a_time_beyond_the_calendar_is_a_fault_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    entry = {"id": "0" * 12, "name": "a", "sha256": "0" * 64, "created": "0001-01-01T00:00:00+23:00"}
+    file.write_text(json.dumps({"keys": [entry]}))
+    done = tidegate("auth", "key", "list", "--file", file)
+    assert done.returncode == 1
+    assert "outside the years" in done.stderr
+
+
+@pytest.mark.spec("AL-01")
+def test_a_new_password_is_in_the_audit_log(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    env = {"TIDEGATE_DATA_DIR": str(data)}
+    assert tidegate("auth", "password", "ann", "-f", tmp_path / "u.json", text="s3cret\n", env=env).returncode == 0
+    text = (data / "audit" / "audit.jsonl").read_text()
+    line = json.loads(text)
+    assert (line["what"], line["where"], line["result"], line["name"]) == ("password.set", "command", "done", "ann")
+    assert "s3cret" not in text
+    assert "scrypt" not in text

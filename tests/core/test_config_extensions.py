@@ -214,7 +214,9 @@ def test_faults_of_a_section_have_their_lines_and_remedies(tmp_path: Path) -> No
         f"1.yaml:1: quotas.a: `a` is defined twice; first in {tmp_path}/0.yaml:3 [rename or remove one of them]",
     ]
     (tmp_path / "1.yaml").unlink()
-    assert faults(tmp_path, "quotas: [1]\n") == ["0.yaml:1: quotas: expected a mapping of names"]
+    expected = "0.yaml:1: quotas: expected a mapping of names"
+    assert faults(tmp_path, "quotas: [1]\n") == [expected]
+    assert faults(tmp_path, "quotas:\n") == [f"{expected} [write entries, or remove it]"]
     (far,) = faults(tmp_path, "unlike: {}\n")
     assert "[sections: `brokers`, `triggers`, `bridges`, `observers`, `secrets`, `quotas`, `include`]" in far
 

@@ -22,6 +22,14 @@ _DURATION = re.compile(r"(\d{1,6})([mhdw])")
 
 def _when(text: str, now: datetime) -> datetime:
     """Raises `typer.BadParameter`."""
+    try:
+        return _time_of(text, now)
+    except OverflowError:
+        raise typer.BadParameter(f"--expires: {text!r} is beyond the year 9999: leave it out for never") from None
+
+
+def _time_of(text: str, now: datetime) -> datetime:
+    """Raises `typer.BadParameter` and `OverflowError`."""
     if found := _DURATION.fullmatch(text):
         then = now + timedelta(**{_UNITS[found[2]]: int(found[1])})
     else:

@@ -6,7 +6,9 @@ import getpass
 import sys
 from pathlib import Path
 
-from gateway_core.cli.common import CommandError
+from gateway_audit.log import record_command
+
+from gateway_core.cli.common import CommandError, settings
 
 from ..passwords import LONGEST, hash_of, set_password
 
@@ -18,10 +20,19 @@ def new_password(name: str | None, file: Path | None) -> None:
         print(hashed)
         return
     new = set_password(file, name, hashed)
+    record_command(settings().data_dir, "password.set", "done", name=name, file=str(file))
     print(f"{file}: {'added' if new else 'changed the password of'} {name}")
 
 
 def _asked() -> bytes:
+    try:
+        return _typed()
+    except UnicodeError:
+        raise CommandError("the password is not UTF-8 text: senders could not send it (RFC 7617 section 2.1)") from None
+
+
+def _typed() -> bytes:
+    """Raises `UnicodeError`."""
     if sys.stdin.isatty():
         text = getpass.getpass("Password: ")
         if getpass.getpass("Again: ") != text:

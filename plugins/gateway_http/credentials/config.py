@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from gateway_serving.limits import Seconds
 from gateway_transport.addresses import comma_separated
 from gateway_transport.client_tls import ClientTlsConfig
+from gateway_transport.needed_files import FileFault, unreadable
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from gateway_core.contract.component import Config
@@ -86,6 +87,11 @@ class BearerFileConfig(Config):
     """The file. White space around the token is ignored."""
     audience: str | None = None
     """The subscriber that the token is for. A token that is not a JWT with this `aud` is not sent."""
+
+    def file_faults(self) -> Iterator[FileFault]:
+        """See `gateway_transport.needed_files.NeedsFiles`."""
+        if text := unreadable(self.path):
+            yield FileFault("path", text)
 
 
 class BearerConfig(Config):

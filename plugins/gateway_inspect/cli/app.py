@@ -40,7 +40,7 @@ def check(
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Check a config and report all its faults; exit code 1 if there are any.
+    """Check a config, and the files of keys and certificates that it names; exit code 1 if there are faults.
 
     With --secrets the exit code is also 1 if a secret is missing, even one that nothing uses.
     """

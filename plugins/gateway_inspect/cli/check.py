@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from gateway_transport.needed_files import faulty_files
+
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import FAULT, OK
 from gateway_core.config.faults import render, to_json
@@ -32,6 +34,7 @@ def check_config(
     try:
         loading = Loading(gather(common.config_paths(paths), registry, os.environ), registry, os.environ)
         loaded = loading.run()
+        faults = [Fault(f.message, *loading.written(f.place), f.remedy) for f in faulty_files(loaded.config)]
     except ConfigError as e:
         faults = e.faults
     faults = [*faults, *(fault for check in registry.settings_checks for fault in check(settings))]

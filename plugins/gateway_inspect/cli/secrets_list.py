@@ -25,7 +25,7 @@ def secret_rows(loading: Loading) -> list[SecretRow]:
 
 
 def _row(loading: Loading, name: str) -> SecretRow:
-    uses = list(dict.fromkeys(map(loading.written, loading.used.uses.get(name, ()))))
+    uses = list(dict.fromkeys(loading.written(place)[0] for place in loading.used.uses.get(name, ())))
     config = loading.secrets[name]
     if (config.env is None) == (config.file is None):
         return SecretRow(name, "-", "a secret has either `env` or `file`", uses)
