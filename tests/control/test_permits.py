@@ -161,6 +161,13 @@ def test_addresses_of_metadata_services_in_every_spelling() -> None:
         *("http://169.254.43518/", "http://[fe80::1]/", "http://[fe80::1%25eth0]:1/", "http://[::ffff:a9fe:a9fe]/"),
         *("http://[fd00:ec2::254]/", "http://metadata.google.internal./", "h:1,169.254.1.1:9092", "169.254.1.1"),
         *("http://100.100.100.200/", "nats://0251.0376.0251.0376:1", "http://METADATA/"),
+        *("http://x\\@169.254.169.254/", "http://169.254.169.254\\@x/", "http://%31%36%39.254.169.254/"),
+        *("http://[64:ff9b::a9fe:a9fe]/", "http://[::169.254.169.254]/", "http://[2002:a9fe:a9fe::1]/"),
+        *(
+            "http://[::ffff:0:169.254.169.254]/",
+            "nats://\u2460\u2465\u2468.254.169.254",
+            "169\u3002254\u3002169\u3002254:1",
+        ),
     ]
     outside = ["http://example.com/169.254.169.254", "orders", "", "10.0.0.1:9092", "http://[::1]/"]
     assert [text for text in inside if not is_metadata_host(text)] == []
