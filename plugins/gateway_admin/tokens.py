@@ -112,6 +112,7 @@ class Tokens:
 
     def _read(self) -> str:
         file = token_file(self._data_dir)
+        _check_owner(file)
         if stat.S_IMODE(file.stat().st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
             file.chmod(0o600)
             log.warning("%s was open to other users, who may have read it: `tidegate admin token --rotate`", file)
@@ -136,6 +137,17 @@ class Tokens:
         if int(end) and self._now_s() >= int(end):
             return None
         return Holder(f"token {name}", found)
+
+
+def _check_owner(file: Path) -> None:
+    """Raises `ValueError` if another user made the file, or the link to it: they know what is in it."""
+    folder = file.parent.stat()
+    trusted = {0, os.geteuid()} if folder.st_mode & stat.S_IWOTH else {0, os.geteuid(), folder.st_uid}
+    for facts in (file.lstat(), file.stat()):
+        if facts.st_uid not in trusted:
+            raise ValueError(f"{file} belongs to another user ({facts.st_uid}), who knows it: remove it")
+    if stat.S_ISLNK(file.lstat().st_mode) and file.stat().st_mode & stat.S_IROTH:
+        raise ValueError(f"{file} leads to {file.resolve()}, which everyone may read: remove it")
 
 
 def _state(file: Path) -> tuple[int, ...] | None:

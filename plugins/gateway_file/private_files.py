@@ -34,8 +34,11 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Writes a file (0600) and syncs it to the disk. Raises `OSError`."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    """Writes a file (0600) and syncs it to the disk. A file or link that was there is replaced, not written to: it
+    could be somebody else's. Raises `OSError`."""
+    with suppress(FileNotFoundError):
+        path.unlink()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as out:
         out.write(content)
         out.flush()
