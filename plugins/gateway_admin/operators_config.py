@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self
 
 from gateway_access.policy import AllowConfig, Claim, Claims, Subject, is_about
 from pydantic import Field, model_validator
 
 from gateway_core.contract.component import AuthenticatorRef, Config
+from gateway_core.contract.config_extension import ConfigFinding
 from gateway_core.contract.identity import Identity
 
 from .roles import ROLES, Role
 
+if TYPE_CHECKING:
+    from gateway_core.config.model import GatewayConfig
+
 SECTION = "operators"
+_OF_BODIES = ("hmac", "standard_webhooks")
+_OF_CONNECTIONS = ("mtls",)
+_REMEDY = "use `oidc`, `api_key` or `basic`"
 
 
 class RoleConfig(Config):
@@ -58,3 +66,16 @@ class OperatorsConfig(Config):
         """The role of someone whom an authenticator of this entry knows."""
         found = [each.role for each in self.roles if each.fits(who)] + ([self.role] if self.role else [])
         return max(found, key=ROLES.index, default=None)
+
+
+def check(config: GatewayConfig) -> Iterator[ConfigFinding]:
+    """Faults of authenticators that can't tell who calls the admin API. A signature says who wrote a body. It says
+    nothing of the request's path, so that whoever sees one could send it again as another request."""
+    for name, entry in config.section(SECTION).items():
+        for i, ref in enumerate(entry.authenticate):
+            place = (SECTION, name, "authenticate", i)
+            if ref.name in _OF_BODIES:
+                text = f"`{ref.name}` signs bodies, not requests: who sees one could make others of it"
+                yield ConfigFinding(text, place, _REMEDY)
+            elif ref.name in _OF_CONNECTIONS:
+                yield ConfigFinding(f"`{ref.name}`: the admin API asks for no client certificates", place, _REMEDY)

@@ -98,8 +98,10 @@ def gateway_config_sections() -> list[ConfigSection]:
 def _check(config: GatewayConfig) -> Iterator[ConfigFinding]:
     from gateway_core.contract.config_extension import ConfigFinding
 
+    from . import operators_config
     from .permits import ENTRY, SECTION
 
+    yield from operators_config.check(config)
     for name in config.section(SECTION):
         if name != ENTRY:
             yield ConfigFinding(f"`{name}` means nothing here", (SECTION, name), f"write `{ENTRY}`")
