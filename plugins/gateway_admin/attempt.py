@@ -9,7 +9,7 @@ from typing import Any
 from gateway_audit.log import AuditLog
 
 from .callers import Caller
-from .routes import Route
+from .routes import Request, Route
 
 _DENIED = (401, 403)
 
@@ -21,6 +21,7 @@ class Attempt:
     method: str
     peer: str
     path: str = ""
+    asked: Request | None = None
     route: Route | None = None
     params: Mapping[str, str] = field(default_factory=dict)
     caller: Caller | None = None

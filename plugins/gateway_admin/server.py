@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from functools import partial
 from inspect import isawaitable
 from pathlib import Path
@@ -43,6 +45,9 @@ log = logging.getLogger("tidegate.admin")
 
 LIMITS = ListenerLimits(max_connections=256, max_unfinished_bytes=16 * 1024 * 1024)
 _MOST_FIELDS = 1000
+RECHECK_S = 5.0
+"""How often a stream asks again whether its reader may read it. It does so when it has something to write; a stream of
+events writes at least as often."""
 
 _REMEDY = (
     'set another address with --admin or TIDEGATE_ADMIN ("socket": only the socket in the data directory; "off": none)'
@@ -141,16 +146,36 @@ class Admin:
         headers = [(b"content-type", answer.media.encode())] if answer.status != 204 else []
         headers += [(name.encode(), value.encode()) for name, value in answer.headers.items()]
         if answer.stream is not None and scope["method"] == "GET":
-            await stream(receive, send, headers, answer.stream)
+            await stream(receive, send, headers, self._while_allowed(guard, attempt, answer.stream))
             return
         await respond(send, answer.status, headers, answer.encoded(), head=scope["method"] == "HEAD")
+
+    async def _while_allowed(
+        self, guard: Guard | LocalGuard, attempt: Attempt, parts: AsyncIterator[bytes]
+    ) -> AsyncIterator[bytes]:
+        """The parts of a stream, until its reader's token ends or loses its role."""
+        due_s = time.monotonic() + RECHECK_S
+        async with aclosing(parts):  # type: ignore[type-var]
+            async for part in parts:
+                if time.monotonic() >= due_s:
+                    try:
+                        assert attempt.asked is not None
+                        assert attempt.route is not None
+                        check_role(await guard.check(attempt.asked), attempt.route.needs)
+                    except Problem as problem:
+                        attempt.failed(problem.status, problem.detail)
+                        if self._audit is not None:
+                            attempt.record(self._audit)
+                        return
+                    due_s = time.monotonic() + RECHECK_S
+                yield part
 
     async def _answer(self, guard: Guard | LocalGuard, scope: Scope, receive: Receive, attempt: Attempt) -> Answer:
         path = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         user = local_user_name(scope.get("uid"))
         asked = Request(scope["method"], path, {}, headers, peer=attempt.peer, user=user)
-        attempt.path = path
+        attempt.path, attempt.asked = path, asked
         guard.check_host(asked)
         try:
             fields = scope["query_string"].decode("latin-1")
