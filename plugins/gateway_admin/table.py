@@ -8,6 +8,9 @@ from dataclasses import replace
 from inspect import isawaitable
 from typing import Any
 
+import anyio
+from anyio import to_thread
+
 from gateway_core.contract.component import OwnMetric
 from gateway_core.contract.status import GatewayStatus
 
@@ -115,15 +118,21 @@ def _changing(service: AdminContext, resources: Resources) -> list[Route]:
     def check(request: Request) -> Callable[[], None]:
         return Preconditions(resources, request.params["name"], request.headers)
 
+    one_body = anyio.CapacityLimiter(1)
+
+    async def parsed(read: Callable[..., documents.Triggers], *arguments: Any) -> documents.Triggers:
+        """Reads a body in a thread: some take the parser for YAML 1.2 a minute, in which events must go on."""
+        return await to_thread.run_sync(read, *arguments, limiter=one_body)
+
     async def put(request: Request) -> Answer:
         name = request.params["name"]
-        wanted = documents.entry(request, name, registry, os.environ, control().permits)
+        wanted = await parsed(documents.entry, request, name, registry, os.environ, control().permits)
         results, _ = await control().apply(wanted, check(request))
         answer = one(resources, "triggers", name, 201 if results[name] == "created" else 200)
         return replace(answer, facts={"triggers": results})
 
     async def apply(request: Request) -> Answer:
-        wanted = documents.entries(request, registry, os.environ, control().permits)
+        wanted = await parsed(documents.entries, request, registry, os.environ, control().permits)
         results, warnings = await control().apply(wanted)
         told = [{"name": name, "result": result} for name, result in results.items()]
         document = {"triggers": told, "warnings": [fault_document(w) for w in warnings]}
