@@ -88,8 +88,8 @@ class RunningService:
         """Where the service can be reached, by kind ("admin"). Commands find them in the data directory."""
         return {}
 
-    def reloading(self) -> None:
-        """A reload from the config's files is about to change the gateway. Raises `StartError` if it must not."""
+    def reloading(self, loaded: Any) -> None:
+        """A reload from the config's files is about to bring this. Raises `StartError` or `ConfigError` to stop it."""
 
     def wanted(self, config: Any) -> None:
         """A reload is about to bring the gateway to this config."""

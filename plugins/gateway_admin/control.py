@@ -29,6 +29,7 @@ from .documents import Triggers, not_permitted
 from .generations import Generations
 from .permits import Permits, permits_of
 from .routes import Problem
+from .stored import NOT_ALLOWED, stored_faults
 from .write import dump
 
 FOLLOW_WITHIN_S = 5.0
@@ -76,6 +77,7 @@ class Control:
             began_ns = time.time_ns()
             loaded = await self._loaded(wanted)
             self._check_permits(wanted, loaded)
+            self._check_others(wanted, loaded)
             self._check_brokers(wanted, loaded)
             results = {name: self._result(name, loaded) for name in wanted}
             if any(result != "unchanged" for result in results.values()):
@@ -177,6 +179,13 @@ class Control:
         ]
         if faults:
             raise not_permitted(faults)
+
+    def _check_others(self, wanted: Triggers, loaded: Loaded) -> None:
+        """A change also brings in the config's files. If these allow less than before, other applied triggers may be
+        at fault, as in a reload."""
+        permits = permits_of(loaded.config, self._gateway.data_dir)
+        if faults := stored_faults(loaded, self._applied, permits, without=wanted):
+            raise Problem(409, f"{NOT_ALLOWED}: delete it first, or allow it; nothing was changed", faults)
 
     async def _loaded(self, wanted: Triggers) -> Loaded:
         documents = [document for own in wanted.values() for document in own]

@@ -7,9 +7,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import anyio
 from anyio.abc import TaskGroup
 from gateway_audit.log import audit_log
 from gateway_file.private_files import keep_private, no_room
+from gateway_serving.unexpected import log_unexpected
 
 from gateway_core.config.load import Loaded
 from gateway_core.contract.component import BuildContext
@@ -28,7 +30,7 @@ from .own_metrics import declared, own_metrics
 from .permits import permits_of
 from .routes import Route, all_routes
 from .server import Admin
-from .stored import stored_faults
+from .stored import NOT_ALLOWED, stored_faults
 from .table import control_routes
 from .tokens import Tokens
 
@@ -50,6 +52,7 @@ class AdminService(RunningService):
         self._callers = AdminCallers(self.tokens)
         self._operators: Any = {}
         self._tasks: TaskGroup | None = None
+        self._renewing = anyio.Lock()
         self._applied = Applied(applied_dir(gateway.settings))
         self._control: Control | None = None
         self._admin: Admin | None = None
@@ -73,10 +76,9 @@ class AdminService(RunningService):
 
     async def start(self, tasks: TaskGroup) -> None:
         gateway = self.gateway
-        self.reloading()
+        self.gateway.pause(self._applied.paused())
         if gateway.read is not None and (faults := self._stored_faults(gateway.read.loaded)):
-            text = "an applied trigger may not reach this (see `apply` in the config)"
-            raise StartError("\n".join([f"{text}:", *map(str, faults)]))
+            raise StartError("\n".join([f"{NOT_ALLOWED}:", *map(str, faults)]))
         if gateway.worker != 0:
             return
         self._announces = True
@@ -107,17 +109,29 @@ class AdminService(RunningService):
         return operators
 
     async def _renew(self, tasks: TaskGroup) -> None:
-        """Takes the operators of another config. If they can't be started, there are none until the next reload."""
+        """Takes the operators of another config. If they can't be started, there are none until the next reload. Of
+        several reloads the last one counts, however long the issuers of the others took."""
         before, self._callers.operators = self._callers.operators, None
-        if before is not None:
-            await before.stop()
-        try:
-            self._callers.operators = await self._started(tasks)
-        except (ConfigError, StartError) as e:
-            log.error("no operator of the config can call the admin API: %s", e)
+        async with self._renewing:
+            wanted = self._operators
+            for old in (before, self._callers.operators):
+                if old is not None:
+                    await old.stop()
+            self._callers.operators = None
+            try:
+                fresh = await self._started(tasks)
+            except (ConfigError, StartError) as e:
+                log.error("no operator of the config can call the admin API: %s", e)
+            except Exception as e:  # of a plugin: the gateway goes on
+                log_unexpected(log, "starting the operators of the config: none of them can call the admin API", e)
+            else:
+                if wanted is self._operators:
+                    self._callers.operators = fresh
+                elif fresh is not None:
+                    await fresh.stop()
 
     def _stored_faults(self, loaded: Loaded) -> list[Fault]:
-        return list(stored_faults(loaded, self._applied, permits_of(loaded.config, self.gateway.data_dir)))
+        return stored_faults(loaded, self._applied, permits_of(loaded.config, self.gateway.data_dir))
 
     def _made(self) -> Admin:
         gateway, settings = self.gateway, self.gateway.settings
@@ -168,7 +182,9 @@ class AdminService(RunningService):
         if self._announces:
             withdraw(self.gateway.data_dir)
 
-    def reloading(self) -> None:
+    def reloading(self, loaded: Loaded) -> None:
+        if faults := self._stored_faults(loaded):
+            raise ConfigError(faults)
         self.gateway.pause(self._applied.paused())
 
     def wanted(self, config: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from gateway_core.config.load import Loaded
@@ -14,9 +14,19 @@ from gateway_core.contract.errors import Fault
 from .applied import Applied
 from .permits import Permits
 
+NOT_ALLOWED = "an applied trigger may not reach this (see `apply` in the config)"
 
-def stored_faults(loaded: Loaded, applied: Applied, permits: Permits) -> Iterator[Fault]:
-    """What the stored triggers reach and may not, with file and line."""
+
+def stored_faults(loaded: Loaded, applied: Applied, permits: Permits, without: Collection[str] = ()) -> list[Fault]:
+    """What the stored triggers reach and may not, with file and line. Those in `without` are left out."""
+    return [
+        dataclasses.replace(fault, remedy=f"{fault.remedy}; or `tidegate delete trigger {name}`")
+        for name, fault in _found(loaded, applied, permits)
+        if name not in without
+    ]
+
+
+def _found(loaded: Loaded, applied: Applied, permits: Permits) -> Iterator[tuple[str, Fault]]:
     for name, trigger in loaded.config.triggers.items():
         place = loaded.place("triggers", name)
         if place is None or place[0] != str(applied.file(name)):
@@ -28,6 +38,6 @@ def stored_faults(loaded: Loaded, applied: Applied, permits: Permits) -> Iterato
             documents = []  # it was read a moment ago, and is gone
         for document in documents:
             for fault in permits.texts(document):
-                yield dataclasses.replace(fault, file=file)
+                yield name, dataclasses.replace(fault, file=file)
         for found in permits.faults(trigger, ("triggers", name)):
-            yield Fault(found.message, dotted(found.place), file, line, found.remedy)
+            yield name, Fault(found.message, dotted(found.place), file, line, found.remedy)

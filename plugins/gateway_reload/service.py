@@ -100,7 +100,7 @@ class ReloadService(RunningService):
             loaded = await self.load()
             self._files = loaded.files
             for service in self._gateway.services.values():
-                service.reloading()
+                service.reloading(loaded)
             changes, failed = await self.change(loaded.config)
         except ConfigError as e:
             faults = e.faults

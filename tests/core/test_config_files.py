@@ -38,7 +38,7 @@ class Kept:
         kept = self
 
         class Refusing(RunningService):
-            def reloading(self) -> None:
+            def reloading(self, loaded: object) -> None:
                 if kept.refusal:
                     raise StartError(kept.refusal)
 
