@@ -17,6 +17,7 @@ import anyio
 from anyio import to_thread
 
 from gateway_core.config.load import Loaded
+from gateway_core.config.model import is_name
 from gateway_core.config.report import locate, written
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.pipeline.broker import ReadingTrigger
@@ -190,7 +191,8 @@ class Control:
     async def _loaded(self, wanted: Triggers) -> Loaded:
         documents = [document for own in wanted.values() for document in own]
         try:
-            return await self._reloader.load(documents, [self._applied.file(name) for name in wanted])
+            without = [self._applied.file(name) for name in wanted if is_name(name)]  # another name is a fault
+            return await self._reloader.load(documents, without)
         except ConfigError as e:
             faults = e.faults
         if not any(not fault.file for fault in faults):

@@ -24,6 +24,7 @@ _V1 = "/api/v1"
 _NO_STORE = {"cache-control": "no-store"}
 _MOST_DATA = 65_536
 _SVG = "image/svg+xml"
+_TOO_DEEP = "the event is nested too deeply"
 
 
 class _Sender(msgspec.Struct, forbid_unknown_fields=True):
@@ -59,6 +60,8 @@ def inspect_routes(service: InspectContext) -> list[Route]:
             found = explain_text(bytes(question.event), built, sources_of(built), *only, decide)
         except ValueError as e:
             raise Problem(422, str(e)) from e
+        except RecursionError:
+            raise Problem(422, _TOO_DEEP) from None
         return Answer(found, headers=_NO_STORE)
 
     def tap(request: Request) -> Answer:
@@ -133,8 +136,8 @@ def _wanted(request: Request) -> tuple[Wanted, dict[str, Any] | None]:
         raise Problem(422, "the id is missing: add `?id=…`")
     try:
         rest = _rest(request.asked("rest") or "null")
-    except msgspec.MsgspecError as e:
-        raise Problem(422, f"`rest` is not from a response: {e}") from e
+    except (msgspec.MsgspecError, RecursionError) as e:
+        raise Problem(422, f"`rest` is not from a response: {e}") from None
     return Wanted(id, request.asked("source"), request.asked("broker")), rest
 
 
@@ -165,3 +168,5 @@ def _read(request: Request) -> _Question:
         return _question(request.body)
     except msgspec.MsgspecError as e:
         raise Problem(422, f"the body is not valid: {e}") from e
+    except RecursionError:
+        raise Problem(422, _TOO_DEEP) from None
