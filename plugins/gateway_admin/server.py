@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
 from inspect import isawaitable
@@ -172,7 +172,7 @@ class Admin:
 
     async def _answer(self, guard: Guard | LocalGuard, scope: Scope, receive: Receive, attempt: Attempt) -> Answer:
         path = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = _combined(scope["headers"])
         user = local_user_name(scope.get("uid"))
         asked = Request(scope["method"], path, {}, headers, peer=attempt.peer, user=user)
         attempt.path, attempt.asked = path, asked
@@ -191,6 +191,7 @@ class Admin:
         if not route.open:
             attempt.caller = await guard.check(asked)
             check_role(attempt.caller, route.needs)
+            guard.check_change(asked)
         body = await read_body(receive, MAX_BODY)
         if body is None:
             raise Problem(413, f"the body is longer than {MAX_BODY // 1024} KiB")
@@ -201,3 +202,13 @@ class Admin:
         answer = await found if isawaitable(found) else found
         attempt.facts = answer.facts
         return answer
+
+
+def _combined(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """The fields by name. Several of one name are one list (RFC 9110 section 5.2), so that two tokens are a wrong one,
+    and nobody can slip in a second `Origin`."""
+    headers: dict[str, str] = {}
+    for raw, value in fields:
+        name, text = raw.decode("latin-1").lower(), value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {text}" if name in headers else text
+    return headers
