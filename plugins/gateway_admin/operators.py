@@ -26,6 +26,8 @@ from .tokens import Tokens
 
 log = logging.getLogger("tidegate.admin")
 
+_SOON = {"retry-after": "1"}
+
 
 class Operators:
     """The callers that a config knows. Raises `StartError` if an authenticator can't be built."""
@@ -92,6 +94,8 @@ class AdminCallers:
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
         self.operators: Operators | None = None
+        self.renewing = 0
+        """How many changes of the operators are under way."""
 
     async def caller(self, request: Request) -> Caller:
         """Who sends a request. Raises `Problem`."""
@@ -99,12 +103,14 @@ class AdminCallers:
         if given is not None and (holder := self._tokens.holder(given)) is not None:
             return Caller(holder.name, holder.role)
         operators = self.operators
+        if operators is None and self.renewing:
+            raise Problem(503, "the operators of the config have changed, and are not ready", headers=_SOON)
         if operators is None:
             raise unknown(WRONG if given is not None else SEND)
         try:
             found = await operators.find(_message(request))
         except Overloaded as e:
-            raise Problem(503, str(e), headers={"retry-after": "1"}) from e
+            raise Problem(503, str(e), headers=_SOON) from e
         except Refused as e:
             raise unknown(f"{e.detail}; {SEND}", operators.challenges) from e
         if found is not None:

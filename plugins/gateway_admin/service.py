@@ -111,24 +111,33 @@ class AdminService(RunningService):
     async def _renew(self, tasks: TaskGroup) -> None:
         """Takes the operators of another config. If they can't be started, there are none until the next reload. Of
         several reloads the last one counts, however long the issuers of the others took."""
-        before, self._callers.operators = self._callers.operators, None
-        async with self._renewing:
-            wanted = self._operators
-            for old in (before, self._callers.operators):
-                if old is not None:
-                    await old.stop()
-            self._callers.operators = None
-            try:
-                fresh = await self._started(tasks)
-            except (ConfigError, StartError) as e:
-                log.error("no operator of the config can call the admin API: %s", e)
-            except Exception as e:  # of a plugin: the gateway goes on
-                log_unexpected(log, "starting the operators of the config: none of them can call the admin API", e)
-            else:
-                if wanted is self._operators:
-                    self._callers.operators = fresh
-                elif fresh is not None:
-                    await fresh.stop()
+        callers = self._callers
+        before, callers.operators = callers.operators, None
+        callers.renewing += 1
+        try:
+            if before is not None:
+                await before.stop()
+            async with self._renewing:
+                if callers.operators is None:
+                    callers.operators = await self._fresh(tasks)
+        finally:
+            callers.renewing -= 1
+
+    async def _fresh(self, tasks: TaskGroup) -> Operators | None:
+        """The operators of the config, None if they can't be started or if there is a newer config."""
+        wanted = self._operators
+        try:
+            fresh = await self._started(tasks)
+        except (ConfigError, StartError) as e:
+            log.error("no operator of the config can call the admin API: %s", e)
+            return None
+        except Exception as e:  # of a plugin: the gateway goes on
+            log_unexpected(log, "starting the operators of the config: none of them can call the admin API", e)
+            return None
+        if wanted is self._operators or fresh is None:
+            return fresh
+        await fresh.stop()
+        return None
 
     def _stored_faults(self, loaded: Loaded) -> list[Fault]:
         return stored_faults(loaded, self._applied, permits_of(loaded.config, self.gateway.data_dir))
