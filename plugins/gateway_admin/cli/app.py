@@ -194,7 +194,9 @@ def token(
         TokenRole | None,
         typer.Option(help="What it may do: read metrics, read everything, also pause and reload, or also apply."),
     ] = None,
-    days: Annotated[float | None, typer.Option(min=0, help="After how many days it ends. Default: never.")] = None,
+    days: Annotated[
+        float | None, typer.Option(min=0, max=36_500, help="After how many days it ends. Default: never.")
+    ] = None,
     rotate: Annotated[bool, typer.Option("--rotate", help="Replace the gateway's token. All others end, too.")] = False,
     data_dir: DataDir = None,
 ) -> None:

@@ -25,6 +25,7 @@ _GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _SLOWER_S = 5.0
 _LEAST_S = 0.1
 _LONGEST_S = 1800.0
+_LONGEST_PAUSE_S = 60.0
 
 
 def login(
@@ -33,6 +34,7 @@ def login(
     """Logs in and keeps the token; returns the exit code. Raises `CommandError`."""
     url = admin_url(admin, common.settings(data_dir=data_dir).data_dir)
     _check_url(url, "the admin API")
+    _check_url(issuer, "the issuer")
     with httpx.Client(timeout=30, trust_env=True, verify=secure([issuer]), follow_redirects=False) as http:
         ends = _discovered(http, issuer)
         asked = _post(http, ends["device_authorization_endpoint"], {"client_id": client_id, "scope": scope})
@@ -66,7 +68,6 @@ def logout(admin: str | None, data_dir: Path | None) -> int:
 
 def _discovered(http: httpx.Client, issuer: str) -> dict[str, str]:
     """The endpoints of an issuer (OpenID Connect Discovery 1.0 section 4)."""
-    _check_url(issuer, "the issuer")
     place = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
     try:
         found = http.get(place).raise_for_status().json()
@@ -85,7 +86,7 @@ def _discovered(http: httpx.Client, issuer: str) -> dict[str, str]:
 def _wait(http: httpx.Client, end: str, asked: Mapping[str, Any], client_id: str) -> dict[str, Any]:
     """Asks for the token until the person has decided (RFC 8628 section 3.5)."""
     form = {"grant_type": _GRANT, "device_code": str(asked["device_code"]), "client_id": client_id}
-    pause = max(_LEAST_S, _number(asked.get("interval"), 5.0))
+    pause = min(_LONGEST_PAUSE_S, max(_LEAST_S, _number(asked.get("interval"), 5.0)))
     deadline = time.monotonic() + min(_LONGEST_S, _number(asked.get("expires_in"), 600.0))
     while time.monotonic() < deadline:
         time.sleep(pause)
@@ -125,7 +126,11 @@ def _number(value: Any, default: float) -> float:
 
 
 def _check_url(url: str, what: str) -> None:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as e:
+        raise CommandError(f"{what} has no usable address: {one_line(url)}: {e}") from None
     if parts.scheme == "https" and parts.hostname:
         return
     if parts.scheme != "http" or not is_loopback_name(parts.hostname or ""):

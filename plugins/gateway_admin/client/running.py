@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import ssl
+import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -38,12 +39,20 @@ TOKEN_FILE = "TIDEGATE_ADMIN_TOKEN_FILE"
 def addresses(data_dir: Path) -> dict[str, Any] | None:
     """The addresses that a running gateway wrote (`address_file`); None if no gateway runs with this data directory."""
     try:
+        _check_owner(data_dir)
         found = json.loads(address_file(data_dir).read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as e:
         raise CommandError(f"can't read {address_file(data_dir)}: {e}") from e
     return found if isinstance(found, dict) else None
+
+
+def _check_owner(data_dir: Path) -> None:
+    """Raises `CommandError` if another user wrote the address file, who would get our token. Raises `OSError`."""
+    owner, folder = address_file(data_dir).stat().st_uid, data_dir.stat()
+    if owner not in (0, os.geteuid()) and (owner != folder.st_uid or folder.st_mode & stat.S_IWOTH):
+        raise CommandError(f"{address_file(data_dir)} belongs to another user ({owner}): pass --admin, or remove it")
 
 
 def admin_url(address: str | None, data_dir: Path) -> str:
@@ -130,6 +139,14 @@ def _is_own(admin: str, data_dir: Path) -> bool:
 
 
 def _token(url: str, settings: Settings) -> str:
+    """The token to send; "" without one. Raises `CommandError`."""
+    token = _found_token(url, settings)
+    if not token.isprintable():  # the client's error would quote it
+        raise CommandError("the token of the admin API can't be sent: it has a line break, or is not UTF-8 text")
+    return token
+
+
+def _found_token(url: str, settings: Settings) -> str:
     """The token from `TIDEGATE_ADMIN_TOKEN`, else from the file that `TIDEGATE_ADMIN_TOKEN_FILE` names. That of a login
     goes to its gateway only, and the one in the data directory to the gateway of that directory. Raises
     `CommandError`."""
