@@ -91,7 +91,7 @@ class Guard:
     additional host names."""
 
     def __init__(self, host: str, callers: Callers, names: Iterable[str] = ()) -> None:
-        self._hosts = {*_LOCAL, host, *(name.strip().lower().removesuffix(".") for name in names)}
+        self._hosts = {*_LOCAL, host, *filter(None, (_name(name.strip()) for name in names))}
         self._any_address = not is_loopback(host)
         self._callers = callers
 

@@ -97,6 +97,9 @@ def test_an_address_for_others_has_addresses_and_the_names_that_are_set() -> Non
     for host in ("10.1.2.3:9080", "[fe80::1]:9080", "localhost", "Gateway.Internal:9080", "gateway.internal."):
         asked(Guard("0.0.0.0", Nobody(), [" gateway.internal "]), host)
     asked(Guard("127.0.0.2", Nobody(), ["gateway.internal"]), "gateway.internal")
+    asked(Guard("127.0.0.2", Nobody(), ["Gateway.internal:9080"]), "gateway.internal:9080")
+    with pytest.raises(Problem, match="is not a name of the admin API"):
+        asked(Guard("127.0.0.2", Nobody(), ["a:b:c"]), "")
     with pytest.raises(Problem, match="is not a name of the admin API"):
         asked(Guard("127.0.0.1", Nobody()), "10.1.2.3")
 
