@@ -32,7 +32,7 @@ class Resolver:
         except ValidationError as e:
             for finding in explain(e, data, model, lambda p: self._report.is_hidden((*path, *p))):
                 self._report.fault(finding.message, (*path, *finding.path), finding.remedy)
-            for ref, at in _written(model, data, path):
+            for ref, at in written_refs(model, data, path):
                 self.resolve(ref, at)
             return None
         self.walk(value, path)
@@ -132,7 +132,7 @@ def _adapter(model: Any) -> TypeAdapter[Any]:
     return TypeAdapter(model)
 
 
-def _written(annotation: Any, data: Any, path: Place) -> Iterator[tuple[ComponentRef, Place]]:
+def written_refs(annotation: Any, data: Any, path: Place) -> Iterator[tuple[ComponentRef, Place]]:
     """The references in data that did not validate as a whole."""
     for arm in arms(annotation):
         if isinstance(arm, type) and issubclass(arm, ComponentRef):
@@ -143,8 +143,8 @@ def _written(annotation: Any, data: Any, path: Place) -> Iterator[tuple[Componen
     if isinstance(data, dict):
         for key, inner in data.items():
             for kind in inside(annotation, key):
-                yield from _written(kind, inner, (*path, key))
+                yield from written_refs(kind, inner, (*path, key))
     elif isinstance(data, list):
         for i, inner in enumerate(data):
             for kind in inside(annotation, i):
-                yield from _written(kind, inner, (*path, i))
+                yield from written_refs(kind, inner, (*path, i))

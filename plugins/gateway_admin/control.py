@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -19,6 +19,8 @@ from anyio import to_thread
 from gateway_core.config.load import Loaded
 from gateway_core.config.model import is_name
 from gateway_core.config.report import locate, written
+from gateway_core.contract.config_extension import ConfigFinding
+from gateway_core.contract.config_node import Node
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.pipeline.broker import ReadingTrigger
 from gateway_core.runtime.config_read import Reloader
@@ -26,7 +28,7 @@ from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.status import start_failure
 
 from .applied import Applied
-from .documents import Triggers, not_permitted
+from .documents import Triggers, not_permitted, plain
 from .generations import Generations
 from .permits import Permits, permits_of
 from .routes import Problem
@@ -76,6 +78,7 @@ class Control:
                 self._check_ours(name)
             check()
             began_ns = time.time_ns()
+            self._check_names(wanted)
             loaded = await self._loaded(wanted)
             self._check_permits(wanted, loaded)
             self._check_others(wanted, loaded)
@@ -171,15 +174,23 @@ class Control:
                 text = f"the broker of a trigger can't be changed: `{name}` belongs to `{version.config.broker}`"
                 raise Problem(409, f"{text}, not `{wanted}`; delete it first, or use another name")
 
+    def _check_names(self, wanted: Triggers) -> None:
+        """Refuses components before the config is loaded, which checks their options."""
+        permits, registry = self.permits, self._gateway.registry
+        _refuse(
+            (own[0], found)
+            for name, own in wanted.items()
+            if "triggers" in own[0].value
+            for found in permits.names(plain(own[0].value["triggers"].value[name]), ("triggers", name), registry)
+        )
+
     def _check_permits(self, wanted: Triggers, loaded: Loaded) -> None:
         permits = permits_of(loaded.config, self._gateway.data_dir)
-        faults = [
-            Fault(found.message, written(own[0], found.place), "", locate(own[0], found.place)[1], found.remedy)
+        _refuse(
+            (own[0], found)
             for name, own in wanted.items()
             for found in permits.faults(loaded.config.triggers[name], ("triggers", name))
-        ]
-        if faults:
-            raise not_permitted(faults)
+        )
 
     def _check_others(self, wanted: Triggers, loaded: Loaded) -> None:
         """A change also brings in the config's files. If these allow less than before, other applied triggers may be
@@ -267,6 +278,16 @@ class Control:
             others = self._gateway.role.others
             while any(status.config.read_ns < since_ns for status in others()):  # noqa: ASYNC110
                 await anyio.sleep(0.05)
+
+
+def _refuse(found: Iterable[tuple[Node, ConfigFinding]]) -> None:
+    """Raises `Problem` for what is found in documents of a request."""
+    faults = [
+        Fault(fault.message, written(document, fault.place), "", locate(document, fault.place)[1], fault.remedy)
+        for document, fault in found
+    ]
+    if faults:
+        raise not_permitted(faults)
 
 
 def _text(name: str, documents: Sequence[Any]) -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from gateway_core.config.documents import kind_of
 from gateway_core.config.registry import Registry
@@ -125,3 +126,10 @@ def _section(name: str, node: Node, line: int) -> Node:
 def _raise(faults: Sequence[Fault]) -> None:
     if faults:
         raise Problem(422, _FAULTY, faults)
+
+
+def plain(node: Node) -> Any:
+    """The value of a node, with texts as they are written."""
+    if isinstance(node.value, dict):
+        return {key: plain(inner) for key, inner in node.value.items()}
+    return [plain(inner) for inner in node.value] if isinstance(node.value, list) else node.value

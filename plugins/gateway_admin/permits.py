@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, RootModel
 
+from gateway_core.config.model import TriggerConfig
+from gateway_core.config.resolve import written_refs
 from gateway_core.contract.component import ComponentRef, Config
 from gateway_core.contract.config_extension import ConfigFinding
 from gateway_core.contract.config_node import Node, Place, dotted
@@ -23,6 +25,7 @@ from .places import places
 
 if TYPE_CHECKING:
     from gateway_core.config.model import GatewayConfig
+    from gateway_core.config.registry import Registry
 
 SECTION = "apply"
 ENTRY = "allow"
@@ -150,13 +153,37 @@ class Permits:
             text = "a trigger that is applied may not send to link-local addresses and metadata services"
             yield ConfigFinding(text, path, "put the trigger in a file")
 
+    def names(self, trigger: Any, path: Place, registry: Registry) -> Iterator[ConfigFinding]:
+        """Faults of a trigger as plain values, by the names of its components alone. What checks the options of a
+        component may already read the files that they name."""
+        yield from self._names(TriggerConfig, trigger, path, registry)
+
+    def _names(self, model: Any, value: Any, path: Place, registry: Registry) -> Iterator[ConfigFinding]:
+        for ref, at in written_refs(model, value, path):
+            name = ref.name or registry.by_scheme(ref.kind, ref.raw)
+            offer = registry.find(ref.kind, name) if name else None
+            if name is None or offer is None:
+                continue  # a fault of the config
+            if self._allowed(ref.kind, name) is None:
+                yield self._unlisted(ref.kind, name, at)
+            else:
+                yield from self._names(offer.component.config, ref.raw, (*at, name), registry)
+
+    def _allowed(self, kind: str, name: str) -> frozenset[str] | None:
+        """The options of a component that may be set; None if it may not be used."""
+        if name in self._config.components:
+            return _ALL
+        return COMPONENTS.get("sink" if kind == "dead_letter" else kind, {}).get(name)
+
+    def _unlisted(self, kind: str, name: str, path: Place) -> ConfigFinding:
+        text = f"a trigger that is applied may not use the {kind.replace('_', ' ')} `{name}`"
+        return ConfigFinding(text, path, f"put the trigger in a file, or {_remedy('components', name)}")
+
     def _component(self, ref: ComponentRef, path: Place) -> Iterator[ConfigFinding]:
         options, at = ref.options, (*path, ref.name)
-        kind = "sink" if ref.kind == "dead_letter" else ref.kind
-        allowed = _ALL if ref.name in self._config.components else COMPONENTS.get(kind, {}).get(ref.name)
+        allowed = self._allowed(ref.kind, ref.name)
         if allowed is None:
-            text = f"a trigger that is applied may not use the {ref.kind.replace('_', ' ')} `{ref.name}`"
-            yield ConfigFinding(text, path, f"put the trigger in a file, or {_remedy('components', ref.name)}")
+            yield self._unlisted(ref.kind, ref.name, path)
             return
         if not isinstance(options, BaseModel):
             return

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
+import httpx
 import pytest
 from anyio.abc import TaskGroup
 from gateway_admin.operators import AdminCallers, Operators
@@ -90,6 +91,22 @@ def test_a_callers_mistake_is_told_to_the_caller(gateway: GatewayProcess, reques
     status, text = raw(gateway, f"{request_line} HTTP/1.1\r\n{HOST}{own(gateway)}{media}", body)
     assert status == 422, text[:300]
     assert "unexpected error" not in gateway.log()
+
+
+@pytest.mark.spec("AD-07")
+def test_no_file_is_read_before_a_component_is_allowed(gateway: GatewayProcess, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    spark = f"{{spark: {{path: {tmp_path}/t, json_schema: {{FILE}}}}}}"
+    with httpx.Client(base_url=gateway.admin_url, headers=gateway.admin_headers, timeout=60, trust_env=False) as client:
+        for file in ("/nowhere", "/etc/passwd", pipe):
+            for text in (spark, f"{{fn: {{function: {spark}}}}}"):
+                body = f"subscriber: {text.replace('{FILE}', str(file))}\n"
+                answer = client.put("/api/v1/triggers/s", content=body, headers={"content-type": "application/yaml"})
+                assert answer.status_code == 403, answer.text
+                assert [fault["message"] for fault in answer.json()["faults"]] == [
+                    "a trigger that is applied may not use the sink `spark`"
+                ]
 
 
 @pytest.mark.spec("AD-01")
