@@ -3,10 +3,7 @@ at them; a gateway reads them again when it starts, and when they change."""
 
 from __future__ import annotations
 
-import errno
-import os
 import ssl
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -14,6 +11,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.config_extension import ConfigFinding
 
+from .regular_file import read_regular
 from .set_options import set_options
 
 
@@ -36,12 +34,7 @@ class NeedsFiles(Protocol):
 def unreadable(file: Path) -> str | None:
     """Why a file can't be read; None if it can."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not hold up a check
-        try:
-            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        finally:
-            os.close(descriptor)
+        read_regular(file, 0)
     except (OSError, ValueError) as e:
         return f"{file}: can't be read: {getattr(e, 'strerror', None) or e}"
     return None

@@ -82,7 +82,7 @@ def test_check_looks_into_the_files_of_credentials(tmp_path: Path) -> None:
     missing = told()
     assert {"cert_file", "key_file", "client_ca_file", "file", "ca_file", "path"} == missing.keys()
     assert all("No such file" in text for name, text in missing.items() if name != "path")
-    assert "Is a directory" in missing["path"]
+    assert "not a regular file" in missing["path"]
     for file in (keys, users, key):
         file.write_text("{")
     (tmp_path / "ca.pem").write_text("no certificate")
