@@ -25,10 +25,12 @@ demo-kafka: $(READY)  ## the same through a Kafka broker and a Spark cluster, bo
 
 test: $(READY)  ## every requirement, through real processes, Kafka and Spark
 	@$(BIN)/python tools/fetch.py
+	@$(BIN)/python -m tests.console.browser
 	$(SPREAD) -m "not full" $(ARGS)
 
 test-all: $(READY)  ## the same with the long forms (marked "full"), and properties with five times the examples
 	@$(BIN)/python tools/fetch.py
+	@$(BIN)/python -m tests.console.browser
 	$(SPREAD) $(ALL) $(ARGS)
 
 quick: $(READY)  ## all that starts no process, in less than a minute
@@ -48,6 +50,7 @@ check: $(READY)  ## lint, format and types
 
 conformance: $(READY)  ## make test-all, and write docs/conformance.md: each requirement with its tests
 	@$(BIN)/python tools/fetch.py
+	@$(BIN)/python -m tests.console.browser
 	$(SPREAD) $(ALL) --conformance=docs/conformance.md $(ARGS)
 
 bench: $(READY)  ## measure, beside the targets, in one table; then each transport beside a loop written by hand, and authentication beside none

@@ -24,6 +24,10 @@ class Caller:
     who: str
     role: Role | None
     challenges: Sequence[str] = ()
+    csrf: str = ""
+    """The CSRF token that a change must have, if a cookie says who calls."""
+    end_s: int | None = None
+    """When the token ends that the caller has, in Unix time; 0 if it does not. None if it is no token."""
 
 
 def local_caller(request: Request) -> Caller:

@@ -7,10 +7,11 @@ can't be rebound, so it never belongs to a foreign page.
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gateway_serving.address import check_free, split_address
@@ -112,11 +113,12 @@ class Guard:
             raise Problem(400, "the request has no `Host`")
         return await self._callers.caller(request)
 
-    def check_change(self, request: Request) -> None:
-        """Checks the origin and the media type of a request that may change something."""
+    def check_change(self, request: Request, takes: Sequence[str] = ()) -> None:
+        """Checks the origin and the media type of a request that may change something. `takes` are the media types
+        that the route takes besides the usual ones."""
         if request.method not in _SAFE:
-            _check_origin(request)
-            _check_media(request)
+            check_origin(request)
+            _check_media(request, takes)
 
 
 class LocalGuard:
@@ -129,10 +131,10 @@ class LocalGuard:
         """Like `Guard.check`, without a token."""
         return local_caller(request)
 
-    def check_change(self, request: Request) -> None:
+    def check_change(self, request: Request, takes: Sequence[str] = ()) -> None:
         """Like `Guard.check_change`, from any origin."""
         if request.method not in _SAFE:
-            _check_media(request)
+            _check_media(request, takes)
 
 
 def check_role(caller: Caller, needed: Role) -> None:
@@ -163,7 +165,8 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _check_origin(request: Request) -> None:
+def check_origin(request: Request) -> None:
+    """Raises `Problem` (403) for a request that a page of another origin makes."""
     site = request.headers.get("sec-fetch-site", "none").lower()
     origin = request.headers.get("origin")
     own = request.headers.get("host", "").lower()
@@ -172,9 +175,18 @@ def _check_origin(request: Request) -> None:
         raise Problem(403, "web pages of another origin can't make changes")
 
 
-def _check_media(request: Request) -> None:
+def check_forgery(caller: Caller, request: Request) -> None:
+    """Raises `Problem` (403) for a change without the session's CSRF token."""
+    if not caller.csrf or request.method in _SAFE:
+        return
+    given = request.headers.get("x-csrf-token") or request.form.get("csrf", "")
+    if not hmac.compare_digest(given.encode(), caller.csrf.encode()):
+        raise Problem(403, "the page is too old for this change: load it again")
+
+
+def _check_media(request: Request, takes: Sequence[str]) -> None:
     media = request.media
-    if media and media not in (JSON, *YAML):
+    if media and media not in (JSON, *YAML, *takes):
         accepted = ", ".join((JSON, *YAML))
         raise Problem(415, f"{media} is not supported here: send {JSON} or {YAML[0]}", headers={"accept": accepted})
 

@@ -24,6 +24,7 @@ _CHANGES = (413, 415)
 def document(routes: Sequence[Route]) -> dict[str, Any]:
     """The document that describes these routes."""
     paths: dict[str, Any] = {}
+    routes = [route for route in routes if route.described]
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     return {

@@ -6,7 +6,9 @@ Any authenticator of an ingress can prove who they are (`gateway_access.authenti
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from inspect import isawaitable
 
 from anyio.abc import TaskGroup
@@ -22,11 +24,13 @@ from .callers import CHALLENGE, SEND, WRONG, Caller, bearer, unknown
 from .operators_config import OperatorsConfig
 from .roles import ROLES, Role, may
 from .routes import Problem, Request
+from .sessions import Sessions
 from .tokens import Tokens
 
 log = logging.getLogger("tidegate.admin")
 
 _SOON = {"retry-after": "1"}
+_CHECKED_AGAIN_S = 20.0
 
 
 class Operators:
@@ -93,15 +97,44 @@ class AdminCallers:
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
+        self.sessions = Sessions(tokens)
         self.operators: Operators | None = None
         self.renewing = 0
         """How many changes of the operators are under way."""
 
     async def caller(self, request: Request) -> Caller:
         """Who sends a request. Raises `Problem`."""
+        if "authorization" not in request.headers and (cookie := self.sessions.of(request.headers.get("cookie", ""))):
+            found = await self._of_session(cookie, request)
+            if found is not None:
+                return replace(found, csrf=self.sessions.csrf(cookie))
+        return await self._sent(request)
+
+    async def _of_session(self, cookie: str, request: Request) -> Caller | None:
+        """Who has this cookie; None if its session has ended. Credentials are checked again from time to time."""
+        signed = self.sessions.read(cookie)
+        if signed is not None:
+            return Caller(signed.who, signed.role, end_s=signed.end_s)
+        kept = self.sessions.recall(cookie)
+        if kept is None:
+            return None
+        if time.monotonic() - kept.checked > _CHECKED_AGAIN_S:
+            headers = {**request.headers, "authorization": kept.authorization}
+            try:
+                caller = await self._sent(Request("GET", request.path, {}, headers, peer=request.peer))
+            except Problem as e:
+                if e.status == 401:
+                    self.sessions.forget(cookie)
+                    return None
+                raise
+            kept.who, kept.role, kept.checked = caller.who, caller.role, time.monotonic()
+        return Caller(kept.who, kept.role)
+
+    async def _sent(self, request: Request) -> Caller:
+        """Who sends these credentials. Raises `Problem`."""
         given = bearer(request)
         if given is not None and (holder := self._tokens.holder(given)) is not None:
-            return Caller(holder.name, holder.role)
+            return Caller(holder.name, holder.role, end_s=holder.end_s)
         operators = self.operators
         if operators is None and self.renewing:
             raise Problem(503, "the operators of the config have changed, and are not ready", headers=_SOON)

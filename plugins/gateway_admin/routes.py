@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Protocol, runtime_checkable
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
@@ -20,6 +20,8 @@ from .roles import Role
 
 JSON = "application/json"
 PROBLEM = "application/problem+json"
+FORM = "application/x-www-form-urlencoded"
+_MOST_FIELDS = 1000
 YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
 
 
@@ -27,7 +29,8 @@ YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
 class Request:
     """`params` are the parts of the path that the route names, `query` has the values of each parameter after `?`;
     header names are in lower case. `peer` is the client's address without port, "" at the socket; there `user`
-    is the name of the client's user, if the system tells it."""
+    is the name of the client's user, if the system tells it. `secure` is true with TLS. `who` calls in which `role`;
+    `csrf` is the CSRF token of a browser's session."""
 
     method: str
     path: str
@@ -37,6 +40,10 @@ class Request:
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
     peer: str = ""
     user: str = ""
+    secure: bool = False
+    who: str = ""
+    role: Role | None = None
+    csrf: str = ""
 
     def asked(self, name: str) -> str | None:
         """The value of a query parameter; the last one if there are several, None if there is none."""
@@ -47,6 +54,16 @@ class Request:
     def media(self) -> str:
         """The body's media type, without parameters; "" if it has none."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def form(self) -> Mapping[str, str]:
+        """The fields of a form; the last one of several of the same name. Empty for other bodies. Raises `Problem`."""
+        if self.media != FORM:
+            return {}
+        try:
+            return dict(parse_qsl(self.body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS))
+        except ValueError as e:
+            raise Problem(400, f"the form can't be read: at most {_MOST_FIELDS} fields, in UTF-8") from e
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +142,8 @@ class Route:
     beside those that every route may have. `body` names what it takes, `takes` the media types of that; `query` says
     what the parameters after `?` mean. `role` says who may call; without one it is an admin. A route that is `open`
     needs no token. `action` is the audit log's word for a change ("trigger.apply"), "" if the route changes
-    nothing."""
+    nothing. `tell` makes the answer that tells of a problem, a problem document without it. Pages for people are not
+    `described` in the OpenAPI document."""
 
     method: str
     path: str
@@ -139,6 +157,8 @@ class Route:
     query: Mapping[str, str] = field(default_factory=dict)
     role: Role | None = None
     action: str = ""
+    tell: Callable[[Request, Problem], Answer] | None = None
+    described: bool = True
 
     @property
     def needs(self) -> Role:

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
 from pathlib import Path
@@ -36,7 +37,7 @@ from gateway_core.contract.errors import StartError
 from .attempt import Attempt
 from .callers import Callers, Nobody, local_user_name
 from .certificate import certificate
-from .guard import MAX_BODY, Guard, LocalGuard, check_body, check_role, exposed
+from .guard import MAX_BODY, Guard, LocalGuard, check_body, check_forgery, check_role, exposed
 from .router import Router
 from .routes import Answer, Problem, Request, Route
 from .table import Status, described, watching_routes
@@ -174,7 +175,8 @@ class Admin:
         path = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
         headers = _combined(scope["headers"])
         user = local_user_name(scope.get("uid"))
-        asked = Request(scope["method"], path, {}, headers, peer=attempt.peer, user=user)
+        secure = scope.get("scheme") == "https"
+        asked = Request(scope["method"], path, {}, headers, peer=attempt.peer, user=user, secure=secure)
         attempt.path, attempt.asked = path, asked
         guard.check_host(asked)
         try:
@@ -188,16 +190,35 @@ class Admin:
             attempt.caller = await guard.check(asked)  # strangers are not told what there is
             raise
         attempt.route, attempt.params = route, params
+        asked = replace(asked, params=params, query=query)
+        try:
+            return await self._routed(guard, route, asked, receive, attempt)
+        except Problem as problem:
+            if route.tell is None:
+                raise
+            attempt.failed(problem.status, problem.detail)
+            caller = attempt.caller
+            if caller is not None:
+                asked = replace(asked, who=caller.who, role=caller.role, csrf=caller.csrf)
+            return route.tell(asked, problem)
+
+    async def _routed(
+        self, guard: Guard | LocalGuard, route: Route, asked: Request, receive: Receive, attempt: Attempt
+    ) -> Answer:
+        caller = None
         if not route.open:
-            attempt.caller = await guard.check(asked)
-            check_role(attempt.caller, route.needs)
-            guard.check_change(asked)
+            caller = attempt.caller = await guard.check(asked)
+            check_role(caller, route.needs)
+            guard.check_change(asked, route.takes)
         body = await read_body(receive, MAX_BODY)
         if body is None:
             raise Problem(413, f"the body is longer than {MAX_BODY // 1024} KiB")
-        request = Request(asked.method, path, params, headers, body, query, attempt.peer, user)
+        request = replace(asked, body=body)
         if request.method not in ("GET", "HEAD"):
             check_body(request)
+        if caller is not None:
+            check_forgery(caller, request)
+            request = replace(request, who=caller.who, role=caller.role, csrf=caller.csrf)
         found = route.handler(request)
         answer = await found if isawaitable(found) else found
         attempt.facts = answer.facts

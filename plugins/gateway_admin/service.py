@@ -49,7 +49,7 @@ class AdminService(RunningService):
         self.audit = audit_log(gateway.data_dir, gateway.worker)
         own = gateway.settings.admin_token
         self.tokens = Tokens(gateway.data_dir, own.get_secret_value() if own else "")
-        self._callers = AdminCallers(self.tokens)
+        self.callers = AdminCallers(self.tokens)
         self._operators: Any = {}
         self._tasks: TaskGroup | None = None
         self._renewing = anyio.Lock()
@@ -90,7 +90,7 @@ class AdminService(RunningService):
             self.tokens.refresh()
             self._tasks = tasks
             self._operators = gateway.config.section(OPERATORS)
-            self._callers.operators = await self._started(tasks)
+            self.callers.operators = await self._started(tasks)
         await self._open(self._admin, tasks)
         tasks.start_soon(self.conditions.watch)
 
@@ -111,7 +111,7 @@ class AdminService(RunningService):
     async def _renew(self, tasks: TaskGroup) -> None:
         """Takes the operators of another config. If they can't be started, there are none until the next reload. Of
         several reloads the last one counts, however long the issuers of the others took."""
-        callers = self._callers
+        callers = self.callers
         before, callers.operators = callers.operators, None
         callers.renewing += 1
         try:
@@ -151,7 +151,7 @@ class AdminService(RunningService):
             with_metrics=settings.metrics,
             own_metrics=declared(offer.component for offer in gateway.registry.offers()),
             more=all_routes(gateway),
-            callers=self._callers,
+            callers=self.callers,
             names=[name for name in settings.admin_hosts.split(",") if name.strip()],
             audit=self.audit,
         )
@@ -185,8 +185,8 @@ class AdminService(RunningService):
     async def stop(self) -> None:
         if self._admin is not None:
             await self._admin.stop()
-        if self._callers.operators is not None:
-            await self._callers.operators.stop()
+        if self.callers.operators is not None:
+            await self.callers.operators.stop()
         self.audit.close()
         if self._announces:
             withdraw(self.gateway.data_dir)

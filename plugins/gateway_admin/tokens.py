@@ -78,6 +78,8 @@ class Holder:
 
     name: str
     role: Role
+    end_s: int = 0
+    """When the token ends, in Unix time; 0 if it does not."""
 
 
 class Tokens:
@@ -85,7 +87,7 @@ class Tokens:
     is made again. `own` counts in place of the file's own token (`TIDEGATE_ADMIN_TOKEN`)."""
 
     def __init__(self, data_dir: Path, own: str = "", now_s: Callable[[], float] = time.time) -> None:
-        self._data_dir = data_dir
+        self.data_dir = data_dir
         self._own = own
         self._now_s = now_s
         self._token = ""
@@ -95,13 +97,13 @@ class Tokens:
     def refresh(self) -> None:
         """Reads the file if it has changed, and makes it if it is missing."""
         try:
-            seen = _state(token_file(self._data_dir))
+            seen = _state(token_file(self.data_dir))
             if seen is None:
-                self._token = write_token(self._data_dir)
-                seen = _state(token_file(self._data_dir)) or ()
+                self._token = write_token(self.data_dir)
+                seen = _state(token_file(self.data_dir)) or ()
             elif seen != self._seen:
                 self._token = self._read()
-                seen = _state(token_file(self._data_dir)) or ()
+                seen = _state(token_file(self.data_dir)) or ()
             self._seen, self._fault = seen, ""
         except (OSError, ValueError) as e:
             self._token, self._seen = "", ()
@@ -111,12 +113,17 @@ class Tokens:
             self._fault = reason
 
     def _read(self) -> str:
-        file = token_file(self._data_dir)
+        file = token_file(self.data_dir)
         _check_owner(file)
         if stat.S_IMODE(file.stat().st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
             file.chmod(0o600)
             log.warning("%s was open to other users, who may have read it: `tidegate admin token --rotate`", file)
-        return read_token(self._data_dir)
+        return read_token(self.data_dir)
+
+    def key(self) -> bytes:
+        """What signs the cookies of sessions; b"" if there is no token. It changes with each of the tokens."""
+        self.refresh()
+        return f"{self._token}\n{self._own}".encode() if self._token else b""
 
     def holder(self, given: str) -> Holder | None:
         """Who has this token; None if it is wrong or has ended."""
@@ -136,7 +143,7 @@ class Tokens:
             return None
         if int(end) and self._now_s() >= int(end):
             return None
-        return Holder(f"token {name}", found)
+        return Holder(f"token {name}", found, int(end))
 
 
 def _check_owner(file: Path) -> None:

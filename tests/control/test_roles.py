@@ -52,6 +52,14 @@ ROUTES: dict[str, Role | None] = {
     "PUT /api/v1/triggers/{name}": "admin",
     "DELETE /api/v1/triggers/{name}": "admin",
     "POST /api/v1/apply": "admin",
+    "POST /api/v1/console/link": "viewer",
+    "GET /": None,
+    "GET /console": "viewer",
+    "GET /console/assets/{name}": None,
+    "GET /console/live/overview": "viewer",
+    "GET /console/login": None,
+    "POST /console/login": None,
+    "POST /console/logout": "metrics",
 }
 """What each role is for: a new route is added here by hand."""
 

@@ -51,7 +51,7 @@ def test_a_token_for_others_can_not_be_altered_and_ends(tmp_path: Path) -> None:
     tokens.refresh()
     own = read_token(tmp_path)
     good = derived(own, "viewer", "anna", 1001)
-    assert tokens.holder(good) == Holder("token anna", "viewer")
+    assert tokens.holder(good) == Holder("token anna", "viewer", 1001)
     assert tokens.holder(derived(own, "viewer", "anna", 1000)) is None
     assert tokens.holder(derived("x" * 43, "viewer", "anna")) is None
     for changed in (good.replace("viewer", "admin"), good.replace("anna", "bert"), good.replace("1001", "1002")):

@@ -394,6 +394,7 @@ def test_what_ships_comes_in_by_the_same_door() -> None:
     sections = {name: plugin for name, (_, plugin) in registry.sections.items()}
     assert sections == {
         "apply": "admin",
+        "console": "console",
         "operators": "admin",
         "policies": "access",
         "refs": "knative",

@@ -1,0 +1,1 @@
+"""Tidegate plugin `console`."""

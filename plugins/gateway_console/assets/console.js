@@ -1,0 +1,66 @@
+// What pages need beyond htmx: the theme, the state of the live connection, copying, and the login page's way back.
+// It runs before the page is drawn, so that a dark page is never white first.
+"use strict";
+
+(() => {
+  const root = document.documentElement;
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const stored = () => { try { return localStorage.getItem("tidegate-theme"); } catch { return null; } };
+  const paint = () => { root.dataset.theme = stored() || (dark.matches ? "dark" : "light"); };
+  paint();
+  dark.addEventListener("change", paint);
+
+  document.addEventListener("click", (click) => {
+    if (click.target.closest("[data-theme-switch]")) {
+      const next = root.dataset.theme === "dark" ? "light" : "dark";
+      try { localStorage.setItem("tidegate-theme", next); } catch { /* private windows */ }
+      root.dataset.theme = next;
+    }
+    const copy = click.target.closest("[data-copy]");
+    if (copy) {
+      const text = document.getElementById(copy.dataset.copy).textContent;
+      navigator.clipboard.writeText(text).then(() => {
+        const before = copy.textContent;
+        copy.textContent = "Copied";
+        setTimeout(() => { copy.textContent = before; }, 1500);
+      });
+    }
+  });
+
+  // a form that asks first: <button data-confirm="…">
+  document.addEventListener("submit", (submit) => {
+    const text = submit.submitter && submit.submitter.dataset.confirm;
+    if (text && !confirm(text)) submit.preventDefault();
+  });
+
+  let lost = false;
+  const tell = (text, bad) => {
+    const place = document.getElementById("connection");
+    if (!place) return;
+    place.textContent = text;
+    place.classList.toggle("lost", bad);
+  };
+  document.addEventListener("htmx:sseOpen", () => {
+    if (lost) tell("Reconnected at " + new Date().toLocaleTimeString(), false);
+    else tell("Live", false);
+    lost = false;
+  });
+  document.addEventListener("htmx:sseError", () => {
+    if (!lost) tell("Connection lost; reconnecting…", true);
+    lost = true;
+    // a session that ended looks like a lost connection: ask
+    fetch(location.href, { method: "HEAD", redirect: "manual" }).then((answer) => {
+      if (answer.type === "opaqueredirect") location.reload();
+    }, () => {});
+  });
+  document.addEventListener("htmx:sendError", () => tell("No answer from the gateway", true));
+
+  // Who follows a link from another site comes without the cookie (SameSite=Strict), although the session holds.
+  document.addEventListener("DOMContentLoaded", () => {
+    const login = document.querySelector("[data-login]");
+    if (!login || document.querySelector("[role=alert]")) return;
+    fetch(login.dataset.next, { method: "HEAD", redirect: "manual" }).then((answer) => {
+      if (answer.ok) location.replace(login.dataset.next);
+    }, () => {});
+  });
+})();

@@ -1,0 +1,1 @@
+"""The pages of the console: each module has the routes of one."""

@@ -1,0 +1,112 @@
+"""The recent past of a gateway: its counts once a second, while somebody looks at a page that shows rates.
+
+Nobody looks: nothing is counted, and the past is dropped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from gateway_core.contract.status import GatewayStatus
+
+EVERY_S = 1.0
+KEPT = 300
+_LINGERS_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The status at one moment (`time.monotonic`)."""
+
+    at: float
+    status: GatewayStatus
+    counts: dict[tuple[str, str], dict[str, float]]
+    """Numbers of each entry, by section ("triggers") and name."""
+
+
+_COUNTED = {
+    "brokers": ("accepted", "refused", "dead_lettered"),
+    "triggers": ("delivered", "attempts", "retried", "dead_lettered", "lag", "in_flight", "waiting"),
+    "bridges": ("accepted", "delivered", "attempts", "retried", "dead_lettered", "lag", "in_flight", "waiting"),
+}
+
+
+class Sampler:
+    """Takes samples while somebody looks. `status` reads the gateway's."""
+
+    def __init__(self, status: Callable[[], GatewayStatus]) -> None:
+        self._status = status
+        self.samples: deque[Sample] = deque(maxlen=KEPT)
+        self._watchers = 0
+        self._some = anyio.Event()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Samples are taken inside."""
+        self._watchers += 1
+        self._some.set()
+        try:
+            yield
+        finally:
+            self._watchers -= 1
+
+    async def run(self) -> None:
+        """Runs until it is cancelled."""
+        while True:
+            if not self._watchers:
+                with anyio.move_on_after(_LINGERS_S if self.samples else None):
+                    self._some = anyio.Event()
+                    await self._some.wait()
+                if not self._watchers:
+                    self.samples.clear()
+                    continue
+            self.take()
+            await anyio.sleep(EVERY_S)
+
+    def take(self) -> Sample:
+        """Takes a sample now."""
+        status = self._status()
+        counts = {
+            (section, entry.name): {name: getattr(entry, name) or 0 for name in names}
+            for section, names in _COUNTED.items()
+            for entry in status.entries(section)
+        }
+        sample = Sample(time.monotonic(), status, counts)
+        self.samples.append(sample)
+        return sample
+
+    @property
+    def current(self) -> GatewayStatus:
+        """The status of the newest sample; a new one if nobody looks yet."""
+        newest = self.samples[-1] if self.samples else None
+        return newest.status if newest and time.monotonic() - newest.at < 2 * EVERY_S else self._status()
+
+    def rate(self, section: str, name: str, count: str, over_s: float = 5.0) -> float | None:
+        """How much a count grew per second, lately; None before there are two samples."""
+        if len(self.samples) < 2:
+            return None
+        last = self.samples[-1]
+        first = next(s for s in self.samples if last.at - s.at <= over_s or s is last)
+        if first is last:
+            first = self.samples[-2]
+        return max(0.0, (self._of(last, section, name, count) - self._of(first, section, name, count))) / (
+            last.at - first.at
+        )
+
+    def series(self, section: str, name: str, count: str, *, rate: bool) -> list[float]:
+        """A count at each sample, oldest first; with `rate`, its growth per second between them."""
+        values = [self._of(sample, section, name, count) for sample in self.samples]
+        if not rate:
+            return values
+        times = [sample.at for sample in self.samples]
+        pairs = zip(zip(values, times, strict=True), zip(values[1:], times[1:], strict=True), strict=False)
+        return [max(0.0, b - a) / (until - since) for (a, since), (b, until) in pairs if until > since]
+
+    def _of(self, sample: Sample, section: str, name: str, count: str) -> float:
+        return sample.counts.get((section, name), {}).get(count, 0)

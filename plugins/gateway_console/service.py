@@ -1,0 +1,45 @@
+"""The console as a service of a gateway: its routes in the admin API, and the samples that its pages show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anyio.abc import TaskGroup
+from gateway_admin.routes import Answer, Request, Route, Text
+
+from gateway_core.contract.services import RunningService
+from gateway_core.runtime.gateway import Gateway
+
+from .assets import asset_routes
+from .context import Console
+from .login import login_routes
+from .page import HTML, ROOT, see_other
+from .pages import overview
+from .sampler import Sampler
+
+
+class ConsoleService(RunningService):
+    """Pages for browsers. Without a reader it only waits."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._sampler = Sampler(gateway.status)
+
+    def routes(self) -> Sequence[Route]:
+        if not {"admin", "inspect", "deadletter"} <= self._gateway.services.keys():
+            return []
+        console = Console(self._gateway, self._sampler)
+        modules = (overview,)
+        pages = [route for module in modules for route in module.routes(console)]
+        return [_start(), *asset_routes(), *login_routes(console.admin), *pages]
+
+    async def start(self, tasks: TaskGroup) -> None:
+        if self._gateway.worker == 0:
+            tasks.start_soon(self._sampler.run)
+
+
+def _start() -> Route:
+    def answer(request: Request) -> Answer:
+        return see_other(ROOT)
+
+    return Route("GET", "/", answer, "The console", {303: Text(HTML)}, open=True, described=False)
