@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from typing import Any
 
 from gateway_http.secrecy import names_credential, shown_url
@@ -55,3 +56,16 @@ def _part(model: BaseModel, name: str) -> Any:
     if name in _WITH_CREDENTIALS and isinstance(value, dict):
         return {key: HIDDEN if names_credential(str(key)) else inner for key, inner in value.items()}
     return value
+
+
+def as_yaml(document: Any) -> str:
+    """Plain values as YAML, for people to read."""
+    from ruamel.yaml import YAML
+
+    out = StringIO()
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.allow_unicode = True
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.dump(document, out)
+    return out.getvalue()

@@ -40,7 +40,7 @@ class Entry:
     title: str
 
 
-NAVIGATION = (Entry("", "Overview"),)
+NAVIGATION = (Entry("", "Overview"), Entry("/config", "Config"))
 
 
 @cache
@@ -100,7 +100,7 @@ def tell(request: Request, problem: Problem) -> Answer:
         to = f"{LOGIN}?next={quote(here)}"
         return html("", 401, {"hx-redirect": to}) if partial else see_other(to)
     title = HTTPStatus(problem.status).phrase
-    values = {"title": title, "status": problem.status, "detail": problem.detail, "faults": problem.faults}
+    values = {"title": title, "status": problem.status, "detail": problem.detail, "problem_faults": problem.faults}
     template = "problem_notice.html" if partial else "problem.html"
     shown = {"hx-retarget": "#notices", "hx-reswap": "innerHTML"} if partial else {}
     return html(render(template, request, **values), problem.status, {**problem.headers, **shown})

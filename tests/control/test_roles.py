@@ -56,6 +56,8 @@ ROUTES: dict[str, Role | None] = {
     "GET /": None,
     "GET /console": "viewer",
     "GET /console/assets/{name}": None,
+    "GET /console/config": "viewer",
+    "POST /console/config/reload": "operator",
     "GET /console/live/overview": "viewer",
     "GET /console/login": None,
     "POST /console/login": None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from gateway_core.contract.errors import ConfigError
 from gateway_core.contract.one_line import one_line
 
 from ..client.remote import Declined, remote
+from ..shown import as_yaml
 
 Resource = dict[str, Any]
 Column = tuple[str, Callable[[Resource], Any]]
@@ -27,7 +27,7 @@ def get(section: str, name: str | None, output: str | None, admin: str | None, d
     if output == "json":
         common.print_json(found)
     elif output == "yaml":
-        print(_yaml(found), end="")
+        print(as_yaml(found), end="")
     else:
         _table(section, [found] if name else found["items"], wide=output == "wide")
     return OK
@@ -121,15 +121,3 @@ _WIDE: dict[str, list[Column]] = {
     "bridges": [("delivered", _count("delivered")), ("lag", _count("lag")), *_LAST],
     "policies": [("generation", _generation)],
 }
-
-
-def _yaml(document: Any) -> str:
-    from ruamel.yaml import YAML
-
-    out = io.StringIO()
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = False
-    yaml.allow_unicode = True
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.dump(document, out)
-    return out.getvalue()

@@ -1,0 +1,83 @@
+"""The config page: the config in force, what reloads have said, and what the files say now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gateway_admin.routes import Answer, Problem, Request, Route
+from gateway_admin.shown import as_yaml, shown
+
+from gateway_core.config.model import GatewayConfig
+from gateway_core.contract.errors import ConfigError, Fault
+from gateway_core.runtime.config_read import Reloader
+
+from ..context import Console
+from ..diff import Line, lines
+from ..page import action, html, page, render, see_other
+
+_PATH = "/config"
+_TEMPLATE = "config.html"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What the files hold now: faults that keep them from being used, warnings, and how they differ from the config in
+    force."""
+
+    faults: list[Fault]
+    warnings: list[Fault]
+    differences: list[Line]
+
+
+def written(config: GatewayConfig) -> str:
+    """A config as YAML, with the secrets hidden."""
+    parts: dict[str, Any] = {**shown(config), **{name: shown(entries) for name, entries in config.sections.items()}}
+    return as_yaml({name: part for name, part in parts.items() if part not in ({}, [], None)})
+
+
+def routes(console: Console) -> list[Route]:
+    """The page, and the reload."""
+    gateway = console.gateway
+
+    def reloader() -> Reloader | None:
+        found = gateway.reloader
+        return found if found is not None and found.enabled else None
+
+    async def compared() -> Compared | None:
+        """None if the config came from no files."""
+        service = reloader()
+        if service is None or service.loaded is None:
+            return None
+        try:
+            async with service.lock:
+                loaded = await service.load()
+        except ConfigError as e:
+            return Compared(e.faults, [], [])
+        return Compared([], loaded.warnings, lines(written(gateway.config), written(loaded.config)))
+
+    async def show(request: Request) -> Answer:
+        service = reloader()
+        values = {
+            "title": "Config",
+            "config": gateway.status().config,
+            "files": service.loaded.files if service is not None and service.loaded is not None else [],
+            "warnings": service.loaded.warnings if service is not None and service.loaded is not None else [],
+            "failed": [(".".join(map(str, place)), why) for place, why in gateway.failed.items()],
+            "compared": await compared(),
+            "text": written(gateway.config),
+            "reloaded": request.asked("reloaded") is not None,
+        }
+        return html(render(_TEMPLATE, request, **values))
+
+    async def reload(request: Request) -> Answer:
+        control = console.admin.control
+        if control is None:
+            raise Problem(409, "this gateway can't be changed: it has no config files, or `reload` is off")
+        await control.reload()
+        return see_other(f"/console{_PATH}?reloaded")
+
+    return [
+        page(_PATH, show, "The config"),
+        action(f"{_PATH}/reload", reload, "Read the config again", role="operator", audit="config.reload"),
+    ]
