@@ -16,7 +16,8 @@ from .sampler import Sampler
 
 MEDIA = "text/event-stream"
 EVERY_S = 1.0
-_BEAT = b":\n\n"
+BEAT = b":\n\n"
+"""A comment: it shows whether the reader is still there."""
 
 Parts = Mapping[str, str]
 Show = Callable[[Request], Parts | Awaitable[Parts]]
@@ -41,7 +42,7 @@ async def _changes(request: Request, show: Show, sampler: Sampler, every_s: floa
             parts = await found if isawaitable(found) else found
             changed = {name: text for name, text in parts.items() if sent.get(name) != text}
             sent.update(changed)
-            yield b"".join(event(name, text) for name, text in changed.items()) or _BEAT
+            yield b"".join(event(name, text) for name, text in changed.items()) or BEAT
             await anyio.sleep(every_s)
 
 

@@ -40,7 +40,7 @@ class Entry:
     title: str
 
 
-NAVIGATION = (Entry("", "Overview"), Entry("/config", "Config"))
+NAVIGATION = (Entry("", "Overview"), Entry("/live", "Live"), Entry("/config", "Config"))
 
 
 @cache

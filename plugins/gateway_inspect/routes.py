@@ -72,8 +72,7 @@ def inspect_routes(service: InspectContext) -> list[Route]:
             compile_all(choice.filters, gateway.registry)
         except BadFilter as e:
             raise Problem(422, str(e)) from e
-        workers = len(gateway.role.others()) + 1
-        return Answer(stream=stream(choice, service, workers), media=MEDIA, headers=_NO_STORE)
+        return Answer(stream=stream(choice, service), media=MEDIA, headers=_NO_STORE)
 
     async def find(request: Request) -> Answer:
         wanted, rest = _wanted(request)

@@ -55,6 +55,26 @@
   });
   document.addEventListener("htmx:sendError", () => tell("No answer from the gateway", true));
 
+  // rows that come live: paused ones are left out, and the oldest go
+  document.addEventListener("click", (click) => {
+    const button = click.target.closest("[data-pause]");
+    if (!button) return;
+    const paused = button.getAttribute("aria-pressed") !== "true";
+    button.setAttribute("aria-pressed", String(paused));
+    button.textContent = paused ? "Go on" : "Pause";
+    document.getElementById(button.dataset.pause).toggleAttribute("data-paused", paused);
+  });
+  document.addEventListener("htmx:sseBeforeMessage", (message) => {
+    if (message.target.hasAttribute("data-paused")) message.preventDefault();
+  });
+  document.addEventListener("htmx:sseMessage", (message) => {
+    const rows = message.target;
+    if (!rows.dataset || !rows.dataset.most) return;
+    while (rows.children.length > Number(rows.dataset.most)) rows.lastElementChild.remove();
+    const empty = document.querySelector(`[data-empty-of="${rows.id}"]`);
+    if (empty) empty.hidden = rows.children.length > 0;
+  });
+
   // Who follows a link from another site comes without the cookie (SameSite=Strict), although the session holds.
   document.addEventListener("DOMContentLoaded", () => {
     const login = document.querySelector("[data-login]");

@@ -1,0 +1,117 @@
+"""The live page: events as they are accepted and delivered, chosen by an expression."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from typing import Any
+from urllib.parse import urlencode
+
+from gateway_admin.routes import Answer, Problem, Request, Route, Text
+from gateway_inspect.routes import check_names
+from gateway_inspect.tap.choice import BadFilter, Choice, compile_all
+from gateway_inspect.tap.stream import MEDIA, Batch, batches
+
+from ..config import HIDDEN, HideConfig
+from ..context import Console
+from ..live import BEAT, event
+from ..page import ROOT, fragment, html, page, render
+
+_PATH = "/live"
+_TEMPLATE = "live.html"
+_KINDS = {"accepted": "accepted", "refused": "refused", "dead_lettered": "dead letter"}
+
+
+def routes(console: Console) -> list[Route]:
+    """The page, its stream, and the check of an expression as it is typed."""
+    gateway = console.gateway
+
+    def show(request: Request) -> Answer:
+        found = {name: request.asked(name) or "" for name in ("filter", "broker", "trigger")}
+        built = gateway.built
+        values = {
+            "title": "Live",
+            "asked": found,
+            "fault": _fault(console, found["filter"]),
+            "brokers": [*built.brokers, *built.bridges],
+            "triggers": list(built.triggers),
+            "stream": f"{ROOT}{_PATH}/tap?{urlencode(found)}",
+            "rows": [],
+            "dropped": 0,
+        }
+        return html(render(_TEMPLATE, request, **values))
+
+    def check(request: Request) -> Answer:
+        fault = _fault(console, request.asked("filter") or "")
+        return html(fragment(_TEMPLATE, "check", request, fault=fault))
+
+    def tap(request: Request) -> Answer:
+        text = (request.asked("filter") or "").strip()
+        broker, trigger = request.asked("broker") or None, request.asked("trigger") or None
+        check_names(gateway.built, broker, trigger)
+        if fault := _fault(console, text):
+            raise Problem(422, fault)
+        choice = Choice(broker, trigger, (text,) if text else ())
+        return Answer(stream=_rows(console, choice, request), media=MEDIA, headers={"cache-control": "no-store"})
+
+    return [
+        page(_PATH, show, "Events as they come"),
+        page(f"{_PATH}/check", check, "Whether an expression can be used"),
+        Route(
+            *("GET", f"{ROOT}{_PATH}/tap", tap, "Rows of live events", {200: Text(MEDIA)}),
+            role="viewer",
+            described=False,
+        ),
+    ]
+
+
+def _fault(console: Console, text: str) -> str:
+    """Why an expression can't be used, "" if it can."""
+    if not text.strip():
+        return ""
+    try:
+        compile_all((text.strip(),), console.gateway.registry)
+    except BadFilter as e:
+        return str(e)
+    return ""
+
+
+async def _rows(console: Console, choice: Choice, request: Request) -> AsyncIterator[bytes]:
+    dropped = 0
+    async with aclosing(batches(choice, console.inspect)) as found:
+        async for batch in found:
+            parts = []
+            if batch.lines:
+                rows = [*_shown(batch, console.hides, request)]
+                rows.reverse()  # the newest on top
+                parts.append(event("rows", fragment(_TEMPLATE, "tap_rows", request, rows=rows)))
+            if batch.dropped:
+                dropped += batch.dropped
+                parts.append(event("dropped", fragment(_TEMPLATE, "dropped", request, dropped=dropped)))
+            yield b"".join(parts) or BEAT
+
+
+def _shown(batch: Batch, hides: HideConfig, request: Request) -> Iterator[dict[str, Any]]:
+    for text in batch.lines:
+        line: dict[str, Any] = json.loads(text)
+        attributes = line.get("event", {})
+
+        def seen(name: str, attributes: dict[str, Any] = attributes) -> str:
+            return HIDDEN if hides.hides_attribute(name, request.role) else str(attributes.get(name, ""))
+
+        kind = _KINDS.get(line["kind"]) or ("delivered" if line.get("delivered") else "failed")
+        link = {"id": attributes.get("id", ""), "source": attributes.get("source", "")}
+        yield {
+            "at": line["at"][11:23],
+            "kind": kind,
+            "where": line.get("broker") or line.get("trigger") or "",
+            "type": seen("type"),
+            "source": seen("source"),
+            "id": seen("id"),
+            "link": f"{ROOT}/events?{urlencode(link)}" if link["id"] else "",
+            "bytes": line.get("bytes"),
+            "code": line.get("code"),
+            "reason": line.get("reason") or line.get("filter_error") or "",
+            "ms": line.get("ms"),
+        }
