@@ -193,14 +193,19 @@ class Admin:
         asked = replace(asked, params=params, query=query)
         try:
             return await self._routed(guard, route, asked, receive, attempt)
-        except Problem as problem:
-            if route.tell is None:
-                raise
-            attempt.failed(problem.status, problem.detail)
-            caller = attempt.caller
-            if caller is not None:
-                asked = replace(asked, who=caller.who, role=caller.role, csrf=caller.csrf)
-            return route.tell(asked, problem)
+        except Problem as e:
+            problem = e
+        except ClientDisconnected:
+            raise
+        except Exception as e:
+            log_unexpected(log, "answering a request of the API", e)
+            problem = Problem(500, "see the log")
+        attempt.failed(problem.status, problem.detail)
+        if route.tell is None:
+            return problem.answer()
+        if (caller := attempt.caller) is not None:
+            asked = replace(asked, who=caller.who, role=caller.role, csrf=caller.csrf)
+        return route.tell(asked, problem)
 
     async def _routed(
         self, guard: Guard | LocalGuard, route: Route, asked: Request, receive: Receive, attempt: Attempt

@@ -40,7 +40,12 @@ class Entry:
     title: str
 
 
-NAVIGATION = (Entry("", "Overview"), Entry("/live", "Live"), Entry("/config", "Config"))
+NAVIGATION = (
+    Entry("", "Overview"),
+    Entry("/live", "Live"),
+    Entry("/playground", "Playground"),
+    Entry("/config", "Config"),
+)
 
 
 @cache

@@ -14,7 +14,7 @@ from .assets import asset_routes
 from .context import Console
 from .login import login_routes
 from .page import HTML, ROOT, see_other
-from .pages import config, overview, tap
+from .pages import config, overview, playground, tap
 from .sampler import Sampler
 
 
@@ -29,7 +29,7 @@ class ConsoleService(RunningService):
         if not {"admin", "inspect", "deadletter"} <= self._gateway.services.keys():
             return []
         console = Console(self._gateway, self._sampler)
-        modules = (overview, tap, config)
+        modules = (overview, tap, playground, config)
         pages = [route for module in modules for route in module.routes(console)]
         return [_start(), *asset_routes(), *login_routes(console.admin), *pages]
 
