@@ -50,15 +50,15 @@ class Failures:
     """The failures of one subscription. `what` is "trigger" or "bridge". A successful attempt costs nothing."""
 
     __slots__ = (
-        "_change", "_clock", "_count", "_name", "_newest", "_next", "_said", "_short", "_since", "_sink", "in_a_row",
-        "last",
+        "_change", "_clock", "_count", "_name", "_next", "_said", "_short", "_since", "_sink", "in_a_row", "last",
+        "newest",
     )  # fmt: skip
 
     def __init__(self, what: str, name: str, sink: Sink, clock: Clock) -> None:
         self.in_a_row = 0
         self.last: str | None = None
         """Why the last one failed."""
-        self._newest: deque[Failure] = deque(maxlen=MOST)
+        self.newest: deque[Failure] = deque(maxlen=MOST)
         self._name = f"{what} {name}"
         self._sink = sink
         self._clock = clock
@@ -75,14 +75,14 @@ class Failures:
 
     def of(self, id: str, source: str | None) -> Iterator[Failure]:
         """The newest failures of an event, oldest first."""
-        return (f for f in self._newest if f.id == id and source in (None, f.source))
+        return (f for f in self.newest if f.id == id and source in (None, f.source))
 
     def failed(self, now_ns: int, event: Event, attempt: int, outcome: Outcome, held: int) -> None:
         """An attempt failed, the event's `attempt`-th; `held` events are held."""
         self.in_a_row += 1
         self.last = reason = one_line(outcome.reason)
         source = event.attributes.get("source")
-        self._newest.append(Failure(now_ns, id_of(event), source, event.position, attempt, outcome.code, reason))
+        self.newest.append(Failure(now_ns, id_of(event), source, event.position, attempt, outcome.code, reason))
         now = self._clock.monotonic()
         self._count += 1
         if self.in_a_row == 1:

@@ -74,22 +74,30 @@ class Control:
         """Creates or changes triggers, all or none. Returns the result for each, and warnings."""
         async with self._reloader.lock:
             self._check_running()
-            for name in wanted:
-                self._check_ours(name)
-            check()
             began_ns = time.time_ns()
-            self._check_names(wanted)
-            loaded = await self._loaded(wanted)
-            self._check_permits(wanted, loaded)
-            self._check_others(wanted, loaded)
-            self._check_brokers(wanted, loaded)
-            results = {name: self._result(name, loaded) for name in wanted}
+            results, loaded = await self._planned(wanted, check)
             if any(result != "unchanged" for result in results.values()):
                 contents = {name: _text(name, documents) for name, documents in wanted.items()}
                 fresh = {name for name, result in results.items() if result == "created"}
                 with anyio.CancelScope(shield=True):
                     await self._bring(loaded, contents, self._gateway.paused - fresh, began_ns)
             return results, [w for w in loaded.warnings if not w.file]
+
+    async def plan(self, wanted: Triggers) -> tuple[dict[str, Result], Loaded]:
+        """What `apply` would do, and the config afterwards. Changes nothing."""
+        async with self._reloader.lock:
+            return await self._planned(wanted, lambda: None)
+
+    async def _planned(self, wanted: Triggers, check: Check) -> tuple[dict[str, Result], Loaded]:
+        for name in wanted:
+            self._check_ours(name)
+        check()
+        self._check_names(wanted)
+        loaded = await self._loaded(wanted)
+        self._check_permits(wanted, loaded)
+        self._check_others(wanted, loaded)
+        self._check_brokers(wanted, loaded)
+        return {name: self._result(name, loaded) for name in wanted}, loaded
 
     async def delete(self, name: str, check: Check = lambda: None) -> None:
         """Removes a trigger that was applied. Its position in the channel is kept for a new trigger of the same

@@ -11,7 +11,7 @@ from inspect import isawaitable
 import anyio
 from gateway_admin.routes import Answer, Request, Route, Text
 
-from .page import ROOT
+from .page import ROOT, tell
 from .sampler import Sampler
 
 MEDIA = "text/event-stream"
@@ -31,7 +31,9 @@ def live(path: str, show: Show, sampler: Sampler, summary: str, every_s: float =
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return Answer(stream=_changes(request, show, sampler, every_s), media=MEDIA, headers=headers)
 
-    return Route(*("GET", f"{ROOT}{path}", answer, summary, {200: Text(MEDIA)}), role="viewer", described=False)
+    return Route(
+        *("GET", f"{ROOT}{path}", answer, summary, {200: Text(MEDIA)}), role="viewer", tell=tell, described=False
+    )
 
 
 async def _changes(request: Request, show: Show, sampler: Sampler, every_s: float) -> AsyncIterator[bytes]:

@@ -42,9 +42,9 @@ def login_routes(admin: AdminService) -> list[Route]:
             pair = f"{form['user']}:{form.get('password', '')}"
             sent = f"Basic {b64encode(pair.encode()).decode()}"
         else:
-            return _form(request, 422, "Enter a token, or a name and a password.")
+            raise Problem(422, "Enter a token, or a name and a password.")
         if not sent.isprintable():
-            return _form(request, 422, "A token has printable characters only.")
+            raise Problem(422, "A token has printable characters only.")
         headers = {**request.headers, "authorization": sent.encode().decode("latin-1")}
         headers.pop("cookie", None)
         try:

@@ -43,6 +43,7 @@ class Entry:
 NAVIGATION = (
     Entry("", "Overview"),
     Entry("/live", "Live"),
+    Entry("/triggers", "Triggers"),
     Entry("/playground", "Playground"),
     Entry("/config", "Config"),
 )

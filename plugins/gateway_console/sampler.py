@@ -10,8 +10,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
+from gateway_inspect.rates import between
 
 from gateway_core.contract.status import GatewayStatus
 
@@ -86,6 +88,15 @@ class Sampler:
         """The status of the newest sample; a new one if nobody looks yet."""
         newest = self.samples[-1] if self.samples else None
         return newest.status if newest and time.monotonic() - newest.at < 2 * EVERY_S else self._status()
+
+    def rates(self, over_s: float = 5.0) -> dict[str, Any]:
+        """Rates and durations of everything, lately (`gateway_inspect.rates.between`), sorted by name."""
+        last = self.samples[-1] if self.samples else None
+        if last is None:
+            current = self._status()
+            return between(current, current, 0.0, "name")
+        first = next(s for s in self.samples if last.at - s.at <= over_s or s is last)
+        return between(first.status, last.status, last.at - first.at, "name")
 
     def rate(self, section: str, name: str, count: str, over_s: float = 5.0) -> float | None:
         """How much a count grew per second, lately; None before there are two samples."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from anyio.abc import TaskGroup
 from gateway_admin.routes import Answer, Request, Route, Text
@@ -12,9 +13,10 @@ from gateway_core.runtime.gateway import Gateway
 
 from .assets import asset_routes
 from .context import Console
+from .failures import own_failures
 from .login import login_routes
 from .page import HTML, ROOT, see_other
-from .pages import config, overview, playground, tap
+from .pages import config, overview, playground, tap, triggers
 from .sampler import Sampler
 
 
@@ -29,9 +31,13 @@ class ConsoleService(RunningService):
         if not {"admin", "inspect", "deadletter"} <= self._gateway.services.keys():
             return []
         console = Console(self._gateway, self._sampler)
-        modules = (overview, tap, playground, config)
+        modules = (overview, tap, triggers, playground, config)
         pages = [route for module in modules for route in module.routes(console)]
         return [_start(), *asset_routes(), *login_routes(console.admin), *pages]
+
+    def answer(self, question: Any) -> Any:
+        """The failures of a trigger in this worker (`failures_of`)."""
+        return own_failures(self._gateway, question["failures"])
 
     async def start(self, tasks: TaskGroup) -> None:
         if self._gateway.worker == 0:

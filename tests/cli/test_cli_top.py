@@ -15,8 +15,8 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_inspect.cli.rates import between, quantile
 from gateway_inspect.cli.top import tables
+from gateway_inspect.rates import between, quantile
 from gateway_testing.process import GatewayProcess
 
 from gateway_core.contract.status import GatewayStatus

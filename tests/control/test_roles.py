@@ -61,6 +61,17 @@ ROUTES: dict[str, Role | None] = {
     "GET /console/playground": "viewer",
     "POST /console/playground/explain": "viewer",
     "POST /console/playground/scenario": "viewer",
+    "GET /console/triggers": "viewer",
+    "GET /console/live/triggers": "viewer",
+    "GET /console/triggers/{name}": "viewer",
+    "GET /console/live/triggers/{name}": "viewer",
+    "POST /console/triggers/{name}/pause": "operator",
+    "POST /console/triggers/{name}/resume": "operator",
+    "POST /console/triggers/{name}/delete": "admin",
+    "POST /console/triggers/{name}/try": "viewer",
+    "GET /console/apply": "admin",
+    "POST /console/apply": "admin",
+    "POST /console/apply/plan": "admin",
     "GET /console/live": "viewer",
     "GET /console/live/check": "viewer",
     "GET /console/live/overview": "viewer",
@@ -82,7 +93,7 @@ def table(folder: Path) -> list[Route]:
 def test_every_route_has_the_role_that_was_decided(tmp_path: Path) -> None:
     routes = table(tmp_path)
     assert {f"{r.method} {r.path}": None if r.open else r.role for r in routes} == ROUTES
-    assert all(r.action for r in routes if not r.open and may(r.needs, "operator"))
+    assert all(r.action for r in routes if r.method != "GET" and not r.open and may(r.needs, "operator"))
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +117,8 @@ def test_every_route_asks_for_its_role(gateway: GatewayProcess, role: Any) -> No
     with httpx.Client(base_url=gateway.admin_url, headers=headers, trust_env=False, verify=False) as client:
         for route, needed in ROUTES.items():
             method, path = route.split(" ")
+            if is_page(path):
+                continue
             if path == "/api/v1/tap":
                 path += "?broker=nobody"
             answer = client.request(method, path.format(**ELSEWHERE))
@@ -123,6 +136,39 @@ def test_every_route_asks_for_its_role(gateway: GatewayProcess, role: Any) -> No
                 last = lines(gateway)[-1]
                 who = f"token a-{role}" if role in ROLES else ""
                 assert (last["who"], last["where"], last["result"]) == (who, "127.0.0.1", "denied"), route
+
+
+def is_page(path: str) -> bool:
+    """Whether it is for browsers."""
+    return path == "/" or path.startswith("/console")
+
+
+@pytest.mark.spec("AD-02", "CO-01")
+@pytest.mark.usefixtures("processes")
+def test_every_page_asks_for_its_role(tmp_path: Path) -> None:
+    with GatewayProcess(CONFIG, tmp_path) as gateway:
+        own = read_token(gateway.data_dir)
+        for role in (None, *ROLES):
+            headers = {"authorization": f"Bearer {derived(own, role, 'anna')}"} if role else {}
+            with httpx.Client(base_url=gateway.admin_url, headers=headers, trust_env=False, verify=False) as client:
+                for route, needed in ROUTES.items():
+                    method, path = route.split(" ")
+                    endless = "/live/" in path and needed is not None and may(role, needed)
+                    if is_page(path) and not endless:
+                        check_page(route, client.request(method, path.format(**ELSEWHERE)), role, needed)
+
+
+def check_page(route: str, answer: httpx.Response, role: Role | None, needed: Role | None) -> None:
+    """Pages send strangers to the login page, and tell others what is missing."""
+    if needed is None:
+        assert answer.status_code not in (403, 500), route
+    elif role is None:
+        assert (answer.status_code, answer.headers["location"][:14]) == (303, "/console/login"), route
+    elif not may(role, needed):
+        assert answer.status_code == 403, route
+        assert f"needs the role {needed}" in answer.text
+    else:
+        assert answer.status_code not in (401, 403, 500), (route, answer.text)
 
 
 @pytest.mark.spec("AD-06")

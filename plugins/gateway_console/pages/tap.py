@@ -16,7 +16,7 @@ from gateway_inspect.tap.stream import MEDIA, Batch, batches
 from ..config import HIDDEN, HideConfig
 from ..context import Console
 from ..live import BEAT, event
-from ..page import ROOT, fragment, html, page, render
+from ..page import ROOT, fragment, html, page, render, tell
 
 _PATH = "/live"
 _TEMPLATE = "live.html"
@@ -61,6 +61,7 @@ def routes(console: Console) -> list[Route]:
         Route(
             *("GET", f"{ROOT}{_PATH}/tap", tap, "Rows of live events", {200: Text(MEDIA)}),
             role="viewer",
+            tell=tell,
             described=False,
         ),
     ]

@@ -20,7 +20,7 @@ from gateway_core.cli.common import CommandError
 from gateway_core.cli.exit_codes import OK
 from gateway_core.contract.status import GatewayStatus
 
-from .rates import SORTS, between
+from ..rates import SORTS, between
 
 Look = Callable[[], GatewayStatus]
 

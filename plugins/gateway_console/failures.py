@@ -1,0 +1,38 @@
+"""The newest failures of a trigger's attempts, from all workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway_core.delivery.dead_letter import rfc3339
+from gateway_core.pipeline.broker import Trigger
+from gateway_core.runtime.gateway import Gateway
+
+SERVICE = "console"
+MOST = 50
+
+
+def own_failures(gateway: Gateway, name: str) -> list[dict[str, Any]]:
+    """Those of this worker, the newest first, as JSON values."""
+    trigger = gateway.built.triggers.get(name)
+    if not isinstance(trigger, Trigger):
+        return []
+    newest = list(trigger.subscription.failures.newest)[-MOST:]
+    return [
+        {
+            "at": rfc3339(failure.at_ns),
+            "id": failure.id,
+            "source": failure.source,
+            "attempt": failure.attempt,
+            "code": failure.code,
+            "reason": failure.reason,
+        }
+        for failure in reversed(newest)
+    ]
+
+
+async def failures_of(gateway: Gateway, name: str) -> list[dict[str, Any]]:
+    """Those of all workers, the newest first."""
+    others = await gateway.peers.ask(SERVICE, {"failures": name})
+    found = [*own_failures(gateway, name), *(each for answer in others for each in answer)]
+    return sorted(found, key=lambda failure: str(failure["at"]), reverse=True)

@@ -1,0 +1,187 @@
+"""The pages of triggers: all of them, and each with what happens to its events."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+from gateway_admin import documents
+from gateway_admin.control import Control
+from gateway_admin.resources import Resources
+from gateway_admin.routes import YAML, Answer, Problem, Request, Route
+from gateway_admin.shown import as_yaml, shown
+from gateway_inspect.explain import explain_text, sources_of
+
+from gateway_core.contract.status import TriggerStatus
+
+from ..context import Console
+from ..diff import lines
+from ..failures import failures_of
+from ..live import live
+from ..page import ROOT, action, fragment, html, page, render, see_other
+from ..sparkline import sparkline
+
+_PATH = "/triggers"
+_LIST = "triggers.html"
+_ONE = "trigger.html"
+_MOST_FAILURES = 20
+_NEW = """\
+triggers:
+  my-trigger:
+    broker: {broker}
+    filters:
+      - exact: {{type: order.created}}
+    subscriber: http://127.0.0.1:8000/
+"""
+
+
+def routes(console: Console) -> list[Route]:
+    """The list, a page for each, and what its forms do."""
+    gateway, registry = console.gateway, console.gateway.registry
+    resources = Resources(console.admin)
+
+    def control() -> Control:
+        if console.admin.control is None:
+            raise Problem(409, "this gateway can't be changed: it has no config files, or `reload` is off")
+        return console.admin.control
+
+    def listed(request: Request) -> dict[str, Any]:
+        text = (request.asked("search") or "").lower()
+        status = {trigger.name: trigger for trigger in console.sampler.current.triggers}
+        rows = [
+            {**rates, "status": status[rates["name"]]}
+            for rates in console.sampler.rates()["triggers"]
+            if rates["name"] in status and text in f"{rates['name']} {rates['broker']}".lower()
+        ]
+        return {"title": "Triggers", "rows": rows, "search": text, "state_of": state_of}
+
+    def show_list(request: Request) -> Answer:
+        return html(render(_LIST, request, **listed(request)))
+
+    def list_parts(request: Request) -> dict[str, str]:
+        return {"rows": fragment(_LIST, "rows", request, **listed(request))}
+
+    def now(request: Request) -> dict[str, Any]:
+        name = request.params["name"]
+        sampler = console.sampler
+        document = resources.get("triggers", name)
+        status = next((t for t in sampler.current.triggers if t.name == name), None) or TriggerStatus(
+            name=name, broker=""
+        )
+        rates: dict[str, Any] = next((r for r in sampler.rates()["triggers"] if r["name"] == name), {})
+        charts = [
+            ("Delivered per second", sparkline(sampler.series("triggers", name, "delivered", rate=True), "Delivered")),
+            ("Failed attempts per second", sparkline(sampler.series("triggers", name, "retried", rate=True), "Failed")),
+            ("Lag", sparkline(sampler.series("triggers", name, "lag", rate=False), "Lag")),
+        ]
+        return {
+            "title": name,
+            "section": "Triggers",
+            "name": name,
+            "document": document,
+            "status": status,
+            "rates": rates,
+            "charts": charts,
+            "state_of": state_of,
+        }
+
+    async def values(request: Request) -> dict[str, Any]:
+        found = now(request)
+        return {**found, "failures": (await failures_of(gateway, found["name"]))[:_MOST_FAILURES]}
+
+    async def show(request: Request) -> Answer:
+        found = await values(request)
+        origin = found["document"]["metadata"].get("origin")
+        more = {
+            "origin": origin,
+            "spec": as_yaml({"triggers": {found["name"]: found["document"]["spec"]}}),
+            "changed": request.asked("changed"),
+            "found": None,
+        }
+        return html(render(_ONE, request, **found, **more))
+
+    async def parts(request: Request) -> dict[str, str]:
+        found = await values(request)
+        return {name: fragment(_ONE, name, request, **found) for name in ("facts", "charts", "failures")}
+
+    def pausing(paused: bool) -> Any:
+        async def answer(request: Request) -> Answer:
+            await control().pause(request.params["name"], paused)
+            return _back(request.params["name"], "paused" if paused else "resumed")
+
+        return answer
+
+    def tried(request: Request) -> Answer:
+        name = request.params["name"]
+        built = gateway.built
+        try:
+            text = request.form.get("event", "").encode()
+            found = explain_text(text, built, sources_of(built), trigger=name)
+        except ValueError as e:
+            raise Problem(422, f"this is no event in JSON: {e}") from e
+        return html(fragment(_ONE, "tried", request, found=found))
+
+    def wanted(request: Request) -> documents.Triggers:
+        """The triggers in the form. Raises `Problem`."""
+        asked = replace(request, body=request.form.get("text", "").encode(), headers={"content-type": YAML[0]})
+        return documents.entries(asked, registry, os.environ, control().permits)
+
+    def show_change(request: Request) -> Answer:
+        name = request.asked("name") or ""
+        text = _NEW.format(broker=next(iter(gateway.built.brokers), "default"))
+        if name:
+            text = as_yaml({"triggers": {name: resources.get("triggers", name)["spec"]}})
+        values = {"title": "Apply", "section": "Triggers", "text": text, "planned": None}
+        return html(render("apply.html", request, **values))
+
+    async def plan(request: Request) -> Answer:
+        results, loaded = await control().plan(wanted(request))
+        planned = [(name, result, _differences(name, loaded.config)) for name, result in results.items()]
+        values = {"planned": planned, "text": request.form.get("text", ""), "warnings": loaded.warnings}
+        return html(fragment("apply.html", "plan", request, **values))
+
+    def _differences(name: str, config: Any) -> Any:
+        version = console.admin.generations.get("triggers", name)
+        before = as_yaml(shown(version.config)) if version is not None else ""
+        return lines(before, as_yaml(shown(config.triggers[name])))
+
+    async def apply(request: Request) -> Answer:
+        results, _ = await control().apply(wanted(request))
+        name = next(iter(results))
+        return replace(_back(name, "applied"), facts={"triggers": results})
+
+    async def delete(request: Request) -> Answer:
+        await control().delete(request.params["name"])
+        return see_other(f"{ROOT}{_PATH}")
+
+    one = f"{_PATH}/{{name}}"
+    return [
+        page(_PATH, show_list, "All triggers"),
+        live("/live/triggers", list_parts, console.sampler, "Changes of all triggers"),
+        page("/apply", show_change, "A form to apply a trigger", role="admin"),
+        action("/apply/plan", plan, "What a change would do", role="admin", audit="trigger.plan"),
+        action("/apply", apply, "Apply a change", role="admin", audit="trigger.apply"),
+        page(one, show, "A trigger"),
+        live(f"/live{one}", parts, console.sampler, "Changes of a trigger"),
+        action(f"{one}/pause", pausing(True), "Pause", role="operator", audit="trigger.pause"),
+        action(f"{one}/resume", pausing(False), "Resume", role="operator", audit="trigger.resume"),
+        action(f"{one}/delete", delete, "Delete", role="admin", audit="trigger.delete"),
+        action(f"{one}/try", tried, "Whether an event matches", role="viewer"),
+    ]
+
+
+def _back(name: str, changed: str) -> Answer:
+    return see_other(f"{ROOT}{_PATH}/{quote(name, safe='')}?changed={changed}")
+
+
+def state_of(trigger: TriggerStatus) -> tuple[str, str]:
+    """A trigger's state as one word, and whether that is good or bad."""
+    if trigger.paused:
+        return "paused", "warn"
+    if trigger.blocked:
+        return "blocked", "bad"
+    if not trigger.ready:
+        return "not ready", "bad"
+    return ("degraded", "warn") if trigger.reason else ("ready", "good")
