@@ -39,6 +39,8 @@ ROUTES: dict[str, Role | None] = {
     "GET /api/v1/triggers/{name}": "viewer",
     "GET /api/v1/bridges": "viewer",
     "GET /api/v1/bridges/{name}": "viewer",
+    "GET /api/v1/policies": "viewer",
+    "GET /api/v1/policies/{name}": "viewer",
     "GET /api/v1/graph": "viewer",
     "GET /api/v1/graph.svg": "viewer",
     "GET /api/v1/events": "viewer",
