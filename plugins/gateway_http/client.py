@@ -52,9 +52,16 @@ class Target:
             headers["webhook-request-origin"] = options.webhook.origin
         headers |= {name.lower(): value for name, value in options.headers.items()}
         self.headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+        hidden = {name.lower() for name in options.headers} if options.hides("headers") else set()
+        found = [value for name, value in headers.items() if name in hidden or names_credential(name)]
+        found += [value.partition(" ")[2] for value in found]
+        found += [unquote(parts.password or "")]
+        self.secrets = [value.encode() for value in found if len(value) >= _SHORTEST_SECRET]
+        """What no answer may bring back into a dead letter."""
 
 
 _HIDDEN = b"****"
+_SHORTEST_SECRET = 6
 
 
 def preview(options: HttpSinkConfig, target: Target, message: Message) -> Message:
@@ -100,7 +107,7 @@ class NativeSink:
         target = Target(options, context.wants_reply)
         tls = client_context(options.tls, context.owner) if target.tls and not context.offline else None
         classifier = ResponseClassifier(
-            codec, context.wants_reply, target.address, lambda: context.clock.now_ns() / 1e9
+            codec, context.wants_reply, target.address, lambda: context.clock.now_ns() / 1e9, target.secrets
         )
         self.address = target.address
         self.classify = classifier.classify

@@ -40,7 +40,11 @@ class HttpxSink(AsyncSink):
         self._target = Target(options, context.wants_reply)
         self._tls = client_context(options.tls, context.owner) if self._target.tls and not context.offline else None
         self._classifier = ResponseClassifier(
-            self._codec, context.wants_reply, self._target.address, lambda: context.clock.now_ns() / 1e9
+            self._codec,
+            context.wants_reply,
+            self._target.address,
+            lambda: context.clock.now_ns() / 1e9,
+            self._target.secrets,
         )
         self._client: httpx.AsyncClient | None = None
         self._probed = not options.probe

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Protocol
@@ -19,6 +19,8 @@ from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Message
 from gateway_core.contract.interfaces import Codec, Outcome
 from gateway_core.contract.one_line import one_line
+
+from .secrecy import without
 
 log = logging.getLogger(__name__)
 
@@ -69,9 +71,18 @@ class Classifier(Protocol):
 
 
 class ResponseClassifier:
-    """Turns responses into outcomes, for one sink. `codec` decodes replies if the sink `wants_reply`."""
+    """Turns responses into outcomes, for one sink. `codec` decodes replies if the sink `wants_reply`. Outcomes have
+    nothing of the `secrets`, whatever the subscriber repeats."""
 
-    def __init__(self, codec: Codec, wants_reply: bool, address: str, now_s: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        wants_reply: bool,
+        address: str,
+        now_s: Callable[[], float] = time.time,
+        secrets: Sequence[bytes] = (),
+    ) -> None:
+        self._secrets = secrets
         self._codec = codec
         self._wants_reply = wants_reply
         self._address = address
@@ -97,9 +108,8 @@ class ResponseClassifier:
             reason = f"{status} {HTTPStatus(status).phrase}"
         except ValueError:
             reason = str(status)
-        return Outcome(
-            False, retry=is_retried(status), code=status, data=body[:KEEP_BYTES], reason=reason, retry_after_s=wait
-        )
+        data = without(self._secrets, body[:KEEP_BYTES])
+        return Outcome(False, retry=is_retried(status), code=status, data=data, reason=reason, retry_after_s=wait)
 
     def _reply(self, headers: Headers, body: bytes, truncated: bool) -> Outcome:
         if not self._wants_reply:
@@ -119,9 +129,8 @@ class ResponseClassifier:
             if len(events) > 1:
                 raise Refused("it is a batch")
         except Refused as e:
-            return Outcome(
-                False, retry=True, code=200, data=body[:KEEP_BYTES], reason=f"the reply is not usable: {e.detail}"
-            )
+            data = without(self._secrets, body[:KEEP_BYTES])
+            return Outcome(False, retry=True, code=200, data=data, reason=f"the reply is not usable: {e.detail}")
         return Outcome(True, code=200, reply=events[0]) if events else _DELIVERED[200]
 
 

@@ -4,6 +4,7 @@ uses this module."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from gateway_core.contract.options import HIDDEN
@@ -20,6 +21,20 @@ _TOKENS = re.compile(
 def names_credential(name: str) -> bool:
     """Whether a query parameter, a header or a setting of this name holds a credential."""
     return _TOKENS.search(name) is not None or "cookie" in name.lower()
+
+
+_LEAST_PART = 4
+
+
+def without(secrets: Iterable[bytes], text: bytes) -> bytes:
+    """A text of another side without what it repeats of these secrets, also if it was cut inside one."""
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN.encode())
+        most = min(len(secret) - 1, len(text))
+        part = next((n for n in range(most, _LEAST_PART - 1, -1) if text.endswith(secret[:n])), 0)
+        if part:
+            text = text[:-part] + HIDDEN.encode()
+    return text
 
 
 def shown_url(url: str, *, hidden: bool = False, written: bool = False) -> str:

@@ -15,6 +15,7 @@ from gateway_core.contract.interfaces import Outcome, Sink
 from gateway_core.contract.options import HIDDEN
 
 from ..outcome import unanswered
+from ..secrecy import without
 from .tokens import Token, TokenSource
 
 Done = Callable[[Outcome], None]
@@ -83,7 +84,7 @@ class BearerSink:
             False,
             retry=outcome.retry or (outcome.code == 401 and self._source.refused(token)),
             code=outcome.code,
-            data=(outcome.data or b"").replace(token.value, HIDDEN.encode()),
+            data=without((token.value,), outcome.data or b""),
             reason=outcome.reason.replace(token.value.decode(), HIDDEN),
             retry_after_s=outcome.retry_after_s,
             local=outcome.local,
