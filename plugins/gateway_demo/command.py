@@ -21,7 +21,12 @@ def demo(
     events: Annotated[
         int, typer.Option(min=100, help="How many of 336,776 flights or 185,406 readings to send.")
     ] = 60_000,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the gateway's data: durable log and positions.")] = False,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep", help="Leave the gateway and its console open until Ctrl-C, and keep the gateway's data."
+        ),
+    ] = False,
     out: Annotated[Path, typer.Option(help="The output folder. An earlier demo there is replaced.")] = Path("demo-out"),
     kafka: Annotated[
         bool,

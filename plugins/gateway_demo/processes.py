@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -61,10 +62,28 @@ class Gateway:
 
     def status(self) -> GatewayStatus:
         self._check()
-        token = os.environ.get("TIDEGATE_ADMIN_TOKEN") or (self._data / "admin.token").read_text().strip()
-        headers = {"authorization": f"Bearer {token}"}
-        answer = self._client.get(self._facts["admin"] + "/status", headers=headers)
+        answer = self._client.get(self._facts["admin"] + "/status", headers=self._token())
         return GatewayStatus.read(answer.raise_for_status().json())
+
+    def console(self) -> str:
+        """A link that logs in to the console once, within a minute; "" if the gateway has no console."""
+        if "console" not in self._facts:
+            return ""
+        answer = self._client.post(self._facts["admin"] + "/api/v1/console/link", headers=self._token())
+        return f"{self._facts['admin']}{answer.raise_for_status().json()['path']}"
+
+    def wait(self) -> None:
+        """Waits until Ctrl-C, which the gateway gets, too, or a signal to this process. Raises `DemoError` if the
+        gateway ends before."""
+        try:
+            while True:
+                self._check()
+                time.sleep(0.2)
+        except KeyboardInterrupt:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(2)
+            if self._process.poll() is None:
+                self._process.send_signal(signal.SIGTERM)
 
     def stop(self) -> None:
         """Sends SIGTERM, so that the gateway finishes its work. Raises `DemoError` if it does not exit cleanly."""
@@ -81,6 +100,10 @@ class Gateway:
         """The end of the gateway's log."""
         text = self.log.read_text(errors="replace").splitlines()[-lines:]
         return "\n".join([f"the end of {self.log}:", *("  " + line for line in text)])
+
+    def _token(self) -> dict[str, str]:
+        token = os.environ.get("TIDEGATE_ADMIN_TOKEN") or (self._data / "admin.token").read_text().strip()
+        return {"authorization": f"Bearer {token}"}
 
     def _check(self) -> None:
         if (code := self._process.poll()) is not None:
@@ -119,6 +142,17 @@ class Subscriber:
     def finish(self) -> dict[str, tuple[int, int, str]]:
         """Ends it and returns what it received: event id -> (attempts, accepted, SHA-256 of the body)."""
         self._process.communicate(timeout=STOP_S)
+        return self._received()
+
+    def mend(self) -> dict[str, tuple[int, int, str]]:
+        """Makes it accept everything from now on; returns what it received before, as `finish` does."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print("mend", file=self._process.stdin, flush=True)
+        self._process.stdout.readline()
+        return self._received()
+
+    def _received(self) -> dict[str, tuple[int, int, str]]:
         rows: dict[str, tuple[int, int, str]] = {k: tuple(v) for k, v in json.loads(self._ledger.read_text()).items()}
         return rows
 

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import time
 from contextlib import ExitStack
+from os.path import relpath
 from pathlib import Path
 
 from rich.console import Console
@@ -21,7 +22,6 @@ from .sender import Ledger, Sender
 
 STALL_S = 400.0
 _MARK = ".tidegate-demo"
-Streamed = tuple[Ledger, GatewayStatus, dict[str, tuple[int, int, str]]]
 
 
 class Demo:
@@ -46,7 +46,37 @@ class Demo:
         events = list(flight_events(self.events))
         with ExitStack() as stack:
             variables = stack.enter_context(kafka_and_spark(self.out, self._say)) if self.kafka else {}
-            ledger, status, received = self._stream(events, variables)
+            subscriber = stack.enter_context(Subscriber(self.out / "subscriber.json"))
+            self._say(f"starting a gateway with {self.config}")
+            env = {**self._environment(subscriber), **variables}
+            gateway = stack.enter_context(Gateway(self.config, self.data, self.out / "gateway.log", env))
+            ledger, status = self._stream(gateway, events)
+            received = subscriber.mend() if self.keep else subscriber.finish()
+            if not self.keep:
+                stack.close()
+            whole = self._account(ledger, status, received, began)
+            if self.keep:
+                self._say("the subscriber is mended and accepts everything now: replay its dead letters in the console")
+                self._leave_open(gateway)
+        return whole
+
+    def _stream(self, gateway: Gateway, events: list[FlightEvent]) -> tuple[Ledger, GatewayStatus]:
+        """Sends the events, and waits until every trigger has processed every one. Stops the gateway, unless it is to
+        be left open."""
+        gateway.wait_ready()
+        self._say_console(gateway)
+        self._say(f"streaming flights to {gateway.ingress}: binary, structured and batch mixed")
+        ledger = self._send(gateway, events)
+        self._say("waiting until every trigger has processed every event (Spark takes a moment to start)")
+        status = self._drain(gateway)
+        if not self.keep:
+            gateway.stop()
+        return ledger, status
+
+    def _account(
+        self, ledger: Ledger, status: GatewayStatus, received: dict[str, tuple[int, int, str]], began: float
+    ) -> bool:
+        """Compares and shows what came of the events; returns whether nothing is missing."""
         self._say("querying the table with Spark")
         answers = table.ask(self.table, self.out / "delays.png", "delta" if self.kafka else "parquet")
         checks = accounting.check_all(
@@ -67,19 +97,18 @@ class Demo:
         )
         return all(check.ok for check in checks)
 
-    def _stream(self, events: list[FlightEvent], variables: dict[str, str]) -> Streamed:
-        """Runs the gateway until every trigger has processed every event."""
-        with Subscriber(self.out / "subscriber.json") as subscriber:
-            self._say(f"starting a gateway with {self.config}")
-            env = {**self._environment(subscriber), **variables}
-            with Gateway(self.config, self.data, self.out / "gateway.log", env) as gateway:
-                gateway.wait_ready()
-                self._say(f"streaming flights to {gateway.ingress}: binary, structured and batch mixed")
-                ledger = self._send(gateway, events)
-                self._say("waiting until every trigger has processed every event (Spark takes a moment to start)")
-                status = self._drain(gateway)
-                gateway.stop()
-            return ledger, status, subscriber.finish()
+    def _say_console(self, gateway: Gateway) -> None:
+        if link := gateway.console():
+            again = f"{show.program()} console --data-dir {relpath(self.data)}"
+            self._say(f"look on in the console: {link}")
+            self._say(f"  (the link logs you in once, within a minute; for another: {again})")
+
+    def _leave_open(self, gateway: Gateway) -> None:
+        """Keeps the gateway running until Ctrl-C."""
+        self._say_console(gateway)
+        self._say("the gateway keeps running; Ctrl-C stops it")
+        gateway.wait()
+        self._say(f"stopped; the gateway's data stays in {relpath(self.data)}")
 
     def _prepare(self) -> None:
         if self.out.exists() and any(self.out.iterdir()) and not (self.out / _MARK).exists():

@@ -82,7 +82,7 @@ def further(
     elif data is not None:
         lines.append((f"{here} log info --data-dir {relpath(data)}", "the durable log"))
     else:
-        lines.append((f"{here} demo --keep", "keeps the gateway's data, its durable log above all"))
+        lines.append((f"{here} demo --keep", "leaves the gateway and its console open, and keeps its data"))
     pointers(console, seconds, lines)
 
 

@@ -116,6 +116,18 @@ def test_the_subscriber_fails_by_rule_and_keeps_the_books(tmp_path: Path) -> Non
     assert any(verdict(id, 1) == 503 and verdict(id, 2) == 202 for id in ids)
 
 
+@pytest.mark.spec("CO-93")
+@pytest.mark.usefixtures("processes")
+def test_a_mended_subscriber_accepts_everything(tmp_path: Path) -> None:
+    (dead,) = [f"e{n}" for n in range(400) if undeliverable(f"e{n}")][:1]
+    with Subscriber(tmp_path / "book.json") as subscriber, httpx.Client(trust_env=False, verify=False) as client:
+        failed = verdict(dead, 1)
+        assert client.post(subscriber.url, headers={"ce-id": dead}).status_code == failed
+        assert subscriber.mend() == {dead: (1, 0, "")}
+        assert client.post(subscriber.url, headers={"ce-id": dead}).status_code == 202
+        assert subscriber.finish() == {dead: (1, 0, "")}, "the books are closed"
+
+
 def test_progress_is_plain_lines_where_there_is_no_terminal() -> None:
     out = io.StringIO()
     with Meter(Console(file=out), "sending", 1000) as meter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from gateway_java import java
 from ruamel.yaml import YAML
@@ -42,6 +44,30 @@ def test_the_demo_accounts_for_every_event(tmp_path: Path) -> None:
     assert list((out / "table").glob("*.parquet"))
     assert (out / "undelivered.jsonl").stat().st_size > 0
     assert not (out / "data").exists(), "without --keep the gateway's data goes"
+    assert "look on in the console: http://127.0.0.1:" in done.stdout
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+@pytest.mark.spec("CO-93")
+@pytest.mark.usefixtures("own_spark")
+def test_a_demo_that_is_kept_leaves_its_console_open(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gateway_core.cli", "demo", "--keep", "--events", "1500", "--out", "out"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    said = ""
+    while "the gateway keeps running" not in said:
+        line = process.stdout.readline()
+        assert line, said
+        said += line
+    assert "Nothing is missing." in said
+    link = re.findall(r"look on in the console: (\S+)", said)[-1]
+    with httpx.Client(follow_redirects=True) as browser:
+        assert "Log out" in browser.get(link).text
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, out
+    assert (tmp_path / "out" / "data").exists()
 
 
 @pytest.mark.full
@@ -92,6 +118,7 @@ def test_the_demo_accounts_for_every_reading_over_mqtt(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1,000 published = 1,000 acknowledged  ok" in done.stdout
     assert "Weather by airport" in done.stdout
+    assert "look on in the console: http://127.0.0.1:" in done.stdout
     assert "Nothing is missing." in done.stdout
     assert "MISSING" not in done.stdout
     assert list((tmp_path / "out" / "table").glob("*.parquet"))
