@@ -11,8 +11,10 @@ from gateway_core.contract.hookspecs import hookimpl
 if TYPE_CHECKING:
     from gateway_core.config.model import GatewayConfig
     from gateway_core.contract.config_extension import ConfigFinding, ConfigSection
+    from gateway_core.contract.errors import Fault
     from gateway_core.contract.services import RunningService, Service
     from gateway_core.runtime.gateway import Gateway
+    from gateway_core.runtime.settings import Settings
 
 
 def _console() -> Any:
@@ -40,6 +42,17 @@ def gateway_config_checks() -> list[Callable[[GatewayConfig], Iterable[ConfigFin
     from .config import check
 
     return [check]
+
+
+def _check_switch(settings: Settings) -> list[Fault]:
+    from .switch import check_switch
+
+    return check_switch()
+
+
+@hookimpl
+def gateway_settings_checks() -> list[Callable[[Settings], list[Fault]]]:
+    return [_check_switch]
 
 
 def _build(gateway: Gateway) -> RunningService:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anyio.abc import TaskGroup
 from gateway_admin.routes import Answer, Request, Route, Text
 
+from gateway_core.contract.errors import StartError
 from gateway_core.contract.services import RunningService
 from gateway_core.runtime.gateway import Gateway
 
@@ -18,6 +19,7 @@ from .login import login_routes
 from .page import HTML, ROOT, see_other
 from .pages import config, overview, playground, tap, triggers
 from .sampler import Sampler
+from .switch import check_switch, switched_on
 
 
 class ConsoleService(RunningService):
@@ -26,9 +28,19 @@ class ConsoleService(RunningService):
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._sampler = Sampler(gateway.status)
+        self._on = switched_on()
+
+    @property
+    def _served(self) -> bool:
+        return self._on and {"admin", "inspect", "deadletter"} <= self._gateway.services.keys()
+
+    def addresses(self) -> Mapping[str, str]:
+        """By "console": where browsers find it; nothing if the admin API has only its socket."""
+        base = self._gateway.services["admin"].addresses().get("admin") if self._served else None
+        return {"console": f"{base}{ROOT}"} if base else {}
 
     def routes(self) -> Sequence[Route]:
-        if not {"admin", "inspect", "deadletter"} <= self._gateway.services.keys():
+        if not self._served:
             return []
         console = Console(self._gateway, self._sampler)
         modules = (overview, tap, triggers, playground, config)
@@ -40,7 +52,9 @@ class ConsoleService(RunningService):
         return own_failures(self._gateway, question["failures"])
 
     async def start(self, tasks: TaskGroup) -> None:
-        if self._gateway.worker == 0:
+        if faults := check_switch():
+            raise StartError("\n".join(map(str, faults)))
+        if self._on and self._gateway.worker == 0:
             tasks.start_soon(self._sampler.run)
 
 

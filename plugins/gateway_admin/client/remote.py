@@ -51,7 +51,9 @@ class Remote:
         try:
             response = self._http.request(method, url, content=body, headers=headers, params=query)
         except (httpx.HTTPError, httpx.InvalidURL) as e:
-            raise CommandError(f"no response from {self._url}: {e}") from e
+            tls = isinstance(e, httpx.RemoteProtocolError) and self._url.startswith("http://")
+            hint = "if it has TLS, write https:// before its address" if tls else ""
+            raise CommandError(f"no response from {self._url}: {e} {hint}".rstrip()) from e
         document = self._document(response)
         if response.is_success:
             return document
