@@ -27,12 +27,13 @@ class Caller:
     csrf: str = ""
     """The CSRF token that a change must have, if a cookie says who calls."""
     end_s: int | None = None
-    """When the token ends that the caller has, in Unix time; 0 if it does not. None if it is no token."""
+    """When the token ends that the caller has, in Unix time; 0 if it does not, and for local users. None for
+    credentials that must be checked again while they are used."""
 
 
 def local_caller(request: Request) -> Caller:
     """Whoever can open the socket in the data directory: the gateway's own user, or a superuser."""
-    return Caller(f"user {request.user}" if request.user else "local user", "admin")
+    return Caller(f"user {request.user}" if request.user else "local user", "admin", end_s=0)
 
 
 def local_user_name(uid: int | None) -> str:

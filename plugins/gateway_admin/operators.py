@@ -104,22 +104,25 @@ class AdminCallers:
 
     async def caller(self, request: Request) -> Caller:
         """Who sends a request. Raises `Problem`."""
-        if "authorization" not in request.headers and (cookie := self.sessions.of(request.headers.get("cookie", ""))):
-            found = await self._of_session(cookie, request)
-            if found is not None:
-                return replace(found, csrf=self.sessions.csrf(cookie))
+        if "authorization" not in request.headers:
+            for cookie in self.sessions.of(request.headers.get("cookie", "")):
+                found = await self._of_session(cookie, request)
+                if found is not None:
+                    return replace(found, csrf=self.sessions.csrf(cookie))
         return await self._sent(request)
 
     async def _of_session(self, cookie: str, request: Request) -> Caller | None:
-        """Who has this cookie; None if its session has ended. Credentials are checked again from time to time."""
+        """Who has this cookie; None if its session has ended. Credentials are checked again from time to time, and when
+        the config has other operators."""
         signed = self.sessions.read(cookie)
         if signed is not None:
             return Caller(signed.who, signed.role, end_s=signed.end_s)
         kept = self.sessions.recall(cookie)
         if kept is None:
             return None
-        if time.monotonic() - kept.checked > _CHECKED_AGAIN_S:
-            headers = {**request.headers, "authorization": kept.authorization}
+        if time.monotonic() - kept.checked > _CHECKED_AGAIN_S or kept.by is not self.operators:
+            by = self.operators
+            headers = {"authorization": kept.authorization}
             try:
                 caller = await self._sent(Request("GET", request.path, {}, headers, peer=request.peer))
             except Problem as e:
@@ -127,7 +130,7 @@ class AdminCallers:
                     self.sessions.forget(cookie)
                     return None
                 raise
-            kept.who, kept.role, kept.checked = caller.who, caller.role, time.monotonic()
+            kept.who, kept.role, kept.checked, kept.by = caller.who, caller.role, time.monotonic(), by
         return Caller(kept.who, kept.role)
 
     async def _sent(self, request: Request) -> Caller:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .routes import Problem, Route
+from .routes import Problem, Route, Tell
 
 
 class Router:
@@ -12,6 +12,10 @@ class Router:
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self.routes = routes
+
+    def tells(self, path: str) -> Tell | None:
+        """How a path that is none is told of, if it is below that of a page."""
+        return next((route.tell for route in self.routes if route.tell and path.startswith(f"{route.path}/")), None)
 
     def find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
         """The route and the parameters in the path. HEAD counts as GET. Raises `Problem`."""

@@ -30,7 +30,8 @@ class Request:
     """`params` are the parts of the path that the route names, `query` has the values of each parameter after `?`;
     header names are in lower case. `peer` is the client's address without port, "" at the socket; there `user`
     is the name of the client's user, if the system tells it. `secure` is true with TLS. `who` calls in which `role`;
-    `csrf` is the CSRF token of a browser's session."""
+    `csrf` is the CSRF token of a browser's session. `end_s` is when the caller's token ends, in Unix time, 0 if it does
+    not; None if the caller has credentials that must be checked again while they are used."""
 
     method: str
     path: str
@@ -44,6 +45,7 @@ class Request:
     who: str = ""
     role: Role | None = None
     csrf: str = ""
+    end_s: int | None = None
 
     def asked(self, name: str) -> str | None:
         """The value of a query parameter; the last one if there are several, None if there is none."""
@@ -123,6 +125,8 @@ def fault_document(fault: Fault) -> dict[str, Any]:
 
 
 Handler = Callable[[Request], Answer | Awaitable[Answer]]
+Tell = Callable[[Request, Problem], Answer]
+"""Makes the answer that tells of a problem."""
 
 
 class Model(Config):
@@ -157,7 +161,7 @@ class Route:
     query: Mapping[str, str] = field(default_factory=dict)
     role: Role | None = None
     action: str = ""
-    tell: Callable[[Request, Problem], Answer] | None = None
+    tell: Tell | None = None
     described: bool = True
 
     @property

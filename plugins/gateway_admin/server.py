@@ -35,7 +35,7 @@ from gateway_core.contract.component import OwnMetric
 from gateway_core.contract.errors import StartError
 
 from .attempt import Attempt
-from .callers import Callers, Nobody, local_user_name
+from .callers import Caller, Callers, Nobody, local_user_name
 from .certificate import certificate
 from .guard import MAX_BODY, Guard, LocalGuard, check_body, check_forgery, check_role, exposed
 from .router import Router
@@ -45,6 +45,8 @@ from .table import Status, described, watching_routes
 log = logging.getLogger("tidegate.admin")
 
 LIMITS = ListenerLimits(max_connections=256, max_unfinished_bytes=16 * 1024 * 1024)
+MOST_STREAMS = LIMITS.max_connections // 2
+"""Streams that are open at once. The other connections are for requests, such as those of probes."""
 _MOST_FIELDS = 1000
 RECHECK_S = 5.0
 """How often a stream asks again whether its reader may read it. It does so when it has something to write; a stream of
@@ -88,6 +90,7 @@ class Admin:
         self._names = names
         self._audit = audit
         self._servers: list[AsgiServer] = []
+        self._streams = 0
 
     @property
     def routes(self) -> Sequence[Route]:
@@ -133,6 +136,8 @@ class Admin:
         attempt = Attempt(scope["method"], scope["client"][0] if scope["client"] else "")
         try:
             answer = await self._answer(guard, scope, receive, attempt)
+            if answer.stream is not None and self._streams >= MOST_STREAMS:
+                raise Problem(503, f"{MOST_STREAMS} streams are open already", headers={"retry-after": "5"})
         except Problem as problem:
             answer = problem.answer()
             attempt.failed(problem.status, problem.detail)
@@ -147,7 +152,11 @@ class Admin:
         headers = [(b"content-type", answer.media.encode())] if answer.status != 204 else []
         headers += [(name.encode(), value.encode()) for name, value in answer.headers.items()]
         if answer.stream is not None and scope["method"] == "GET":
-            await stream(receive, send, headers, self._while_allowed(guard, attempt, answer.stream))
+            self._streams += 1
+            try:
+                await stream(receive, send, headers, self._while_allowed(guard, attempt, answer.stream))
+            finally:
+                self._streams -= 1
             return
         await respond(send, answer.status, headers, answer.encoded(), head=scope["method"] == "HEAD")
 
@@ -186,11 +195,10 @@ class Admin:
             raise Problem(400, f"the query has more than {_MOST_FIELDS} parameters") from e
         try:
             route, params = self._router.find(asked.method, path)
-        except Problem:
-            attempt.caller = await guard.check(asked)  # strangers are not told what there is
-            raise
+        except Problem as missing:
+            return await self._missing(guard, asked, missing, attempt)
         attempt.route, attempt.params = route, params
-        asked = replace(asked, params=params, query=query)
+        asked = attempt.asked = replace(asked, params=params, query=query)
         try:
             return await self._routed(guard, route, asked, receive, attempt)
         except Problem as e:
@@ -203,9 +211,19 @@ class Admin:
         attempt.failed(problem.status, problem.detail)
         if route.tell is None:
             return problem.answer()
-        if (caller := attempt.caller) is not None:
-            asked = replace(asked, who=caller.who, role=caller.role, csrf=caller.csrf)
-        return route.tell(asked, problem)
+        return route.tell(_called(attempt.asked, attempt.caller), problem)
+
+    async def _missing(self, guard: Guard | LocalGuard, asked: Request, missing: Problem, attempt: Attempt) -> Answer:
+        """The answer to a request for nothing that there is; strangers are not told what there is."""
+        tell, problem = self._router.tells(asked.path), missing
+        try:
+            attempt.caller = await guard.check(asked)
+        except Problem as e:
+            problem = e
+        if tell is None:
+            raise problem
+        attempt.failed(problem.status, problem.detail)
+        return tell(_called(asked, attempt.caller), problem)
 
     async def _routed(
         self, guard: Guard | LocalGuard, route: Route, asked: Request, receive: Receive, attempt: Attempt
@@ -218,16 +236,23 @@ class Admin:
         body = await read_body(receive, MAX_BODY)
         if body is None:
             raise Problem(413, f"the body is longer than {MAX_BODY // 1024} KiB")
-        request = replace(asked, body=body)
+        request = attempt.asked = replace(asked, body=body)
         if request.method not in ("GET", "HEAD"):
             check_body(request)
         if caller is not None:
             check_forgery(caller, request)
-            request = replace(request, who=caller.who, role=caller.role, csrf=caller.csrf)
+            request = _called(request, caller)
         found = route.handler(request)
         answer = await found if isawaitable(found) else found
         attempt.facts = answer.facts
         return answer
+
+
+def _called(request: Request, caller: Caller | None) -> Request:
+    """The request with who sends it."""
+    if caller is None:
+        return request
+    return replace(request, who=caller.who, role=caller.role, csrf=caller.csrf, end_s=caller.end_s)
 
 
 def _combined(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

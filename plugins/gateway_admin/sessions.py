@@ -1,8 +1,9 @@
 """Sessions of browsers: a cookie in place of the `Authorization` header that only programs send.
 
 Whoever logs in with a token of the gateway gets a cookie that is signed with the gateway's own token, so it outlives a
-restart, and a new token ends it. Whoever logs in as an operator of the config (`operators`) gets a random cookie; the
-credentials stay here, in memory, and are checked again while the session is used, so a key that was revoked ends it.
+restart; a new token ends it, and so does logging out (`EndedSessions`). Whoever logs in as an operator of the config
+(`operators`) gets a random cookie; the credentials stay here, in memory, and are checked again while the session is
+used, so a key that was revoked ends it.
 
 A cookie is sent with each request to the host, whatever its port, and by every page of this origin. So its name differs
 from gateway to gateway, it is `SameSite=Strict` and `HttpOnly`, and each change must also have the session's CSRF token
@@ -16,11 +17,13 @@ import base64
 import hashlib
 import hmac
 import json
+import math
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .ended_sessions import EndedSessions
 from .roles import ROLES, Role
 from .tokens import Tokens
 
@@ -28,29 +31,42 @@ LASTS_S = 12 * 3600
 LINK_LASTS_S = 60
 _MOST = 1000
 _MOST_COOKIE = 2048
-_SESSION = "session"
-_LINK = "link"
+_MOST_COOKIES = 4
 
 
 @dataclass(slots=True)
 class Credentials:
-    """What an operator logged in with, and when it was last found to be good (`time.monotonic`)."""
+    """What an operator logged in with, and when it was last found to be good (`time.monotonic`) and by whom."""
 
     authorization: str
     end_s: float
     who: str
     role: Role | None
     checked: float
+    by: object = None
 
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """What a signed cookie or link says."""
+    """What a signed cookie says."""
 
     who: str
     role: Role
     end_s: int
     id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Who made a link, and what the session that it begins is of: the `authorization` of an operator, or else a token
+    that ends at `until_s` (0: never) and `key` was made with."""
+
+    who: str
+    role: Role
+    end_s: float
+    authorization: str
+    until_s: int
+    key: bytes
 
 
 class Sessions:
@@ -60,7 +76,8 @@ class Sessions:
         self._tokens = tokens
         self._now_s = now_s
         self._remembered: dict[str, Credentials] = {}
-        self._used: dict[str, int] = {}
+        self._links: dict[str, Link] = {}
+        self._ended = EndedSessions(tokens.data_dir / "admin.ended", now_s)
         digest = hashlib.sha256(str(tokens.data_dir.absolute()).encode()).hexdigest()
         self.cookie = f"tidegate_{digest[:10]}"
 
@@ -69,55 +86,60 @@ class Sessions:
     def signed(self, who: str, role: Role, end_s: float | None = None) -> str:
         """A cookie for the holder of a token. `end_s` is the token's own end, in Unix time."""
         end = self._now_s() + LASTS_S
-        return self._sign(_SESSION, who, role, min(end, end_s or end))
-
-    def link(self, who: str, role: Role) -> str:
-        """A code that logs in once, within a minute."""
-        return self._sign(_LINK, who, role, self._now_s() + LINK_LASTS_S)
-
-    def follow(self, code: str) -> Signed | None:
-        """Who follows a link; None if the code is wrong, too old or was used before."""
-        found = self._read(_LINK, code)
-        now = self._now_s()
-        self._used = {id: end for id, end in self._used.items() if end > now}
-        if found is None or found.id in self._used:
-            return None
-        self._used[found.id] = found.end_s
-        return found
+        told = json.dumps([who, role, int(min(end, end_s or end)), secrets.token_urlsafe(9)]).encode()
+        text = base64.urlsafe_b64encode(told).decode()
+        return f"{text}.{self._mac('session', text)}"
 
     def read(self, cookie: str) -> Signed | None:
         """What a signed cookie says; None if it is none of this gateway, or has ended."""
-        return self._read(_SESSION, cookie)
-
-    def _sign(self, purpose: str, who: str, role: Role, end_s: float) -> str:
-        told = json.dumps([who, role, int(end_s), secrets.token_urlsafe(9)]).encode()
-        text = base64.urlsafe_b64encode(told).decode()
-        return f"{text}.{self._mac(purpose, text)}"
+        text, _, mac = cookie.partition(".")
+        if len(cookie) > _MOST_COOKIE or not cookie.isascii() or not self._tokens.key():
+            return None
+        if not hmac.compare_digest(mac, self._mac("session", text)):
+            return None
+        who, role, end_s, id = json.loads(base64.urlsafe_b64decode(text))
+        if self._now_s() >= end_s or role not in ROLES or id in self._ended:
+            return None
+        return Signed(who, role, end_s, id)
 
     def _mac(self, purpose: str, text: str) -> str:
         return hmac.new(self._tokens.key(), f"tidegate {purpose}\n{text}".encode(), hashlib.sha256).hexdigest()
 
-    def _read(self, purpose: str, cookie: str) -> Signed | None:
-        text, _, mac = cookie.partition(".")
-        if len(cookie) > _MOST_COOKIE or not cookie.isascii() or not self._tokens.key():
+    # -- links: a session of the same credentials in a browser ---------------------------------------------------------
+
+    def link(self, who: str, role: Role, authorization: str = "", until_s: int = 0) -> str:
+        """A code that logs in once, within a minute and before a restart. The session lasts no longer than what its
+        maker has: `authorization` of an operator, or a token that ends at `until_s` (0: never)."""
+        now = self._now_s()
+        self._links = {code: each for code, each in self._links.items() if each.end_s > now}
+        while len(self._links) >= _MOST:
+            del self._links[next(iter(self._links))]
+        code = secrets.token_urlsafe(32)
+        self._links[code] = Link(who, role, now + LINK_LASTS_S, authorization, until_s, self._tokens.key())
+        return code
+
+    def follow(self, code: str) -> str | None:
+        """The cookie for whoever follows a link; None if the code is wrong, too old or was used before."""
+        found = self._links.pop(code, None)
+        if found is None or self._now_s() >= found.end_s or found.key != self._tokens.key():
             return None
-        if not hmac.compare_digest(mac, self._mac(purpose, text)):
-            return None
-        who, role, end_s, id = json.loads(base64.urlsafe_b64decode(text))
-        if self._now_s() >= end_s or role not in ROLES:
-            return None
-        return Signed(who, role, end_s, id)
+        if not found.authorization:
+            return self.signed(found.who, found.role, found.until_s or None)
+        cookie = self.remember(found.authorization, found.who, found.role)
+        self._remembered[cookie].checked = -math.inf
+        return cookie
 
     # -- remembered: of operators -------------------------------------------------------------------------------------
 
-    def remember(self, authorization: str, who: str, role: Role | None) -> str:
-        """A cookie for an operator who has just logged in with this `Authorization`."""
+    def remember(self, authorization: str, who: str, role: Role | None, by: object = None) -> str:
+        """A cookie for an operator who has just logged in with this `Authorization`, which was found to be good `by`
+        someone."""
         now = self._now_s()
         self._remembered = {id: each for id, each in self._remembered.items() if each.end_s > now}
         while len(self._remembered) >= _MOST:
             del self._remembered[next(iter(self._remembered))]
         id = secrets.token_urlsafe(32)
-        self._remembered[id] = Credentials(authorization, now + LASTS_S, who, role, time.monotonic())
+        self._remembered[id] = Credentials(authorization, now + LASTS_S, who, role, time.monotonic(), by)
         return id
 
     def recall(self, cookie: str) -> Credentials | None:
@@ -128,20 +150,19 @@ class Sessions:
     # -- both ---------------------------------------------------------------------------------------------------------
 
     def forget(self, cookie: str) -> None:
-        """Ends a session of an operator. A signed one ends with its cookie."""
-        self._remembered.pop(cookie, None)
+        """Ends a session. That of a token is remembered in a file, so that it does not begin again with a restart."""
+        if self._remembered.pop(cookie, None) is None and (found := self.read(cookie)) is not None:
+            self._ended.add(found.id, found.end_s)
 
     def csrf(self, cookie: str) -> str:
         """The CSRF token of a session."""
         return self._mac("csrf", cookie)[:32]
 
-    def of(self, headers: str) -> str:
-        """The cookie of this gateway in a `Cookie` header (RFC 6265 section 5.4), "" without one."""
-        for pair in headers.split(";"):
-            name, _, value = pair.strip().partition("=")
-            if name == self.cookie:
-                return value
-        return ""
+    def of(self, headers: str) -> list[str]:
+        """The cookies of this gateway in a `Cookie` header (RFC 6265 section 5.4), the first few. There may be several:
+        another server of the host can set one of the same name, for a longer path, which comes first."""
+        pairs = (pair.strip().partition("=") for pair in headers.replace(", ", ";").split(";"))
+        return [value for name, _, value in pairs if name == self.cookie and value][:_MOST_COOKIES]
 
     def header(self, value: str, *, secure: bool) -> str:
         """`Set-Cookie` for a cookie; an empty one removes it."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode, urlsplit
 
 from gateway_admin.roles import Role, may
 from gateway_admin.routes import FORM, Answer, Handler, Problem, Request, Route, Text
@@ -22,6 +22,7 @@ from .assets import address
 HTML = "text/html; charset=utf-8"
 ROOT = "/console"
 LOGIN = f"{ROOT}/login"
+_MOST_PATH = 4000
 _HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -102,14 +103,32 @@ def tell(request: Request, problem: Problem) -> Answer:
     page that is loaded by itself gets the problem as a notice, or goes to the login page as a whole."""
     partial = "hx-request" in request.headers
     if problem.status == 401:
-        here = request.path if request.method == "GET" and not partial else ROOT
-        to = f"{LOGIN}?next={quote(here)}"
+        to = f"{LOGIN}?next={quote(_here(request))}"
         return html("", 401, {"hx-redirect": to}) if partial else see_other(to)
     title = HTTPStatus(problem.status).phrase
     values = {"title": title, "status": problem.status, "detail": problem.detail, "problem_faults": problem.faults}
     template = "problem_notice.html" if partial else "problem.html"
     shown = {"hx-retarget": "#notices", "hx-reswap": "innerHTML"} if partial else {}
     return html(render(template, request, **values), problem.status, {**problem.headers, **shown})
+
+
+def _here(request: Request) -> str:
+    """The page that the reader sees: where to come back to after a login."""
+    if request.method in ("GET", "HEAD") and "hx-request" not in request.headers:
+        return own_path(f"{request.path}?{urlencode(request.query, doseq=True)}" if request.query else request.path)
+    try:
+        parts = urlsplit(request.headers.get("hx-current-url") or request.headers.get("referer", ""))
+    except ValueError:
+        return ROOT
+    return own_path(f"{parts.path}?{parts.query}" if parts.query else parts.path)
+
+
+def own_path(text: str) -> str:
+    """A path of the console; its root for anything else, so that a link can't lead to another site."""
+    path = text.partition("?")[0]
+    own = (path == ROOT or path.startswith(f"{ROOT}/")) and not path.startswith(LOGIN) and len(text) <= _MOST_PATH
+    plain = text.isascii() and text.isprintable() and "\\" not in text and "//" not in path and " " not in text
+    return text if own and plain else ROOT
 
 
 def page(path: str, handler: Handler, summary: str, *, role: Role = "viewer") -> Route:
