@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gateway_core.runtime.gateway import Gateway
     from gateway_core.runtime.settings import Settings
 
-_CHECK = "Check a config and report all its faults; exit code 1 if there are any."
+_CHECK = "Check a config, and the files of keys and certificates that it names; exit code 1 if there are faults."
 _SUMMARIES = {
     "explain": "Explain what the gateway would do with an event: which triggers match, what they would send, the "
     "retries. Nothing is sent.",

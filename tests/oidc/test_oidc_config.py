@@ -80,7 +80,7 @@ def test_two_issuers_of_a_gateway(tmp_path: Path, config: str, place: str) -> No
 
 def test_two_issuers_of_operators(tmp_path: Path) -> None:
     entry = f"people: {{authenticate: [{oidc('a')}, {oidc('b')}], role: viewer}}"
-    found = checked(tmp_path, f"brokers: {{one: {{ingress: [{http()}]}}}}\noperators: {{{entry}}}")
+    found = checked(tmp_path, f"brokers: {{one: {{ingress: [{{http: {{}}}}]}}}}\noperators: {{{entry}}}")
     assert found == [f"operators.people.authenticate[1]: {SAME}"]
 
 
