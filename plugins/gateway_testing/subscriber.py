@@ -28,9 +28,9 @@ Answer = int | tuple[int, Mapping[str, str], bytes] | None
 class Subscriber:
     """`with Subscriber([503, 503], default=202) as s:` listens on a free loopback port; `s.url` is its address.
 
-    Requests get `answers` in order of arrival, then always `default`. If `decide` is given, it is called first with
-    each `Received`: it returns an answer, or "script" to use the above, and may sleep, since each connection has its
-    own thread.
+    Requests get `answers` in order of arrival, then always `default`, which `answer` may replace later. If
+    `decide` is given, it is called first with each `Received`: it returns an answer, or "script" to use the above, and
+    may sleep, since each connection has its own thread.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Subscriber:
         port: int = 0,
     ) -> None:
         self._answers = iter(answers)
-        self._default = default
+        self.answer = default
         self._decide = decide
         self._changed = threading.Condition()
         self.requests: list[Received] = []
@@ -88,7 +88,7 @@ class Subscriber:
         if not isinstance(decided, str):
             return decided
         with self._changed:
-            return next(self._answers, self._default)
+            return next(self._answers, self.answer)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         subscriber = self

@@ -75,6 +75,34 @@
     if (empty) empty.hidden = rows.children.length > 0;
   });
 
+  // numbers and states that change in place: <… data-live="KEY">, its class alone (data-live-kind), its label
+  const kinds = ["good", "warn", "bad", "on"];
+  const paintKind = (element, kind) => {
+    for (const each of kinds) element.classList.toggle(each, each === kind);
+  };
+  const fresh = (attribute, figures, change) => {
+    for (const element of document.querySelectorAll(`[${attribute}]`)) {
+      const found = figures[element.getAttribute(attribute)];
+      if (found) change(element, found[0], found[1]);
+    }
+  };
+  document.addEventListener("htmx:sseBeforeMessage", (message) => {
+    const place = message.target;
+    if (!place.hasAttribute("data-figures")) return;
+    message.preventDefault();
+    const now = JSON.parse(message.detail.data);
+    fresh("data-live", now.figures, (element, text, kind) => {
+      if (element.textContent !== text) element.textContent = text;
+      paintKind(element, kind);
+    });
+    fresh("data-live-kind", now.figures, (element, text, kind) => paintKind(element, kind));
+    fresh("data-live-label", now.figures, (element, text) => element.setAttribute("aria-label", text));
+    if (now.shape !== place.dataset.figures) { // another config: the drawing is made anew
+      place.dataset.figures = now.shape;
+      htmx.ajax("GET", location.href, { target: "#drawn", select: "#drawn", swap: "outerHTML" });
+    }
+  });
+
   // Who follows a link from another site comes without the cookie (SameSite=Strict), although the session holds.
   document.addEventListener("DOMContentLoaded", () => {
     const login = document.querySelector("[data-login]");

@@ -1,0 +1,108 @@
+"""How brokers, triggers and bridges do: a word, whether that is good or bad, and the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import quote
+
+from gateway_core.contract.status import BrokerStatus, DeliveryStatus, GatewayStatus, TriggerStatus
+
+from .page import ROOT
+
+Kind = Literal["good", "warn", "bad"]
+Rates = Mapping[tuple[str, str], Mapping[str, Any]]
+"""What `Sampler.rates` says, by section and name."""
+
+LAGGING_EVENTS = 1000
+LAGGING_S = 10.0
+_FAILING = ("SubscriberFails", "SinkFails")
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The state of one thing. `reason` is "" if it is well."""
+
+    word: str
+    kind: Kind = "good"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A thing that is not well, and the page where more is said about it."""
+
+    what: str
+    name: str
+    health: Health
+    path: str
+
+
+def health_of(entry: BrokerStatus | DeliveryStatus, rates: Mapping[str, Any]) -> Health:
+    """The health of a broker, trigger or bridge; `rates` are its own. One that is ready but whose attempts have failed
+    lately is failing, and one that is more than `LAGGING_S` behind is lagging."""
+    if isinstance(entry, TriggerStatus) and entry.paused:
+        return Health("paused", "warn", "paused by an operator")
+    if isinstance(entry, DeliveryStatus) and entry.blocked:
+        return Health("blocked", "bad", f"waits for its dead letter: {entry.reason or entry.last_error or ''}")
+    if not entry.ready:
+        if isinstance(entry, DeliveryStatus) and entry.condition in _FAILING:
+            return Health("failing", "bad", entry.last_error or entry.reason)
+        return Health("not ready", "bad", entry.reason)
+    if entry.reason:
+        return Health("degraded", "warn", entry.reason)
+    if not isinstance(entry, DeliveryStatus):
+        return Health("ready")
+    if failed_per_s(rates) > 0:
+        return Health("failing", "warn", entry.last_error or "attempts fail")
+    lag = entry.lag or 0
+    if lag >= LAGGING_EVENTS and lag > LAGGING_S * rates.get("delivered_per_s", 0.0):
+        return Health("lagging", "warn", f"{lag:,} events behind")
+    return Health("ready")
+
+
+def failed_per_s(rates: Mapping[str, Any]) -> float:
+    """Attempts that fail per second, lately: those that are tried again, and the last ones."""
+    return float(rates.get("retried_per_s", 0.0) + rates.get("dead_lettered_per_s", 0.0))
+
+
+def healths(status: GatewayStatus, rates: Rates) -> dict[str, Health]:
+    """The health of everything, by its id in the topology ("trigger:NAME")."""
+    entries: list[tuple[str, BrokerStatus | DeliveryStatus]] = [("broker", each) for each in status.brokers]
+    entries += [("trigger", each) for each in status.triggers]
+    entries += [("bridge", each) for each in status.bridges]
+    return {f"{word}:{each.name}": health_of(each, rates.get((f"{word}s", each.name), {})) for word, each in entries}
+
+
+def troubles(status: GatewayStatus, found: Mapping[str, Health]) -> list[Trouble]:
+    """Everything that is not well, the worst first. Triggers that only wait for their broker are left out."""
+    return sorted(_troubles(status, found), key=lambda each: each.health.kind != "bad")
+
+
+def _troubles(status: GatewayStatus, found: Mapping[str, Health]) -> Iterator[Trouble]:
+    if status.config.error:
+        health = Health("not in force", "bad", status.config.error)
+        yield Trouble("config", "the newest config", health, f"{ROOT}/config")
+    for broker in status.brokers:
+        path = about("broker", broker.name)
+        if (health := found[f"broker:{broker.name}"]).kind != "good":
+            yield Trouble("broker", broker.name, health, path)
+        for source in broker.sources:
+            if source.error and source.error not in health.reason:
+                where = source.address or broker.name
+                yield Trouble("source", where, Health("not ready", "bad", source.error), path)
+    for trigger in status.triggers:
+        health = found[f"trigger:{trigger.name}"]
+        if health.kind != "good" and trigger.condition != "BrokerNotReady":
+            yield Trouble("trigger", trigger.name, health, about("trigger", trigger.name))
+    for bridge in status.bridges:
+        if (health := found[f"bridge:{bridge.name}"]).kind != "good":
+            yield Trouble("bridge", bridge.name, health, about("bridge", bridge.name))
+
+
+def about(kind: str, name: str) -> str:
+    """The page that shows a broker, trigger or bridge."""
+    if kind == "trigger":
+        return f"{ROOT}/triggers/{quote(name, safe='')}"
+    return f"{ROOT}?{kind}={quote(name, safe='')}"
