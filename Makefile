@@ -1,6 +1,6 @@
 # Every job of this tree. All need only Python 3.11+; the first one that is run makes .venv (tools/bootstrap.sh).
 .DEFAULT_GOAL := help
-.PHONY: notebook help demo demo-kafka test test-all quick oldest check conformance bench docs lock
+.PHONY: notebook help demo demo-kafka test test-all quick oldest check conformance bench docs screenshots lock
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -59,6 +59,9 @@ bench: $(READY)  ## measure, beside the targets, in one table; then each transpo
 
 docs: $(READY)  ## write everything that is generated: reference pages, pictures, the snapshot of the contract
 	$(BIN)/python tools/docs.py
+
+screenshots: $(READY)  ## take the pictures of the console anew, from the demo's flights: in docs/images
+	$(BIN)/python -m tests.console.screenshots $(ARGS)
 
 notebook: $(READY)  ## run the notebooks of docs and write their outputs anew
 	$(BIN)/python tools/notebook.py

@@ -58,6 +58,7 @@ def test_make_help_lists_every_target() -> None:
         "conformance",
         "bench",
         "docs",
+        "screenshots",
         "notebook",
         "lock",
     ):
