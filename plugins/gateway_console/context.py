@@ -10,6 +10,7 @@ from gateway_inspect.service import InspectService
 
 from gateway_core.runtime.gateway import Gateway
 
+from .catalogue.lookout import Lookout
 from .config import HideConfig, hidden
 from .sampler import Sampler
 
@@ -20,6 +21,7 @@ class Console:
 
     gateway: Gateway
     sampler: Sampler
+    lookout: Lookout
 
     @cached_property
     def admin(self) -> AdminService:

@@ -46,6 +46,8 @@ NAVIGATION = (
     Entry("/live", "Live"),
     Entry("/triggers", "Triggers"),
     Entry("/playground", "Playground"),
+    Entry("/tables", "Tables"),
+    Entry("/catalogue", "Catalogue"),
     Entry("/config", "Config"),
 )
 

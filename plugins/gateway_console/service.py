@@ -13,11 +13,12 @@ from gateway_core.contract.services import RunningService
 from gateway_core.runtime.gateway import Gateway
 
 from .assets import asset_routes
+from .catalogue.lookout import QUESTION, Lookout
 from .context import Console
 from .failures import own_failures
 from .login import login_routes
 from .page import HTML, ROOT, see_other
-from .pages import config, overview, playground, tap, triggers
+from .pages import catalogue, config, overview, playground, tables, tap, triggers
 from .sampler import Sampler
 from .switch import check_switch, switched_on
 
@@ -28,6 +29,7 @@ class ConsoleService(RunningService):
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._sampler = Sampler(gateway.status)
+        self._lookout = Lookout(gateway)
         self._on = switched_on()
 
     @property
@@ -42,13 +44,15 @@ class ConsoleService(RunningService):
     def routes(self) -> Sequence[Route]:
         if not self._served:
             return []
-        console = Console(self._gateway, self._sampler)
-        modules = (overview, tap, triggers, playground, config)
+        console = Console(self._gateway, self._sampler, self._lookout)
+        modules = (overview, tap, triggers, playground, tables, catalogue, config)
         pages = [route for module in modules for route in module.routes(console)]
         return [_start(), *asset_routes(), *login_routes(console.admin), *pages]
 
     def answer(self, question: Any) -> Any:
-        """The failures of a trigger in this worker (`failures_of`)."""
+        """The failures of a trigger in this worker (`failures_of`), or what it has counted (`Lookout.answer`)."""
+        if QUESTION in question:
+            return self._lookout.answer(question[QUESTION])
         return own_failures(self._gateway, question["failures"])
 
     async def start(self, tasks: TaskGroup) -> None:
@@ -56,6 +60,8 @@ class ConsoleService(RunningService):
             raise StartError("\n".join(map(str, faults)))
         if self._on and self._gateway.worker == 0:
             tasks.start_soon(self._sampler.run)
+        if self._on:
+            tasks.start_soon(self._lookout.run)
 
 
 def _start() -> Route:

@@ -27,6 +27,7 @@ from .naming import TYPE
 from .query_status import QueryStatus
 from .source_options import CHANNELS, HIDDEN, options_of
 from .supervisor import Supervisor
+from .tables.newest_rows import NewestRows, newest, tables
 from .tables.owner import local_path, location_of
 
 SUBMITTED_S = 2.0
@@ -103,6 +104,24 @@ class SparkSink:
         """See `ReadingSink` and `QueryStatus`. `pid` is the process that runs Spark."""
         pid = self._supervisor.pid if self._supervisor else None
         return self._status.snapshot(self._feed.ends() if self._feed else None, pid)
+
+    @property
+    def format(self) -> str:
+        """The format of its tables."""
+        return self._config.format
+
+    def tables(self) -> dict[str, str]:
+        """Its tables by name: "table" and "quarantine", or the names of their folders with one for each event type.
+        It looks into folders: call it in a thread."""
+        config = self._config
+        quarantine = location_of(config.quarantine, config.format, config.conf) if config.quarantine else ""
+        return tables(self._table, quarantine)
+
+    def newest_rows(self, table: str, most: int) -> NewestRows:
+        """The newest rows of one of its tables. It blocks: call it in a thread. Raises `ValueError` with
+        the reason if they can't be read without Spark."""
+        location = self.tables().get(table)
+        return NewestRows([], [], 0) if location is None else newest(location, self._config.format, most)
 
     def job(self, feed: ReaderFeed) -> Job:
         """The query that fills the table from these offsets of a channel."""

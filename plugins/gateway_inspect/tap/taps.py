@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gateway_core.contract.clock import Clock
-from gateway_core.contract.interfaces import Filter
+from gateway_core.contract.interfaces import Filter, Observer
 from gateway_core.pipeline.broker import Trigger
 from gateway_core.runtime.build import Built
 
@@ -21,6 +21,7 @@ class Taps:
         self._built = built
         self._clock = clock
         self._taps: list[Tap] = []
+        self._watching: list[Observer] = []
 
     def open(self, choice: Choice, filter: Filter | None) -> Tap:
         """Opens a tap that sees what happens from now on."""
@@ -36,16 +37,29 @@ class Taps:
             self.attach()
         tap.close()
 
+    def watch(self, observer: Observer) -> None:
+        """Lets an observer see what happens in all parts from now on."""
+        self._watching.append(observer)
+        self.attach()
+
+    def unwatch(self, observer: Observer) -> None:
+        """Ends that."""
+        if observer in self._watching:
+            self._watching.remove(observer)
+            self.attach()
+
     def close_all(self) -> None:
         """Closes all taps when the gateway stops."""
+        self._watching.clear()
         for tap in list(self._taps):
             self.close(tap)
+        self.attach()
 
     def attach(self) -> None:
         """Attaches the open taps to the parts that they show. Call it when parts or taps have changed."""
         for part, observed in self._parts():
             taps = tuple(tap for tap in self._taps if part.shown_by(tap.choice))
-            observed.observe((*self._built.observers, *taps))
+            observed.observe((*self._built.observers, *self._watching, *taps))
 
     def _parts(self) -> Iterator[tuple[Part, Any]]:
         for broker in self._built.brokers.values():

@@ -1,0 +1,1 @@
+"""Which types of events come from where, and what their data look like: seen while somebody looks."""

@@ -1,0 +1,114 @@
+"""When workers count for the catalogue: while somebody has a page of it open, and some minutes after."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+from gateway_inspect.service import InspectService
+from gateway_inspect.tap.taps import Taps
+
+from gateway_core.runtime.gateway import Gateway
+
+from .catalogue import Catalogue
+from .counter import MOST_KEYS, MOST_SAMPLES, Counter, Seen
+
+SERVICE = "console"
+QUESTION = "catalogue"
+EVERY_S = 1.0
+LINGERS_S = 180.0
+"""How long the first worker goes on after the last look."""
+_ASKED_S = 20.0
+"""How long another one goes on after it was asked last."""
+
+
+class Lookout:
+    """One worker's counter. That of the first worker also collects what the others have counted."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._counter: Counter | None = None
+        self._until = 0.0
+        self._wanted = anyio.Event()
+        self._told: tuple[str, Seen] | None = None
+        self._heard: list[str] = []
+        self._collecting = anyio.Lock()
+        self._number = 0
+        self.catalogue: Catalogue | None = None
+
+    def _taps(self) -> Taps:
+        found = self._gateway.services["inspect"]
+        assert isinstance(found, InspectService)
+        return found.taps
+
+    def _go_on(self, for_s: float) -> Counter:
+        self._until = time.monotonic() + for_s
+        if self._counter is None:
+            self._counter = Counter()
+            self._taps().watch(self._counter)
+            self._wanted.set()
+        return self._counter
+
+    def look(self) -> Catalogue:
+        """Somebody looks: what was seen so far. Only the first worker is asked."""
+        self._go_on(LINGERS_S)
+        if self.catalogue is None:
+            self.catalogue = Catalogue(self._gateway.clock.now_ns())
+        return self.catalogue
+
+    def answer(self, heard: Sequence[str]) -> tuple[str, Seen]:
+        """What this worker has seen, as JSON values, with the name of this answer. An answer that the first worker has
+        not `heard` in time is part of the next one."""
+        seen = self._go_on(_ASKED_S).take()
+        if self._told is not None and self._told[0] not in heard:
+            seen = joined(self._told[1], seen)
+        self._number += 1
+        self._told = f"{os.getpid()}-{self._number}", seen
+        return self._told
+
+    async def collect(self) -> Catalogue:
+        """Looks, and adds what all workers have seen until now."""
+        catalogue = self.look()
+        await self._collect(catalogue)
+        return catalogue
+
+    async def _collect(self, catalogue: Catalogue) -> None:
+        async with self._collecting:
+            if self._counter is not None:
+                catalogue.feed(self._counter.take())
+            answers = await self._gateway.peers.ask(SERVICE, {QUESTION: self._heard})
+            self._heard = [name for name, _ in answers]
+            for _, seen in answers:
+                catalogue.feed(read(seen))
+            catalogue.workers = 1 + len(answers), self._gateway.workers
+            catalogue.mark(time.monotonic())
+
+    async def run(self) -> None:
+        """Runs until it is cancelled."""
+        while True:
+            self._wanted = anyio.Event()
+            if self._counter is None:
+                await self._wanted.wait()
+            while time.monotonic() < self._until:
+                if self.catalogue is not None:
+                    await self._collect(self.catalogue)
+                await anyio.sleep(EVERY_S)
+            if self._counter is not None:
+                self._taps().unwatch(self._counter)
+            self._counter = self.catalogue = self._told = None
+
+
+def joined(one: Seen, two: Seen) -> Seen:
+    """Both as one, within the bounds."""
+    counts = [*one.counts, *two.counts]
+    others = one.others + two.others + sum(count for _, _, _, count, _ in counts[MOST_KEYS:])
+    return Seen(counts[:MOST_KEYS], [*two.samples, *one.samples][:MOST_SAMPLES], others)
+
+
+def read(answer: Any) -> Seen:
+    """What another worker answered (`Seen` as JSON values)."""
+    counts, samples, others = answer
+    return Seen([tuple(each) for each in counts], [tuple(each) for each in samples], others)

@@ -1,0 +1,176 @@
+"""The pages of tables: how the queries do, and the newest rows of what they write, read without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+from gateway_console.sampler import Sample
+from gateway_console.table_view import batches
+from gateway_spark.tables.newest_rows import newest, tables
+from playwright.sync_api import Page, expect
+from pyarrow import parquet
+
+from gateway_core.contract.status import GatewayStatus, ReaderStatus, TriggerStatus
+from tests.console.axe import violations
+from tests.console.lab import CONFIG, Lab, lab
+
+pytestmark = pytest.mark.spec("CO-60")
+
+SPARK = """
+  lake:
+    broker: default
+    start: earliest
+    subscriber: {{spark: {{path: "{tables}/lake", runs: submitted}}}}
+  ice:
+    broker: default
+    subscriber: {{spark: {{path: "{tables}/delta", format: delta, runs: submitted}}}}
+console:
+  hide: {{data: true, attributes: [tenant], below: operator}}
+"""
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, processes: None) -> Iterator[Lab]:
+    """A gateway with queries that run elsewhere: it follows them, as it would its own."""
+    folder = tmp_path_factory.mktemp("tables")
+    with lab(folder, CONFIG + SPARK, tables=str(folder)) as found:
+        yield found
+
+
+def write(folder: Path, name: str, first: int, count: int) -> Path:
+    """A file as Spark writes them: rows of events with these numbers."""
+    folder.mkdir(exist_ok=True)
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [
+        {
+            "id": f"e{number}",
+            "extensions": [("tenant", "acme")],
+            "data": b'{"secret": 1}',
+            "position": number,
+            "received": at.replace(second=number),
+        }
+        for number in range(first, first + count)
+    ]
+    types = {"id": pa.string(), "extensions": pa.map_(pa.string(), pa.string()), "data": pa.binary()}
+    schema = pa.schema({**types, "position": pa.int64(), "received": pa.timestamp("us", "UTC")})
+    parquet.write_table(pa.Table.from_pylist(rows, schema), folder / name)
+    return folder / name
+
+
+def commit(folder: Path, number: str, *files: Path) -> None:
+    """A batch in Spark's log of files."""
+    log = folder / "_spark_metadata"
+    log.mkdir(exist_ok=True)
+    entries = [{"path": file.as_uri(), "size": 1, "isDir": False, "action": "add"} for file in files]
+    (log / number).write_text("\n".join(["v1", *map(json.dumps, entries)]))
+
+
+def ids(found: Any) -> list[str]:
+    return [row["id"] for row in found.rows]
+
+
+def test_the_newest_rows_of_a_parquet_table_are_those_that_count(tmp_path: Path) -> None:
+    lake = tmp_path / "a lake"
+    files = [write(lake, f"part-{number}.parquet", 10 * number, 3) for number in range(4)]
+    assert newest(str(lake), "parquet", 10).rows == []
+    commit(lake, "9.compact", files[0], files[1])
+    commit(lake, "10", files[2])
+    assert ids(newest(str(lake), "parquet", 4)) == ["e22", "e21", "e20", "e12"]
+    assert newest(str(lake), "parquet", 4).files == 2
+    files[1].write_bytes(b"torn")
+    with pytest.raises(ValueError, match=r"the table can't be read: .*[Pp]arquet"):
+        newest(str(lake), "parquet", 4)
+    with pytest.raises(ValueError, match="only be read with Spark"):
+        newest(str(lake), "iceberg", 4)
+    with pytest.raises(ValueError, match="not on this machine"):
+        newest("s3a://lake/orders", "parquet", 4)
+
+
+def test_the_newest_rows_of_a_delta_table_are_those_that_count(tmp_path: Path) -> None:
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    for number in range(3):
+        name = write(tmp_path, f"part {number}.parquet", 10 * number, 2).name.replace(" ", "%20")
+        actions: list[dict[str, Any]] = [{"commitInfo": {}}, {"add": {"path": name, "dataChange": True}}]
+        if number == 2:
+            actions.append({"remove": {"path": "part%201.parquet"}})
+        (log / f"{number:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    assert ids(newest(str(tmp_path), "delta", 10)) == ["e21", "e20", "e1", "e0"]
+    (log / f"{3:020}.json").write_text(json.dumps({"add": {"path": "x", "deletionVector": {"storageType": "u"}}}))
+    with pytest.raises(ValueError, match="deletion vectors"):
+        newest(str(tmp_path), "delta", 10)
+
+
+def test_tables_of_event_types_are_found(tmp_path: Path) -> None:
+    for name in ("t-order.paid", "t-order.paid_quarantine", "t-x%2Fy", "other"):
+        (tmp_path / name).mkdir()
+    assert list(tables(f"{tmp_path}/t-{{type}}", "")) == ["t-order.paid", "t-order.paid_quarantine", "t-x%2Fy"]
+    assert list(tables(f"{tmp_path}/plain", "")) == ["table", "quarantine"]
+
+
+def test_batches_are_known_from_what_was_sampled() -> None:
+    def sample(batch: int | None, rows: int) -> Sample:
+        details = {"batch": batch, "batch_at": "2026-01-01T00:00:00Z", "rows_per_s": 5.0, "batch_s": 0.5}
+        reader = ReaderStatus(state="running", rows=rows, details=details)
+        status = GatewayStatus(version="1", triggers=[TriggerStatus(name="t", broker="b", reader=reader)])
+        return Sample(0.0, status, {})
+
+    seen = [sample(3, 10), sample(3, 10), sample(4, 25), sample(5, 25), sample(7, 30)]
+    assert [(batch.number, batch.rows) for batch in batches(seen, "t")] == [(7, 5), (4, 15)]
+
+
+def test_a_query_and_its_last_rows_are_shown(page: Page, shared: Lab) -> None:
+    lake = shared.gateway.config.parent / "lake"
+    commit(lake, "0", write(lake, "part-0.parquet", 1, 30))
+    shared.send(*({"id": str(number)} for number in range(7)))
+    page.goto(f"{shared.url}/tables")
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="lake"))
+    expect(row).to_contain_text("submitted")
+    expect(row.get_by_role("cell").nth(4)).to_have_text("7")
+    page.get_by_role("link", name="lake").click()
+    expect(page.get_by_text("follows it by its checkpoint")).to_be_visible()
+    page.get_by_role("button", name="Show the last rows").click()
+    rows = page.get_by_role("region", name="Last rows")
+    expect(rows.get_by_role("row")).to_have_count(21)
+    expect(rows.get_by_role("row").nth(1)).to_contain_text('{"secret": 1}')
+    expect(rows.get_by_role("row").nth(1)).to_contain_text("e30")
+    assert violations(page) == []
+    page.get_by_role("combobox").select_option("quarantine")
+    page.get_by_role("button", name="Show the last rows").click()
+    expect(page.get_by_text("There are no rows in it yet")).to_be_visible()
+
+
+def test_data_that_is_hidden_is_hidden_in_rows(shared: Lab) -> None:
+    lake = shared.gateway.config.parent / "lake"
+    commit(lake, "0", write(lake, "part-0.parquet", 1, 30))
+    headers = {"authorization": f"Bearer {shared.token('viewer')}"}
+    found = httpx.get(f"{shared.url}/tables/lake/rows?table=table", headers=headers, verify=False, timeout=60).text
+    assert "e30" in found
+    assert "(hidden)" in found
+    assert "secret" not in found
+    assert "acme" not in found
+
+
+@pytest.mark.parametrize("format", ["parquet", "delta"])
+def test_rows_that_spark_wrote_are_read(
+    spark: Any, log: Any, sink: Callable[..., Any], event: Callable[..., Any], format: str
+) -> None:
+    log.append(
+        event("good", b'{"n": 1}', json_data=True, tenant="acme"),
+        event("bad", b"no JSON"),
+    )
+    runner = sink({"data_schema": "n INT", "format": format, "partition_by": ["date"]})
+    runner.caught_up()
+    found = newest(str(runner.table), format, 5)
+    assert [(row["id"], row["data"], dict(row["extensions"])) for row in found.rows] == [
+        ("good", {"n": 1}, {"tenant": "acme"})
+    ]
+    rejected = newest(tables(str(runner.table), "")["quarantine"], format, 5).rows
+    assert [(row["id"], row["reason"]) for row in rejected] == [("bad", "data is not JSON")]
