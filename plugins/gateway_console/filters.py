@@ -50,10 +50,17 @@ def time_of(ns: int | None) -> str:
     return "–" if not ns else datetime.fromtimestamp(ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def short(text: str | None, most: int = 200) -> str:
+    """The start of a text that may be long, with the number of characters that it has."""
+    text = text or ""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "count": count,
     "rate": rate,
     "seconds": seconds,
+    "short": short,
     "size": size,
     "time_of": time_of,
 }

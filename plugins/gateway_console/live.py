@@ -5,11 +5,12 @@ A page names its parts with `sse-swap`; each part is an event of that name whose
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from inspect import isawaitable
 
 import anyio
-from gateway_admin.routes import Answer, Request, Route, Text
+from gateway_admin.routes import Answer, Problem, Request, Route, Text
 
 from .page import ROOT, tell
 from .sampler import Sampler
@@ -25,23 +26,52 @@ Show = Callable[[Request], Parts | Awaitable[Parts]]
 
 
 def live(path: str, show: Show, sampler: Sampler, summary: str, every_s: float = EVERY_S) -> Route:
-    """The route of a page's changes, below `/console`. It is for viewers."""
+    """The route of a page's changes, below `/console`. It is for viewers. A problem that `show` raises ends the stream:
+    the page says it, and does not ask again."""
+    newest = Newest(show, every_s)
 
     def answer(request: Request) -> Answer:
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return Answer(stream=_changes(request, show, sampler, every_s), media=MEDIA, headers=headers)
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no", "x-content-type-options": "nosniff"}
+        return Answer(stream=_changes(request, newest, sampler, every_s), media=MEDIA, headers=headers)
 
     return Route(
         *("GET", f"{ROOT}{path}", answer, summary, {200: Text(MEDIA)}), role="viewer", tell=tell, described=False
     )
 
 
-async def _changes(request: Request, show: Show, sampler: Sampler, every_s: float) -> AsyncIterator[bytes]:
+class Newest:
+    """The newest parts of a page, made once for all who see the same: readers with the same name and role, unless a
+    part has the token of one of them."""
+
+    def __init__(self, show: Show, every_s: float) -> None:
+        self._show = show
+        self._lasts_s = every_s * 0.9
+        self._made: dict[tuple[object, ...], tuple[float, Parts]] = {}
+
+    async def parts(self, request: Request) -> Parts:
+        """The parts for this reader. Raises `Problem`."""
+        asked = tuple((name, *values) for name, values in request.query.items())
+        key = (request.path, request.who, request.role, asked)
+        now = time.monotonic()
+        if (kept := self._made.get(key)) is not None and now - kept[0] < self._lasts_s:
+            return kept[1]
+        self._made = {known: each for known, each in self._made.items() if now - each[0] < self._lasts_s}
+        found = self._show(request)
+        parts = await found if isawaitable(found) else found
+        if not request.csrf or not any(request.csrf in text for text in parts.values()):
+            self._made[key] = (now, parts)
+        return parts
+
+
+async def _changes(request: Request, newest: Newest, sampler: Sampler, every_s: float) -> AsyncIterator[bytes]:
     sent: dict[str, str] = {}
     with sampler.watched():
         while True:
-            found = show(request)
-            parts = await found if isawaitable(found) else found
+            try:
+                parts = await newest.parts(request)
+            except Problem as problem:
+                yield event("problem", problem.detail)
+                return
             changed = {name: text for name, text in parts.items() if sent.get(name) != text}
             sent.update(changed)
             yield b"".join(event(name, text) for name, text in changed.items()) or BEAT

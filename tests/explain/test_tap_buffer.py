@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway_inspect.tap.choice import BadFilter, Choice, compile_all
-from gateway_inspect.tap.tap import MOST_HELD, Tap
+from gateway_inspect.tap.choice import MOST_HELD, BadFilter, Choice, compile_all
+from gateway_inspect.tap.tap import Tap
 from gateway_testing import FakeClock
 
 from gateway_core.config.registry import Registry

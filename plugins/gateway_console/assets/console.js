@@ -48,12 +48,130 @@
   document.addEventListener("htmx:sseError", () => {
     if (!lost) tell("Connection lost; reconnecting…", true);
     lost = true;
-    // a session that ended looks like a lost connection: ask
+    // a session that has ended looks like a lost connection: ask
     fetch(location.href, { method: "HEAD", redirect: "manual" }).then((answer) => {
       if (answer.type === "opaqueredirect") location.reload();
     }, () => {});
   });
   document.addEventListener("htmx:sendError", () => tell("No answer from the gateway", true));
+
+  // A stream that closes while nobody sees its page: a browser has six connections for a host, and many tabs.
+  class Stream {
+    constructor(url, keeps) {
+      this.url = url;
+      this.ended = false;
+      this.source = null;
+      this.listeners = [["problem", (told) => { this.close(); tell(told.data, true); }]];
+      this.seen = () => { if (document.hidden && !keeps) this.leave(); else this.enter(); };
+      document.addEventListener("visibilitychange", this.seen);
+      this.seen();
+    }
+
+    get readyState() {
+      if (this.ended) return EventSource.CLOSED;
+      return this.source ? this.source.readyState : EventSource.CONNECTING;
+    }
+
+    enter() {
+      if (this.source || this.ended) return;
+      const source = this.source = new EventSource(this.url);
+      source.onopen = (opened) => this.onopen && this.onopen(opened);
+      source.onerror = (failed) => {
+        if (source.readyState === EventSource.CLOSED) this.close(); // htmx makes another one
+        if (this.onerror) this.onerror(failed);
+      };
+      for (const [name, listener] of this.listeners) source.addEventListener(name, listener);
+    }
+
+    leave() {
+      if (this.source) this.source.close();
+      this.source = null;
+    }
+
+    close() {
+      this.ended = true;
+      this.leave();
+      document.removeEventListener("visibilitychange", this.seen);
+    }
+
+    addEventListener(name, listener) {
+      this.listeners.push([name, listener]);
+      if (this.source) this.source.addEventListener(name, listener);
+    }
+
+    removeEventListener(name, listener) {
+      this.listeners = this.listeners.filter((each) => each[0] !== name || each[1] !== listener);
+      if (this.source) this.source.removeEventListener(name, listener);
+    }
+  }
+  document.addEventListener("DOMContentLoaded", () => {
+    if (!window.htmx) return;
+    htmx.createEventSource = (url) => {
+      const places = [...document.querySelectorAll("[sse-connect]")];
+      return new Stream(url, places.some((each) => each.getAttribute("sse-connect") === url && "keep" in each.dataset));
+    };
+  });
+
+  // A part that is renewed while its reader has something of it in hand waits for that: a pressed button, a field,
+  // selected text. Otherwise it keeps the focus, what was opened and how far it was scrolled.
+  let pressed = null;
+  const waiting = new Map();
+  const busy = (part) => {
+    const active = document.activeElement;
+    const chosen = getSelection();
+    return (pressed && part.contains(pressed)) ||
+      (part.contains(active) && active.matches("input:not([type=button]):not([type=submit]), select, textarea")) ||
+      (chosen && !chosen.isCollapsed && chosen.containsNode(part, true));
+  };
+  const FOCUSABLE = "a[href], button, input, select, textarea, summary, [tabindex]";
+  const nameOf = (found) => found.id || found.getAttribute("href") || found.getAttribute("name") ||
+    found.getAttribute("aria-label") || found.textContent.trim();
+  const like = (part, found) => [...part.querySelectorAll(FOCUSABLE)].filter(
+    (each) => each.tagName === found.tagName && nameOf(each) === nameOf(found));
+  const renew = (part, change) => {
+    const active = part !== document.activeElement && part.contains(document.activeElement) && document.activeElement;
+    const place = active ? like(part, active).indexOf(active) : -1;
+    const open = [...part.querySelectorAll("details[open] > summary")];
+    const scrolled = [...part.querySelectorAll("*")].filter((each) => each.scrollTop || each.scrollLeft)
+      .map((each) => [each, like(part, each).indexOf(each), each.scrollTop, each.scrollLeft]);
+    change();
+    for (const summary of open) for (const same of like(part, summary)) same.parentElement.open = true;
+    for (const [before, index, top, left] of scrolled) {
+      const same = index < 0 ? null : like(part, before)[index];
+      if (same) { same.scrollTop = top; same.scrollLeft = left; }
+    }
+    if (active) {
+      const same = like(part, active);
+      const next = same[place] || same[0];
+      if (next) next.focus({ preventScroll: true });
+    }
+  };
+  const show = (part, html) => {
+    renew(part, () => htmx.swap(part, html, { swapStyle: "innerHTML", swapDelay: 0, settleDelay: 0 }));
+    htmx.trigger(part, "htmx:sseMessage", { data: html });
+  };
+  const catchUp = () => {
+    for (const [part, html] of waiting) {
+      if (busy(part)) continue;
+      waiting.delete(part);
+      if (part.isConnected) show(part, html);
+    }
+  };
+  document.addEventListener("pointerdown", (down) => { pressed = down.target; });
+  const released = () => { pressed = null; setTimeout(catchUp); };
+  for (const name of ["pointerup", "pointercancel", "dragend"]) document.addEventListener(name, released);
+  addEventListener("blur", released);
+  document.addEventListener("selectionchange", () => { if (waiting.size) setTimeout(catchUp); });
+  document.addEventListener("focusout", () => { if (waiting.size) setTimeout(catchUp); });
+  document.addEventListener("htmx:sseBeforeMessage", (message) => {
+    const part = message.target;
+    if (message.defaultPrevented || ["data-paused", "data-figures"].some((name) => part.hasAttribute(name))) return;
+    if (part.dataset.most || part.hasAttribute("hx-swap")) return; // rows are added, nothing is replaced
+    message.preventDefault();
+    if (busy(part)) { waiting.set(part, message.detail.data); return; }
+    waiting.delete(part);
+    show(part, message.detail.data);
+  });
 
   // rows that come live: paused ones are left out, and the oldest go
   document.addEventListener("click", (click) => {

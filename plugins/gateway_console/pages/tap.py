@@ -15,11 +15,17 @@ from gateway_inspect.tap.stream import MEDIA, Batch, batches
 
 from ..config import HIDDEN, HideConfig
 from ..context import Console
+from ..filters import short
 from ..live import BEAT, event
 from ..page import ROOT, fragment, html, page, render, tell
 
 _PATH = "/live"
 _TEMPLATE = "live.html"
+_EVERY_S = 0.5
+_MOST_ROWS = 50
+"""Rows that come at once. Nobody reads more, and they cost the gateway something."""
+_MOST_TEXT = 200
+_MOST_ADDRESS = 8000
 _KINDS = {"accepted": "accepted", "refused": "refused", "dead_lettered": "dead letter"}
 
 
@@ -52,7 +58,7 @@ def routes(console: Console) -> list[Route]:
         check_names(gateway.built, broker, trigger)
         if fault := _fault(console, text):
             raise Problem(422, fault)
-        choice = Choice(broker, trigger, (text,) if text else ())
+        choice = Choice(broker, trigger, (text,) if text else (), held=_MOST_ROWS)
         return Answer(stream=_rows(console, choice, request), media=MEDIA, headers={"cache-control": "no-store"})
 
     return [
@@ -80,7 +86,7 @@ def _fault(console: Console, text: str) -> str:
 
 async def _rows(console: Console, choice: Choice, request: Request) -> AsyncIterator[bytes]:
     dropped = 0
-    async with aclosing(batches(choice, console.inspect)) as found:
+    async with aclosing(batches(choice, console.inspect, _EVERY_S, _MOST_ROWS)) as found:
         async for batch in found:
             parts = []
             if batch.lines:
@@ -99,10 +105,13 @@ def _shown(batch: Batch, hides: HideConfig, request: Request) -> Iterator[dict[s
         attributes = line.get("event", {})
 
         def seen(name: str, attributes: dict[str, Any] = attributes) -> str:
-            return HIDDEN if hides.hides_attribute(name, request.role) else str(attributes.get(name, ""))
+            hidden = hides.hides_attribute(name, request.role)
+            return HIDDEN if hidden else short(str(attributes.get(name, "")), _MOST_TEXT)
 
         kind = _KINDS.get(line["kind"]) or ("delivered" if line.get("delivered") else "failed")
         link = {"id": attributes.get("id", ""), "source": attributes.get("source", "")}
+        linked = link["id"] and not any(hides.hides_attribute(name, request.role) for name in link)
+        address = f"{ROOT}/events?{urlencode(link)}" if linked else ""
         yield {
             "at": line["at"][11:23],
             "kind": kind,
@@ -110,9 +119,9 @@ def _shown(batch: Batch, hides: HideConfig, request: Request) -> Iterator[dict[s
             "type": seen("type"),
             "source": seen("source"),
             "id": seen("id"),
-            "link": f"{ROOT}/events?{urlencode(link)}" if link["id"] else "",
+            "link": address if len(address) <= _MOST_ADDRESS else "",
             "bytes": line.get("bytes"),
             "code": line.get("code"),
-            "reason": line.get("reason") or line.get("filter_error") or "",
+            "reason": short(line.get("reason") or line.get("filter_error") or "", _MOST_TEXT),
             "ms": line.get("ms"),
         }

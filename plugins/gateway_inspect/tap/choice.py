@@ -18,17 +18,22 @@ from gateway_core.contract.event import Event, text_of
 from gateway_core.contract.interfaces import Filter
 from gateway_core.pipeline.filters import Matches, all_of, attributes_filter, on_attributes
 
+MOST_HELD = 1000
+"""Maximum number of unread lines; further lines are counted and dropped."""
+
 _PAIR = re.compile(r"(\w+)=([^\s'\"]*)", re.ASCII)
 
 
 class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a tap shows: the events that `broker` (or a bridge) accepts, or the attempts of `trigger` (or a bridge) if
-    it is set; only events that match all `filters`; with up to `data_bytes` of their data."""
+    it is set; only events that match all `filters`; with up to `data_bytes` of their data. It holds `held` lines that
+    nobody has read yet."""
 
     broker: str | None = None
     trigger: str | None = None
     filters: tuple[str, ...] = ()
     data_bytes: int = 0
+    held: int = MOST_HELD
 
 
 class BadFilter(TidegateError):

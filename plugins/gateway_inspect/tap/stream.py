@@ -32,8 +32,11 @@ class Batch:
     ended: bool = False
 
 
-async def batches(choice: Choice, service: InspectContext) -> AsyncGenerator[Batch, None]:
-    """What happens from now on; an empty batch now and then. It ends with the gateway; closing it closes the tap."""
+async def batches(
+    choice: Choice, service: InspectContext, every_s: float = EVERY_S, most_lines: int = MOST_LINES
+) -> AsyncGenerator[Batch, None]:
+    """What happens from now on, at most `most_lines` each `every_s`; an empty batch now and then. It ends with the
+    gateway; closing it closes the tap."""
     tap = service.taps.open(choice, compile_all(choice.filters, service.gateway.registry))
     number = 0
     try:
@@ -42,12 +45,12 @@ async def batches(choice: Choice, service: InspectContext) -> AsyncGenerator[Bat
         while True:
             with anyio.move_on_after(BEAT_S):
                 await tap.wait()
-            lines, dropped = tap.take(MOST_LINES)
+            lines, dropped = tap.take(most_lines)
             ended = tap.closed and not lines
             yield Batch(lines, dropped, ended=ended)
             if ended:
                 return
-            await anyio.sleep(EVERY_S)
+            await anyio.sleep(every_s)
     finally:
         service.taps.close(tap)
         with anyio.CancelScope(shield=True):

@@ -17,10 +17,10 @@ from gateway_core.contract.interfaces import Filter, Observer, Outcome
 from gateway_core.delivery.dead_letter import rfc3339, without_facts
 from gateway_core.pipeline.guards import text_of_error
 
-from .choice import Choice
+from .choice import MOST_HELD, Choice
 
-MOST_HELD = 1000
-"""Maximum number of unread lines; further lines are counted and dropped."""
+MOST_BYTES = 8 * 1024 * 1024
+"""Maximum size of unread lines, likewise; one line may always be held."""
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
@@ -34,12 +34,17 @@ class Tap(Observer):
         self._matches: Callable[[Event], bool] | None = filter.matches if filter else None
         self._now_ns = clock.now_ns
         self._lines: deque[bytes] = deque()
+        self._most = min(choice.held, MOST_HELD)
+        self._bytes = 0
         self._dropped = 0
         self._some = anyio.Event()
 
     # -- the observer -----------------------------------------------------------------------------------------------
 
     def accepted(self, broker: str, events: Sequence[Event]) -> None:
+        if self._matches is None and self._full():
+            self._drop(len(events))
+            return
         for event in events:
             self._event("accepted", event, broker=broker)
 
@@ -71,7 +76,7 @@ class Tap(Observer):
                     return
             except Exception as e:  # the event is shown with the error
                 facts["filter_error"] = text_of_error(e)
-        if len(self._lines) >= MOST_HELD:
+        if self._full():
             self._drop(1)
             return
         line = {"kind": kind, "at": self._at(), **facts, "position": event.position, "event": event.attributes}
@@ -95,11 +100,18 @@ class Tap(Observer):
 
     def push(self, lines: Sequence[bytes], dropped: int = 0) -> None:
         """Adds as many lines as there is room for. `dropped` counts lines dropped elsewhere."""
-        room = max(0, MOST_HELD - len(self._lines))
-        self._lines.extend(lines[:room])
-        if dropped := dropped + len(lines) - len(lines[:room]):
+        for line in lines:
+            if self._full() or (self._lines and self._bytes + len(line) > MOST_BYTES):
+                dropped += 1
+                continue
+            self._lines.append(line)
+            self._bytes += len(line)
+        if dropped:
             self._drop(dropped)
         self._some.set()
+
+    def _full(self) -> bool:
+        return len(self._lines) >= self._most or self._bytes >= MOST_BYTES
 
     def _drop(self, count: int) -> None:
         self._dropped += count
@@ -112,6 +124,7 @@ class Tap(Observer):
     def take(self, most: int) -> tuple[list[bytes], int]:
         """The oldest lines, and how many were dropped since the last time."""
         lines = [self._lines.popleft() for _ in range(min(most, len(self._lines)))]
+        self._bytes -= sum(map(len, lines))
         dropped, self._dropped = self._dropped, 0
         if not self._lines and not self.closed:
             self._some = anyio.Event()
