@@ -12,6 +12,7 @@ from gateway_core.runtime.gateway import Gateway
 
 from .catalogue.lookout import Lookout
 from .config import HideConfig, hidden
+from .recorder import Recording
 from .sampler import Sampler
 
 
@@ -22,6 +23,7 @@ class Console:
     gateway: Gateway
     sampler: Sampler
     lookout: Lookout
+    recording: Recording
 
     @cached_property
     def admin(self) -> AdminService:

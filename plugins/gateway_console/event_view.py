@@ -114,4 +114,4 @@ def as_curl(event: Mapping[str, Any], url: str) -> str:
 def as_send(event: Mapping[str, Any], url: str) -> str:
     """A command that sends the event again with `tidegate send`, which reads events from lines of JSON."""
     body = json.dumps(dict(event), ensure_ascii=False)
-    return f"echo {shlex.quote(body)} | tidegate send {shlex.quote(url)} -"
+    return f"printf '%s\\n' {shlex.quote(body)} | tidegate send {shlex.quote(url)} -"

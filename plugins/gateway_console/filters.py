@@ -56,6 +56,11 @@ def short(text: str | None, most: int = 200) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
+def clock(ns: int | None) -> str:
+    """A time of day in UTC to the millisecond, given in nanoseconds of Unix time."""
+    return "–" if not ns else datetime.fromtimestamp(ns / 1e9, UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "count": count,
     "rate": rate,
@@ -63,4 +68,5 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "short": short,
     "size": size,
     "time_of": time_of,
+    "clock": clock,
 }

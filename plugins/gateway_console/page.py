@@ -43,6 +43,7 @@ class Entry:
 
 NAVIGATION = (
     Entry("", "Overview"),
+    Entry("/events", "Events"),
     Entry("/live", "Live"),
     Entry("/triggers", "Triggers"),
     Entry("/playground", "Playground"),

@@ -45,27 +45,31 @@ class Sampler:
     def __init__(self, status: Callable[[], GatewayStatus]) -> None:
         self._status = status
         self.samples: deque[Sample] = deque(maxlen=KEPT)
-        self._watchers = 0
+        self.watchers = 0
+        self.on_watch: Callable[[], None] = lambda: None
+        """Is called when somebody begins or ends to look."""
         self._some = anyio.Event()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Samples are taken inside."""
-        self._watchers += 1
+        self.watchers += 1
         self._some.set()
+        self.on_watch()
         try:
             yield
         finally:
-            self._watchers -= 1
+            self.watchers -= 1
+            self.on_watch()
 
     async def run(self) -> None:
         """Runs until it is cancelled."""
         while True:
-            if not self._watchers:
+            if not self.watchers:
                 with anyio.move_on_after(_LINGERS_S if self.samples else None):
                     self._some = anyio.Event()
                     await self._some.wait()
-                if not self._watchers:
+                if not self.watchers:
                     self.samples.clear()
                     continue
             self.take()

@@ -9,7 +9,7 @@ from anyio.abc import TaskGroup
 from gateway_admin.routes import Answer, Request, Route, Text
 
 from gateway_core.contract.errors import StartError
-from gateway_core.contract.services import RunningService
+from gateway_core.contract.services import RunningService, Stream
 from gateway_core.runtime.gateway import Gateway
 
 from .assets import asset_routes
@@ -18,7 +18,8 @@ from .context import Console
 from .failures import own_failures
 from .login import login_routes
 from .page import HTML, ROOT, see_other
-from .pages import catalogue, config, overview, playground, tables, tap, triggers
+from .pages import catalogue, config, events, overview, playground, tables, tap, triggers
+from .recorder import Asked, Recorder, Recording
 from .sampler import Sampler
 from .switch import check_switch, switched_on
 
@@ -31,6 +32,9 @@ class ConsoleService(RunningService):
         self._sampler = Sampler(gateway.status)
         self._lookout = Lookout(gateway)
         self._on = switched_on()
+        self._recorder = Recorder(gateway)
+        self._recording = Recording(gateway, self._sampler, self._recorder)
+        self._sampler.on_watch = self._recording.look
 
     @property
     def _served(self) -> bool:
@@ -44,22 +48,35 @@ class ConsoleService(RunningService):
     def routes(self) -> Sequence[Route]:
         if not self._served:
             return []
-        console = Console(self._gateway, self._sampler, self._lookout)
-        modules = (overview, tap, triggers, playground, tables, catalogue, config)
+        console = Console(self._gateway, self._sampler, self._lookout, self._recording)
+        modules = (overview, events, tap, triggers, playground, tables, catalogue, config)
         pages = [route for module in modules for route in module.routes(console)]
         return [_start(), *asset_routes(), *login_routes(console.admin), *pages]
 
     def answer(self, question: Any) -> Any:
-        """The failures of a trigger in this worker (`failures_of`), or what it has counted (`Lookout.answer`)."""
+        """The failures of a trigger in this worker (`failures_of`), what it has counted (`Lookout.answer`), or what it
+        recorded (`Recording.ask`)."""
         if QUESTION in question:
             return self._lookout.answer(question[QUESTION])
+        if "recorded" in question:
+            return self._recorder.answer(question["recorded"])
         return own_failures(self._gateway, question["failures"])
+
+    def open(self, request: Any) -> Stream | None:
+        self._recorder.begin()
+        return Asked()
+
+    def close(self, stream: Stream) -> None:
+        if isinstance(stream, Asked):
+            stream.close()
+            self._recorder.end()
 
     async def start(self, tasks: TaskGroup) -> None:
         if faults := check_switch():
             raise StartError("\n".join(map(str, faults)))
         if self._on and self._gateway.worker == 0:
             tasks.start_soon(self._sampler.run)
+            tasks.start_soon(self._recording.run)
         if self._on:
             tasks.start_soon(self._lookout.run)
 

@@ -46,10 +46,13 @@ class Wanted:
         return id_of(event) == self.id and self.source in (None, event.attributes.get("source"))
 
 
-async def why(service: InspectContext, wanted: Wanted, rest: Mapping[str, Any] | None) -> dict[str, Any]:
+async def why(
+    service: InspectContext, wanted: Wanted, rest: Mapping[str, Any] | None, *, whole: bool = False
+) -> dict[str, Any]:
     """One step of the search, as JSON values: `events` with their delivery states, how many were `searched`, and the
     `rest` for the next step, None after the last. `unsearchable` are brokers and bridges whose past events can't be
-    found; what is still known about the event there is among `events`, without a position."""
+    found; what is still known about the event there is among `events`, without a position. With `whole` each of
+    `events` also has the `Event` itself, as `whole`, if it was found."""
     gateway, built = service.gateway, service.gateway.built
     found: list[tuple[str, Event]] = []
     searched, left, unsearchable = 0, {}, [n for n in built.bridges if wanted.broker in (None, n)]
@@ -65,13 +68,16 @@ async def why(service: InspectContext, wanted: Wanted, rest: Mapping[str, Any] |
             if step.rest is not None:
                 left[name] = step.rest
     last = bool(found) or not left
-    dead_letters, complete = await to_thread.run_sync(_dead_letters, gateway, wanted) if last else ([], True)
-    events = [await _entry(service, wanted, owner, event, dead_letters) for owner, event in found]
+    dead_letters, complete = await to_thread.run_sync(dead_letters_of, gateway, wanted) if last else ([], True)
+    events = [await entry_of(service, wanted, owner, event, dead_letters) for owner, event in found]
     if last:
         owners = [*built.brokers, *built.bridges]
         others = [n for n in owners if wanted.broker in (None, n) and n not in {name for name, _ in found}]
         entries = [await _unfound(service, wanted, owner, dead_letters) for owner in others]
         events += [entry for entry in entries if entry is not None]
+    if not whole:
+        for entry in events:
+            entry.pop("whole", None)
     return {
         "id": wanted.id,
         "source": wanted.source,
@@ -83,17 +89,19 @@ async def why(service: InspectContext, wanted: Wanted, rest: Mapping[str, Any] |
     }
 
 
-async def _where(service: InspectContext, wanted: Wanted, owner: str, position: int) -> dict[str, dict[str, Any]]:
+async def where_is(service: InspectContext, wanted: Wanted, owner: str, position: int) -> dict[str, dict[str, Any]]:
+    """What all workers know about an event, see `states_of`."""
     gateway = service.gateway
     mine = states_of(gateway.built, owner, wanted.id, wanted.source, position)
     question = {"owner": owner, "id": wanted.id, "source": wanted.source, "position": position}
     return merged([mine, *await gateway.peers.ask(service.name, question)])
 
 
-async def _entry(
+async def entry_of(
     service: InspectContext, wanted: Wanted, owner: str, event: Event, dead_letters: list[tuple[str, Event]]
 ) -> dict[str, Any]:
-    where = await _where(service, wanted, owner, event.position)
+    """One of `events` (`why`), with the event itself as `whole`."""
+    where = await where_is(service, wanted, owner, event.position)
     explained = explain(service.gateway.built, event, owner)
     partition, number = split_position(event.position)
     entry = {
@@ -102,6 +110,7 @@ async def _entry(
         "place": f"{partition}/{number}" if event.position else None,
         "received": rfc3339(event.received_ns) if event.received_ns else None,
         "event": explained["event"],
+        "whole": event,
     }
     deliveries = []
     for delivery in explained["deliveries"]:
@@ -117,13 +126,13 @@ async def _unfound(
     service: InspectContext, wanted: Wanted, owner: str, dead_letters: list[tuple[str, Event]]
 ) -> dict[str, Any] | None:
     """What is known about an event that is not in the channel, or can't be found there; None if nothing is."""
-    where = await _where(service, wanted, owner, 0)
+    where = await where_is(service, wanted, owner, 0)
     known = {name for name, w in where.items() if w["held"] is not None or w["failures"]}
     of_it = [(to, dead_letter) for to, dead_letter in dead_letters if to == owner or to in where]
     if of_it:
         bare = without_facts(of_it[-1][1])
         bare.position = 0
-        return await _entry(service, wanted, owner, bare, dead_letters)
+        return await entry_of(service, wanted, owner, bare, dead_letters)
     if not known:
         return None
     deliveries = [
@@ -143,7 +152,7 @@ async def _unfound(
 # -- dead letters -----------------------------------------------------------------------------------------------------
 
 
-def _dead_letters(gateway: Gateway, wanted: Wanted) -> tuple[list[tuple[str, Event]], bool]:
+def dead_letters_of(gateway: Gateway, wanted: Wanted) -> tuple[list[tuple[str, Event]], bool]:
     """The event's dead letters with the names of their triggers, oldest first, and whether all were searched."""
     until = time.monotonic() + SEARCH_DEAD_LETTERS_S
     found: list[tuple[str, Event]] = []

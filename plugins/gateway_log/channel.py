@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -37,7 +37,7 @@ from .reader import TRACE, shard_file
 from .readers import LogReaderFeed
 from .retention import Retention
 from .rows import Unreadable
-from .search import find
+from .search import at, browse, find
 from .shard import Shard, file_bytes
 from .writer import Commit, Unit, Writer
 
@@ -365,20 +365,20 @@ class LogChannel:
         """See `gateway_core.contract.capabilities.Searchable`; searches the shards of all workers."""
         return await to_thread.run_sync(find, self._folder.path, id, source, rest, within_s)
 
+    async def browse(self, wanted: Mapping[str, str], since_ns: int, until_ns: int, *more: Any) -> Found:
+        """See `gateway_inspect.browse.Browsable`; searches the shards of all workers."""
+        return await to_thread.run_sync(browse, self._folder.path, wanted, since_ns, until_ns, *more)
+
+    async def at(self, position: int) -> Event | None:
+        """See `gateway_inspect.browse.Browsable`."""
+        return await to_thread.run_sync(at, self._folder.path, position)
+
     def info(self) -> dict[str, Any]:
         """The channel's status. `first` and `next` are positions in this worker's main shard; `events` and `bytes`
         cover all shards that it owns."""
         if self._writer is None:
-            return {
-                "writable": False,
-                "error": "not open",
-                "events": 0,
-                "bytes": 0,
-                "first": 0,
-                "next": 0,
-                "unrouted": 0,
-                "shards": {},
-            }
+            none = dict.fromkeys(("events", "bytes", "first", "next", "unrouted"), 0)
+            return {"writable": False, "error": "not open", **none, "shards": {}}
         shards = {
             str(t.shard): {"first": t.first, "next": t.end, "events": t.end - t.first, "bytes": file_bytes(s.path)}
             for s, t in zip(self._shards, self._tails, strict=True)

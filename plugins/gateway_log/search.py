@@ -1,4 +1,4 @@
-"""Finds an event by its id: there is no index of ids, so the files are searched backwards from the newest events."""
+"""Finds events by their attributes: there is no index, so the files are searched backwards from the newest events."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pathlib import Path
 import msgspec
 
 from gateway_core.contract.capabilities import Found
-from gateway_core.contract.event import Event
+from gateway_core.contract.event import Event, split_position
 
 from .reader import LogReader, to_event
 
 WINDOW = 20_000
 """The number of events searched between two checks of the clock."""
+_SLACK_NS = 10_000_000_000
+"""Events are stored in nearly the order in which they were received."""
 
 
 def find(
@@ -56,3 +58,78 @@ def _matching(reader: LogReader, shard: int, start: int, end: int, id: str, sour
         # CloudEvents 0.1 calls it eventID
         if id in (attributes.get("id"), attributes.get("eventID")) and source in (None, attributes.get("source")):
             yield event
+
+
+def browse(
+    folder: Path,
+    wanted: Mapping[str, str],
+    since_ns: int,
+    until_ns: int,
+    rest: Mapping[str, int] | None = None,
+    most: int = 50,
+    within_s: float = 0.5,
+) -> Found:
+    """A step of a search, see `gateway_inspect.browse.Browsable`; `rest` is as for `find`. It blocks: call it in a
+    thread. Raises `sqlite3.Error`."""
+    until = time.monotonic() + within_s
+    found: list[Event] = []
+    searched = 0
+    # a prefix's JSON without its closing quote begins the value's JSON
+    texts = [
+        msgspec.json.encode(value.removesuffix("*")).decode()[: -1 if value.endswith("*") else None]
+        for value in wanted.values()
+    ]
+    with LogReader(folder) as reader:
+        ends = _ends(reader, rest)
+        if rest is None:
+            ends = {shard: _sequence_at(reader, shard, until_ns + _SLACK_NS) for shard in ends}
+        firsts = {shard: _sequence_at(reader, shard, since_ns - _SLACK_NS) for shard in ends}
+        each = max(1, most // max(1, len(ends)))
+        while ends and len(found) < most:
+            for shard, end in list(ends.items()):
+                start, count = max(firsts[shard], end - WINDOW), 0
+                ends[shard] = min(start, end)
+                for row in reader.having(shard, start, end, texts):
+                    event = to_event(shard, row)
+                    if since_ns <= event.received_ns < until_ns and _agrees(event, wanted):
+                        found.append(event)
+                        count += 1
+                    if count >= each or time.monotonic() >= until:
+                        ends[shard] = row.sequence
+                        break
+                searched += end - ends[shard]
+                if ends[shard] <= firsts[shard]:
+                    del ends[shard]
+            if time.monotonic() >= until:
+                break
+    found.sort(key=lambda event: event.received_ns, reverse=True)
+    return Found(found, searched, {str(shard): end for shard, end in ends.items()} or None)
+
+
+def at(folder: Path, position: int) -> Event | None:
+    """The event at a position, None if it is not there. It blocks. Raises `sqlite3.Error`."""
+    shard, sequence = split_position(position)
+    with LogReader(folder) as reader:
+        row = next(reader.read(shard, sequence, sequence + 1), None)
+        return None if row is None else to_event(shard, row)
+
+
+def _agrees(event: Event, wanted: Mapping[str, str]) -> bool:
+    for name, value in wanted.items():
+        own = str(event.attributes.get(name, ""))
+        if not (own.startswith(value[:-1]) if value.endswith("*") else own == value):
+            return False
+    return True
+
+
+def _sequence_at(reader: LogReader, shard: int, ns: int) -> int:
+    """The sequence of the first event that was received at this time or later."""
+    low, high = reader.bounds(shard)
+    while low < high:
+        middle = (low + high) // 2
+        row = next(reader.read(shard, middle, high, 1), None)
+        if row is None or row.received_ns >= ns:
+            high = middle
+        else:
+            low = row.sequence + 1
+    return low

@@ -53,6 +53,16 @@
       if (answer.type === "opaqueredirect") location.reload();
     }, () => {});
   });
+  // what a reader unfolded stays so when its part comes again: <details id="…" data-keep>
+  const folds = new Map();
+  document.addEventListener("toggle", (toggle) => {
+    if (toggle.target.matches("details[data-keep]") && toggle.target.isConnected) folds.set(toggle.target.id, toggle.target.open);
+  }, true);
+  document.addEventListener("htmx:sseMessage", (message) => {
+    for (const details of message.target.querySelectorAll("details[data-keep]")) {
+      if (folds.has(details.id)) details.open = folds.get(details.id);
+    }
+  });
   document.addEventListener("htmx:sendError", () => tell("No answer from the gateway", true));
 
   // A stream that closes while nobody sees its page: a browser has six connections for a host, and many tabs.

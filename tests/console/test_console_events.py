@@ -1,0 +1,200 @@
+"""The pages of events: the search, and one event's timeline."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.console.axe import violations
+from tests.console.lab import NARROW, Lab, lab, opened
+
+CONFIG = """
+brokers:
+  default:
+    ingress: [{{http: {{listen: "127.0.0.1:0"}}}}]
+bridges:
+  brief:
+    source: {{http: {{listen: "127.0.0.1:0"}}}}
+    sink: {{http: {{url: "{good}"}}}}
+triggers:
+  orders:
+    broker: default
+    filters: [{{exact: {{type: order.created}}}}]
+    delivery: {{retry: 300, backoff_delay_s: 0.3, backoff_max_s: 0.3}}
+    subscriber: {{http: {{url: "{bad}"}}}}
+  billing:
+    broker: default
+    filters: [{{prefix: {{type: billing.}}}}]
+    delivery: {{retry: 0}}
+    subscriber: {{http: {{url: "{bad}"}}}}
+console:
+  hide: {{data: true, attributes: [card, type], below: operator}}
+"""
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, processes: None) -> Iterator[Lab]:
+    with lab(tmp_path_factory.mktemp("events"), CONFIG) as found:
+        yield found
+
+
+def open_event(page: Page, shared: Lab, id: str, **more: str) -> None:
+    page.goto(f"{shared.url}/events?{urlencode({'id': id, **more})}")
+
+
+@pytest.mark.spec("CO-20")
+def test_a_delivery_after_retries_shows_each_attempt_and_wait(page: Page, shared: Lab) -> None:
+    page.goto(f"{shared.url}/events")  # from now on it is recorded
+    shared.bad.answer = 503
+    shared.send({"id": "late", "subject": "42", "data": {"amount": 3}})
+    open_event(page, shared, "late")
+    timeline = page.get_by_role("list").filter(has=page.locator(".received"))
+    expect(timeline).to_contain_text("Accepted by default at position")
+    first = timeline.locator(".attempt", has_text="Attempt 1: failed")
+    expect(first).to_contain_text("503")
+    expect(first.locator(".took")).to_be_visible()
+    expect(timeline.locator(".wait").first).to_contain_text("Waited")
+    expect(timeline.locator(".next")).to_contain_text("retrying")
+    shared.bad.answer = 202
+    expect(timeline.locator(".attempt.good")).to_contain_text("delivered")
+    expect(timeline.locator(".attempt.good .took")).to_be_visible()
+    orders = timeline.locator(".delivery", has_text="orders")
+    expect(orders.locator(".state")).to_have_text("delivered")
+    billing = timeline.locator(".delivery", has_text="billing")
+    expect(billing.locator(".state")).to_have_text("not matched")
+    expect(billing.locator(".fails")).to_contain_text("billing.")
+    expect(page.get_by_label("Data", exact=True)).to_contain_text('"amount": 3')
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+        assert violations(page) == []
+    page.set_viewport_size(NARROW)  # type: ignore[arg-type]
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.spec("CO-20")
+def test_a_dead_letter_has_its_reason(page: Page, shared: Lab) -> None:
+    shared.bad.answer = 400
+    shared.send({"id": "dead", "type": "billing.due"})
+    open_event(page, shared, "dead")
+    letter = page.locator(".timeline .dead_letter")
+    expect(letter).to_contain_text("Dead letter after 1 attempt")
+    expect(letter.get_by_role("link", name="Dead letters of billing")).to_be_visible()
+    expect(page.locator(".delivery").first.locator(".state")).to_have_text("dead lettered")
+
+
+@pytest.mark.spec("CO-20")
+def test_an_event_of_a_channel_without_a_past_was_recorded(page: Page, shared: Lab) -> None:
+    page.goto(f"{shared.url}/events")
+    shared.send({"id": "memo", "type": "note"}, broker="brief")
+    open_event(page, shared, "memo")
+    expect(page.locator(".timeline .attempt.good")).to_be_visible()
+    page.goto(f"{shared.url}/events?broker=brief")
+    expect(page.get_by_role("link", name="memo")).to_be_visible()
+    expect(page.get_by_text("can't be searched")).to_be_visible()
+
+
+@pytest.mark.spec("CO-21")
+def test_events_are_searched_by_type_source_and_time(page: Page, shared: Lab) -> None:
+    shared.send(*({"id": f"many-{n}", "type": "found.many", "source": f"/shop/{n % 2}"} for n in range(120)))
+    page.goto(f"{shared.url}/events")
+    page.get_by_label("Type").fill("found.*")
+    page.get_by_label("Source").fill("/shop/1")
+    page.get_by_role("button", name="Search").click()
+    rows = page.locator(".results tbody tr:has(td.mono)")
+    expect(rows).to_have_count(50)
+    expect(rows.first).to_contain_text("many-119")
+    page.get_by_role("link", name="Search further").click()
+    expect(rows).to_have_count(60)
+    expect(page.locator(".step")).to_contain_text("events in question were searched")
+    page.get_by_label("Until (UTC)").fill("2020-01-01T00:00")
+    page.get_by_role("button", name="Search").click()
+    expect(page.locator(".step")).to_contain_text("Nothing more was found")
+    open_event(page, shared, "there-is-no-such-id")
+    expect(page.locator(".step")).to_contain_text("No event with this id was found")
+    assert page.goto(f"{shared.url}/events?since=yesterday").status == 422  # type: ignore[union-attr]
+    expect(page.get_by_role("alert")).to_contain_text("is no time")
+
+
+@pytest.mark.spec("CO-21")
+def test_events_of_one_id_are_there_to_choose_from(page: Page, shared: Lab) -> None:
+    shared.send({"id": "twice", "source": "/a", "type": "x"}, {"id": "twice", "source": "/b", "type": "x"})
+    open_event(page, shared, "twice")
+    assert violations(page) == []
+    page.get_by_role("link", name="/b", exact=True).click()
+    expect(page.locator(".about")).to_contain_text("/b")
+
+
+HOSTILE = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
+
+
+@pytest.mark.spec("CO-22")
+def test_hostile_content_is_text(page: Page, shared: Lab) -> None:
+    big = base64.b64encode(bytes(range(256)) * 2000).decode()
+    shared.send(
+        {"id": HOSTILE, "subject": "\u202eright to left", "data": HOSTILE, "type": "x"},
+        {"id": "binary", "data_base64": big, "type": "x"},
+    )
+    shared.send(
+        {"id": "long", "data": "<b>" * 100_000, "type": "x"},
+    )
+    page.goto(f"{shared.url}/events?type=x")
+    page.get_by_role("link", name="<img src=x").first.click()
+    expect(page.get_by_label("Data", exact=True)).to_contain_text("<script>")
+    assert page.locator("main img, main script").count() == 0
+    assert "taken" not in page.title().partition("<")[0]
+    open_event(page, shared, "binary")
+    expect(page.get_by_label("Data", exact=True)).to_contain_text("00000010  10 11 12")
+    expect(page.get_by_text("500 KiB; only the start is shown")).to_be_visible()
+    open_event(page, shared, "long")
+    assert page.locator("#data b").count() == 0
+    expect(page.get_by_text("only the start is shown")).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    assert json.loads(Path(download.value.path()).read_text())["data"] == "<b>" * 100_000
+
+
+@pytest.mark.spec("CO-22")
+def test_what_is_hidden_can_t_be_seen_or_searched(browser: Browser, shared: Lab) -> None:
+    shared.send({"id": "private", "card": "4111", "type": "secret.type", "data": {"pin": "1234"}})
+    headers = {"authorization": f"Bearer {shared.token('viewer')}"}
+
+    def get(**asked: str) -> httpx.Response:
+        return httpx.get(f"{shared.url}/events", params=asked, headers=headers, timeout=60)
+
+    shown = get(id="private").text
+    assert "(hidden)" in shown
+    assert not [word for word in ("4111", "secret.type", "1234") if word in shown]
+    assert "secret.type" not in get(source="/tests").text
+    assert get(type="secret.*").status_code == 422
+    link = f"{shared.url}/events/download?id=private"
+    assert httpx.get(link, headers=headers, timeout=60).status_code == 403
+    with opened(browser, shared) as page:
+        open_event(page, shared, "private")
+        expect(page.get_by_label("Data", exact=True)).to_contain_text("1234")
+
+
+@pytest.mark.spec("CO-20")
+def test_the_commands_send_the_event_again(page: Page, shared: Lab) -> None:
+    text = 'it\'s \\n "quoted" and ünï'
+    shared.send({"id": "again", "type": "note", "source": "/again", "data": {"text": text}})
+    open_event(page, shared, "again")
+    curl = shlex.split(page.locator("#as-curl").inner_text())
+    assert curl[:3] == ["curl", "-X", "POST"]
+    media = curl[curl.index("-H") + 1].partition(": ")[2]
+    sent = httpx.post(curl[3], headers={"content-type": media}, content=curl[curl.index("-d") + 1].encode())
+    assert sent.status_code == 202, sent.text
+    printed = page.locator("#as-send").inner_text().partition(" | tidegate send ")
+    text_of_line = subprocess.run(["sh", "-c", printed[0]], capture_output=True, check=True, text=True).stdout
+    assert json.loads(text_of_line)["data"] == {"text": text}
+    assert shlex.split(printed[2]) == [curl[3], "-"]
+    page.reload()
+    expect(page.get_by_text("This id was found more than once")).to_be_visible()
