@@ -44,6 +44,9 @@ console:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, processes: None) -> Iterator[Lab]:
     with lab(tmp_path_factory.mktemp("events"), CONFIG) as found:
+        found.bad.answer = 202
+        found.send({"id": "unseen", "type": "billing.early"})
+        found.gateway.wait_until(lambda: found.gateway.trigger("billing")["delivered"] == 1)
         yield found
 
 
@@ -78,6 +81,14 @@ def test_a_delivery_after_retries_shows_each_attempt_and_wait(page: Page, shared
         assert violations(page) == []
     page.set_viewport_size(NARROW)  # type: ignore[arg-type]
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.spec("CO-23")
+def test_what_happened_while_nobody_looked_was_not_recorded(page: Page, shared: Lab) -> None:
+    open_event(page, shared, "unseen")
+    expect(page.locator(".delivery").first.locator(".state")).to_have_text("delivered")
+    assert page.locator(".timeline .attempt").count() == 0
+    expect(page.get_by_text("are recorded since")).to_be_visible()
 
 
 @pytest.mark.spec("CO-20")
