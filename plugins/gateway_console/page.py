@@ -45,6 +45,7 @@ NAVIGATION = (
     Entry("", "Overview"),
     Entry("/events", "Events"),
     Entry("/live", "Live"),
+    Entry("/dead-letters", "Dead letters"),
     Entry("/triggers", "Triggers"),
     Entry("/playground", "Playground"),
     Entry("/tables", "Tables"),

@@ -18,7 +18,7 @@ from .context import Console
 from .failures import own_failures
 from .login import login_routes
 from .page import HTML, ROOT, see_other
-from .pages import catalogue, config, events, overview, playground, tables, tap, triggers
+from .pages import catalogue, config, dead_letters, events, overview, playground, tables, tap, triggers
 from .recorder import Asked, Recorder, Recording
 from .sampler import Sampler
 from .switch import check_switch, switched_on
@@ -49,7 +49,7 @@ class ConsoleService(RunningService):
         if not self._served:
             return []
         console = Console(self._gateway, self._sampler, self._lookout, self._recording)
-        modules = (overview, events, tap, triggers, playground, tables, catalogue, config)
+        modules = (overview, events, tap, dead_letters, triggers, playground, tables, catalogue, config)
         pages = [route for module in modules for route in module.routes(console)]
         return [_start(), *asset_routes(), *login_routes(console.admin), *pages]
 

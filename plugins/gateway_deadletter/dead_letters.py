@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +22,8 @@ from gateway_core.contract.event import Event, text_of
 from gateway_core.delivery.dead_letter import without_facts
 
 from .sink import DeadLetterSink
+
+_NUMBERS = re.compile(r"[0-9]+(?:[0-9a-fA-F-]*[0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +48,30 @@ class DeadLetter:
         value = self.event.attributes.get(name)
         return "" if value is None else text_of(value)
 
+    @property
+    def group(self) -> str:
+        """Which group it belongs to: those of the same trigger, stage, status and reason. Numbers in reasons don't
+        count."""
+        reason = _NUMBERS.sub("#", self.fact("tidegatereason"))
+        parts = (self.fact("tidegatetrigger"), self.fact("tidegatestage"), self.fact("knativeerrorcode"), reason)
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Selects dead letters that match all given values. Without ids, any id matches."""
+    """Selects dead letters that match all given values. Without ids, any id matches. `group` is one of
+    `DeadLetter.group`."""
 
     broker: str | None = None
     trigger: str | None = None
     reason: str | None = None
     ids: frozenset[str] = frozenset()
+    group: str | None = None
 
     def has(self, dead_letter: DeadLetter) -> bool:
         return (
             (not self.ids or dead_letter.id in self.ids)
+            and (self.group is None or dead_letter.group == self.group)
             and (self.broker is None or dead_letter.broker == self.broker)
             and (self.trigger is None or dead_letter.fact("tidegatetrigger") == self.trigger)
             and (self.reason is None or self.reason.lower() in dead_letter.fact("tidegatereason").lower())
@@ -85,6 +100,11 @@ class Stores:
             elif not any(s.address == address for s in self.stores):
                 self.stores.append(Store(owner, address, built))
                 self._owners[address] = broker
+
+    def state(self) -> object:
+        """What changes when a file does. None if a store does not tell."""
+        sinks = [place.store for place in self.stores if isinstance(place.store, DeadLetterSink)]
+        return tuple(sink.state() for sink in sinks) if len(sinks) == len(self.stores) else None
 
     @property
     def closed(self) -> list[str]:

@@ -54,3 +54,44 @@ class DeadLetterDetail(DeadLetterRow):
     """The start of the subscriber's response."""
     event: dict[str, Any]
     """The original event, in CloudEvents JSON."""
+
+
+class ReplayFault(Model):
+    """A dead letter whose event could not be sent."""
+
+    id: str
+    reason: str
+
+
+class ReplayDocument(Model):
+    """A replay of dead letters by the gateway. A dead letter is removed once its broker has taken its event again."""
+
+    id: str
+    state: str
+    """`waiting`, `running`, `done`, `failed`, `cancelled`, or `stopped` with the gateway."""
+    detail: str
+    """Why it failed, or what it waits for."""
+    who: str
+    """Who started it."""
+    selection: dict[str, Any]
+    """Which dead letters it sends."""
+    rate: int
+    """Events per second at most; 0 without a limit."""
+    total: int
+    """How many it found."""
+    accepted: int
+    """How many events their brokers have taken again."""
+    refused: int
+    """How many events were refused for good."""
+    skipped: int
+    """How many never were events, or belong to bridges."""
+    left: int
+    """How many remain."""
+    faults: list[ReplayFault]
+    """The first ones that failed."""
+
+
+class ReplayList(Model):
+    """The last replays since the gateway's start."""
+
+    items: list[ReplayDocument]

@@ -60,6 +60,10 @@ class DeadLetterSink:
         """All dead letters of all workers, oldest first: (id, event with the facts as attributes)."""
         return self._store.entries()
 
+    def state(self) -> tuple[tuple[str, int, int, int], ...]:
+        """What changes when a file does: path, inode, size and time of each."""
+        return self._store.state()
+
     @property
     def closed(self) -> list[str]:
         """What the last reading could not decrypt; see `Store.closed`."""

@@ -8,7 +8,7 @@ import heapq
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from operator import itemgetter
 from pathlib import Path
 
@@ -45,6 +45,15 @@ class Store:
         pattern = f"{glob.escape(str(self.path.with_suffix('')))}~*{glob.escape(self.path.suffix)}"
         mine = [self.path] if self.path.exists() else []
         return mine + [Path(p) for p in sorted(glob.glob(pattern))]
+
+    def state(self) -> tuple[tuple[str, int, int, int], ...]:
+        """Path, inode, size and time of change (in nanoseconds) of each file."""
+        found = []
+        for file in self.files():
+            with suppress(FileNotFoundError):
+                at = file.stat()
+                found.append((str(file), at.st_ino, at.st_size, at.st_mtime_ns))
+        return tuple(found)
 
     def entries(self) -> Iterator[tuple[str, Event]]:
         """All dead letters, oldest first. Other lines are logged and skipped; those that can't be decrypted once for

@@ -18,13 +18,10 @@ from gateway_http.cli.tls_files import Files, tls_of
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import FAULT, OK
 from gateway_core.contract.options import HIDDEN
-from gateway_core.contract.outcome import Stage
 from gateway_core.delivery.dead_letter import without_facts
 
-from ..dead_letters import DeadLetter, Query, Store, Stores
-
-REMOVE_EVERY = 500
-"""Dead letters are removed in groups, since each removal rewrites the file; after a crash a group may be sent again."""
+from ..dead_letters import DeadLetter, Query, Stores
+from ..replaying import Removals, was_event
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,7 @@ def replay_dead_letters(stores: Stores, query: Query, plan: Replay) -> int:
     count = Count()
     if plan.dry_run:
         for dead_letter in dead_letters:
-            where = targets[dead_letter.broker] if _original(dead_letter) else "nowhere: it was never an event"
+            where = targets[dead_letter.broker] if was_event(dead_letter) else "nowhere: it was never an event"
             print(f"{dead_letter.id}  {dead_letter.fact('type')} {dead_letter.fact('id')} -> {where}", file=sys.stderr)
     elif dead_letters:
         with client(list(targets.values()), headers=given, tls=tls) as to:
@@ -100,18 +97,13 @@ def _ingress_of(dead_letter: DeadLetter, ingress: dict[str, list[str]]) -> str:
     raise common.CommandError(f"broker {dead_letter.broker!r} has no known HTTP ingress: pass an address with --to")
 
 
-def _original(dead_letter: DeadLetter) -> bool:
-    """Whether the dead letter holds an event that was once accepted, not raw input that no codec could read."""
-    return dead_letter.fact("tidegatestage") != Stage.DECODE
-
-
 def _replay_all(
     dead_letters: list[DeadLetter], targets: dict[str, str], plan: Replay, to: httpx.Client, count: Count
 ) -> None:
-    done: dict[str, tuple[Store, list[str]]] = {}
+    removals = Removals()
     try:
         for dead_letter in dead_letters:
-            if not _original(dead_letter):
+            if not was_event(dead_letter):
                 count.skipped += 1
                 print(f"{dead_letter.id}: skipped, it was never an event", file=sys.stderr)
                 continue
@@ -130,21 +122,10 @@ def _replay_all(
                 if answer.status is None:
                     return
                 continue
-            place, ids = done.setdefault(dead_letter.place.address, (dead_letter.place, []))
-            ids.append(dead_letter.id)
-            if len(ids) >= REMOVE_EVERY:
-                count.replayed += _remove(place, ids)
+            removals.accepted(dead_letter)
     finally:
-        for place, ids in done.values():
-            count.replayed += _remove(place, ids)
-
-
-def _remove(place: Store, ids: list[str]) -> int:
-    number = len(ids)
-    if ids:
-        place.store.remove(ids)
-        ids.clear()
-    return number
+        removals.finish()
+        count.replayed = removals.removed
 
 
 def _report(count: Count, all_: int, plan: Replay) -> None:

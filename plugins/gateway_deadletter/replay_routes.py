@@ -1,0 +1,99 @@
+"""Routes for replays: start one, see how far it is, cancel it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from gateway_admin.routes import JSON, Answer, Problem, Request, Route
+
+from . import models
+from .dead_letters import Query
+from .replays import ACTION, MOST_RATE, Replay, Replays, selection
+
+_PATH = "/api/v1/replays"
+_NO_STORE = {"cache-control": "no-store"}
+DEFAULT_RATE = 100
+
+
+class _Wanted(msgspec.Struct, forbid_unknown_fields=True):
+    broker: str | None = None
+    trigger: str | None = None
+    reason: str | None = None
+    group: str | None = None
+    ids: list[str] = []
+    all: bool = False
+    rate: int = DEFAULT_RATE
+
+
+_wanted = msgspec.json.Decoder(_Wanted).decode
+
+
+def replay_routes(replays: Replays) -> list[Route]:
+    """The routes."""
+
+    def start(request: Request) -> Answer:
+        try:
+            asked = _wanted(request.body)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as e:
+            raise Problem(422, f"the body can't be used: {e}") from e
+        query = Query(asked.broker, asked.trigger, asked.reason, frozenset(asked.ids), asked.group)
+        if asked.all == bool(asked.ids):
+            raise Problem(422, "name `ids`, or say `all: true` for all that match the other fields")
+        replay = replays.start(replays.new(query, checked_rate(asked.rate), request.who, request.peer))
+        return Answer(document(replay), 202, facts={"replay": replay.id, "state": "started", **selection(replay)})
+
+    def everything(request: Request) -> Answer:
+        return Answer({"items": [document(replay) for replay in replays.known.values()]}, headers=_NO_STORE)
+
+    def single(request: Request) -> Answer:
+        return Answer(document(replays.find(request.params["id"])), headers=_NO_STORE)
+
+    def cancel(request: Request) -> Answer:
+        return Answer(document(replays.cancel(request.params["id"])))
+
+    one = {200: models.ReplayDocument}
+    return [
+        Route(
+            *("POST", _PATH, start, "Replay dead letters", {202: models.ReplayDocument}),
+            problems=[409, 422, 503],
+            body="`ids`: dead letters to replay; or `all: true`: all of `broker`, `trigger`, `reason` and `group`. "
+            f"`rate`: events per second, 0 without a limit (default: {DEFAULT_RATE}).",
+            takes=[JSON],
+            role="operator",
+            action=ACTION,
+        ),
+        Route("GET", _PATH, everything, "The last replays", {200: models.ReplayList}, role="viewer"),
+        Route("GET", f"{_PATH}/{{id}}", single, "How far a replay is", one, problems=[404], role="viewer"),
+        Route(
+            *("POST", f"{_PATH}/{{id}}/cancel", cancel, "End a replay; what was not sent stays", one),
+            problems=[404],
+            role="operator",
+            action="dlq.cancel",
+        ),
+    ]
+
+
+def checked_rate(rate: int) -> int:
+    """The rate. Raises `Problem`."""
+    if not 0 <= rate <= MOST_RATE:
+        raise Problem(422, f"the rate is a number of events per second from 0 (no limit) to {MOST_RATE}")
+    return rate
+
+
+def document(replay: Replay) -> dict[str, Any]:
+    """A replay as JSON values."""
+    return {
+        "id": replay.id,
+        "state": replay.state,
+        "detail": replay.detail,
+        "who": replay.who,
+        "selection": selection(replay),
+        "rate": replay.rate,
+        "total": replay.total,
+        "accepted": replay.accepted,
+        "refused": replay.refused,
+        "skipped": replay.skipped,
+        "left": replay.total - (replay.removed if replay.ended else replay.accepted),
+        "faults": [{"id": id_, "reason": reason} for id_, reason in replay.faults],
+    }

@@ -1,0 +1,386 @@
+"""Replays inside a running gateway: one at a time, the others wait.
+
+An event goes to its broker as a reply of a subscriber does: stored by the channel, then delivered to all triggers that
+match it. `tidegate dlq replay` sends it to the broker's ingress instead, as any client would. No ingress is involved
+here, so no credentials are needed, and no policy is asked again: policies say which senders may send, and this broker
+took this event from its sender before. What an admin has edited counts as the admin's own; the audit log says who.
+
+A dead letter is removed once the channel has stored its event, so what fails again comes back as a new dead letter. One
+whose event was edited is removed only when the edited event was delivered. After a crash some are sent again.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskGroup
+from gateway_admin.routes import Problem
+from gateway_audit.log import audit_log
+
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event
+from gateway_core.contract.one_line import one_line
+from gateway_core.delivery.dead_letter import without_facts
+
+from .dead_letters import DeadLetter, Query, Stores
+from .replaying import Removals, was_event
+
+if TYPE_CHECKING:
+    from gateway_core.runtime.gateway import Gateway
+
+log = logging.getLogger("tidegate.deadletter")
+
+ACTION = "dlq.replay"
+MOST_WAITING = 16
+MOST_KEPT = 20
+MOST_RATE = 100_000
+_MOST_FAULTS = 20
+_CHUNK = 100
+_TRIES = 5
+_WAIT_S = 0.25
+_ANSWER_S = 30.0
+
+Send = Callable[[], Awaitable[str]]
+Seen = Callable[[Event, Send], Awaitable[str]]
+"""Sends an event, waits until it was delivered, and returns "", or why it was not."""
+
+
+@dataclass(slots=True)
+class Replay:
+    """A replay: what it sends, who started it, and how far it is. `state` is "waiting", "running", "done" (the counts
+    say what was refused or skipped), "failed", "cancelled", or "stopped" with the gateway. `rate` is in events per
+    second, 0 for no limit. `faults` are the first ids that failed, with the reason."""
+
+    id: str
+    who: str
+    where: str
+    query: Query
+    rate: int
+    state: str = "waiting"
+    detail: str = ""
+    total: int = 0
+    accepted: int = 0
+    removed: int = 0
+    refused: int = 0
+    skipped: int = 0
+    started_ns: int = 0
+    ended_ns: int = 0
+    triggers: dict[str, int] = field(default_factory=dict)
+    before: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """For each trigger what it had delivered and given up before."""
+    brokers: list[str] = field(default_factory=list)
+    edited: Event | None = None
+    seen: Seen | None = None
+    faults: list[tuple[str, str]] = field(default_factory=list)
+    cancelling: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether it will do nothing more."""
+        return self.state not in ("waiting", "running")
+
+    def fault(self, dead_letter: DeadLetter, reason: str) -> None:
+        """Notes that one failed."""
+        if len(self.faults) < _MOST_FAULTS:
+            self.faults.append((dead_letter.id, one_line(reason, 300)))
+
+
+class Replays:
+    """The replays of a gateway: the one that runs, those that wait, and the last ones."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._tasks: TaskGroup | None = None
+        self._waiting: deque[Replay] = deque()
+        self._idle = anyio.Event()
+        self._idle.set()
+        self.known: dict[str, Replay] = {}
+
+    def begin(self, tasks: TaskGroup) -> None:
+        """Runs replays in these tasks from now on."""
+        self._tasks = tasks
+
+    async def stop(self) -> None:
+        """Ends the one that runs after what it has sent is answered; the others never start."""
+        self._tasks = None
+        self._waiting.clear()
+        with anyio.move_on_after(10):
+            await self._idle.wait()
+
+    def start(self, replay: Replay) -> Replay:
+        """Starts a replay, or lets it wait for others. Raises `Problem`."""
+        if self._tasks is None or self._gateway.stopping:
+            raise Problem(503, "the gateway is stopping")
+        if len(self._waiting) >= MOST_WAITING:
+            raise Problem(409, f"{MOST_WAITING} replays are waiting: try again later, or cancel one")
+        self.known[replay.id] = replay
+        for old in [r.id for r in self.known.values() if r.ended][: max(0, len(self.known) - MOST_KEPT)]:
+            del self.known[old]
+        self._waiting.append(replay)
+        if self._idle.is_set():
+            self._idle = anyio.Event()
+            self._tasks.start_soon(self._run_all)
+        return replay
+
+    def new(self, query: Query, rate: int, who: str, where: str) -> Replay:
+        """A replay that is not started yet."""
+        return Replay(secrets.token_hex(6), who, where or "socket", query, rate)
+
+    def find(self, id_: str) -> Replay:
+        """The replay with this id. Raises `Problem`."""
+        found = self.known.get(id_)
+        if found is None:
+            raise Problem(404, f"there is no replay {id_}: the gateway knows the last {MOST_KEPT} since its start")
+        return found
+
+    def cancel(self, id_: str) -> Replay:
+        """Ends a replay; what it has not sent stays. Raises `Problem`."""
+        replay = self.find(id_)
+        replay.cancelling = True
+        if replay in self._waiting:
+            self._waiting.remove(replay)
+            self._end(replay, "cancelled")
+        return replay
+
+    async def _run_all(self) -> None:
+        try:
+            while self._waiting:
+                replay = self._waiting.popleft()
+                run = _Run(self._gateway, replay)
+                try:
+                    await run.run()
+                finally:
+                    self._end(replay, run.state)
+        finally:
+            self._idle.set()
+
+    def _end(self, replay: Replay, state: str) -> None:
+        replay.state, replay.ended_ns = state, self._gateway.clock.now_ns()
+        facts: dict[str, Any] = {
+            "replay": replay.id,
+            "state": state,
+            **selection(replay),
+            "replayed": replay.removed,
+            "refused": replay.refused,
+            "left": replay.total - replay.removed,
+            "to": sorted(replay.brokers),
+        }
+        if replay.detail:
+            facts["detail"] = replay.detail
+        whole = state == "done" and replay.removed == replay.total
+        audit_log(self._gateway.data_dir).record(
+            replay.who, ACTION, replay.where, "done" if whole else "failed", **facts
+        )
+
+
+def selection(replay: Replay) -> dict[str, Any]:
+    """Which dead letters a replay sends, for the audit log and the API."""
+    query = replay.query
+    chosen = {"broker": query.broker, "trigger": query.trigger, "reason": query.reason, "group": query.group}
+    found: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    if query.ids:
+        found["ids"] = sorted(query.ids)[:20]
+    if replay.edited is not None:
+        found["edited"] = True
+    return found
+
+
+class _Stopped(Exception):
+    """The replay ends early, in this state."""
+
+
+class _Run:
+    """One replay while it runs."""
+
+    def __init__(self, gateway: Gateway, replay: Replay) -> None:
+        self._gateway = gateway
+        self._replay = replay
+        self._removals = Removals()
+        self.state = "stopped"  # unless it comes to another end
+
+    async def run(self) -> None:
+        """Runs it, and notes in `state` how it ended. Whatever happens, what was accepted is removed, and nothing
+        else."""
+        replay = self._replay
+        replay.state, replay.started_ns = "running", self._gateway.clock.now_ns()
+        try:
+            while not self._gateway.started:
+                await self._sleep_until(anyio.current_time() + _WAIT_S)
+            await self._send_selected()
+            self.state = "done"
+        except _Stopped as e:
+            self.state = str(e)
+        except Exception as e:
+            log.warning("a replay of dead letters failed: %s", one_line(e))
+            self.state, replay.detail = "failed", one_line(e, 300)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._finish()
+
+    async def _send_selected(self) -> None:
+        replay = self._replay
+        stores = Stores(self._gateway.config, self._gateway.data_dir, self._gateway.registry)
+        ids = await to_thread.run_sync(self._counted, stores)
+        replay.total = len(ids)
+        status = {trigger.name: trigger for trigger in self._gateway.status().triggers}
+        replay.before = {
+            name: (status[name].delivered, status[name].dead_lettered) for name in replay.triggers if name in status
+        }
+        began = anyio.current_time()
+        async for chunk in self._chunks(stores, ids):
+            self._check()
+            await self._send_all(chunk)
+            if replay.rate:
+                await self._sleep_until(began + (replay.accepted + replay.refused) / replay.rate)
+
+    async def _finish(self) -> None:
+        try:
+            await to_thread.run_sync(self._removals.finish)
+        except OSError as e:
+            self.state = "failed"
+            self._replay.detail = f"what was sent can't be removed: {e.strerror or e}; the next replay sends it again"
+        self._replay.removed = self._removals.removed
+
+    def _counted(self, stores: Stores) -> frozenset[str]:
+        """The ids to send. They are read first, because replayed events may come back meanwhile."""
+        replay, found = self._replay, set[str]()
+        brokers = set[str]()
+        for dead_letter in stores.dead_letters(replay.query):
+            if dead_letter.id not in found:
+                found.add(dead_letter.id)
+                name = dead_letter.fact("tidegatetrigger")
+                replay.triggers[name] = replay.triggers.get(name, 0) + 1
+                brokers.add(dead_letter.broker)
+        replay.brokers = sorted(brokers)
+        return frozenset(found)
+
+    async def _chunks(self, stores: Stores, ids: frozenset[str]) -> AsyncIterator[list[DeadLetter]]:
+        rate = self._replay.rate
+        size = max(1, min(_CHUNK, rate // 4)) if rate else _CHUNK
+        letters: Iterator[DeadLetter] = stores.dead_letters(Query(ids=ids)) if ids else iter(())
+        while chunk := await to_thread.run_sync(lambda: list(islice(letters, size))):
+            yield chunk
+
+    async def _sleep_until(self, due: float) -> None:
+        while (left := due - anyio.current_time()) > 0:
+            self._check()
+            await anyio.sleep(min(left, _WAIT_S))
+
+    def _check(self) -> None:
+        """Raises `_Stopped` if it must not go on."""
+        if self._replay.cancelling:
+            raise _Stopped("cancelled")
+        if self._gateway.stopping:
+            raise _Stopped("stopped")
+
+    async def _send_all(self, chunk: Sequence[DeadLetter]) -> None:
+        replay = self._replay
+        left = []
+        for dead_letter in chunk:
+            if not was_event(dead_letter):
+                replay.skipped += 1
+                replay.fault(dead_letter, "it was never an event")
+            elif not dead_letter.broker:
+                replay.skipped += 1
+                replay.fault(dead_letter, "a bridge can't replay: use `tidegate dlq replay --to`")
+            else:
+                left.append(dead_letter)
+        for tried in range(_TRIES):
+            left = await self._send(left)
+            if not left:
+                return
+            await self._sleep_until(anyio.current_time() + _WAIT_S * 2**tried)
+        raise _Stopped("failed")
+
+    async def _send(self, chunk: Sequence[DeadLetter]) -> list[DeadLetter]:
+        """Sends these; returns those that failed for now."""
+        replay, again, accepted, slow = self._replay, [], [], False
+        for dead_letter, error in zip(chunk, await self._accepted(chunk), strict=True):
+            if error is None:
+                accepted.append(dead_letter)
+            elif isinstance(error, Refused) and error.status < 500:
+                replay.refused += 1
+                replay.fault(dead_letter, str(error))
+            else:
+                replay.detail = one_line(error, 300)
+                again.append(dead_letter)
+                slow = slow or isinstance(error, TimeoutError)
+        if not again:
+            replay.detail = ""
+        replay.accepted += len(accepted)
+        if accepted:
+            await to_thread.run_sync(self._remove, accepted)
+            replay.removed = self._removals.removed
+        if slow:  # it may be stored yet: don't send it once more
+            raise _Stopped("failed")
+        return again
+
+    def _remove(self, accepted: Sequence[DeadLetter]) -> None:
+        for dead_letter in accepted:
+            self._removals.accepted(dead_letter)
+
+    async def _accepted(self, chunk: Sequence[DeadLetter]) -> list[BaseException | None]:
+        """What became of each: None once the channel has stored its event."""
+        if self._replay.seen is not None and self._replay.edited is not None:
+            return [await self._edited(dead_letter, self._replay.edited, self._replay.seen) for dead_letter in chunk]
+        return await self._stored([(d.broker, without_facts(d.event)) for d in chunk])
+
+    async def _edited(self, dead_letter: DeadLetter, event: Event, seen: Seen) -> BaseException | None:
+        async def send() -> str:
+            (error,) = await self._stored([(dead_letter.broker, event)])
+            return "" if error is None else str(error) or type(error).__name__
+
+        found: list[str] = []
+
+        async def wait() -> None:
+            found.append(await seen(event, send))
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            with suppress(_Stopped):
+                await self._sleep_until(math.inf)
+            tasks.cancel_scope.cancel()
+        if not found:
+            self._check()
+        return None if found and not found[0] else Refused(found[0] if found else "it was not seen delivered")
+
+    async def _stored(self, events: Sequence[tuple[str, Event]]) -> list[BaseException | None]:
+        results: list[BaseException | None] = [TimeoutError("the channel did not answer")] * len(events)
+        open_, answered = len(events), anyio.Event()
+
+        def answers(number: int) -> Callable[[BaseException | None], None]:
+            def answer(error: BaseException | None) -> None:
+                nonlocal open_
+                results[number] = error
+                open_ -= 1
+                if not open_:
+                    answered.set()
+
+            return answer
+
+        for number, (name, event) in enumerate(events):
+            done = answers(number)
+            broker = self._gateway.built.brokers.get(name)
+            if broker is None:
+                done(Refused(f"the gateway has no broker {name!r} any more"))
+                continue
+            event.received_ns = self._gateway.clock.now_ns()
+            try:
+                broker.publish([event], done)
+            except Exception as e:
+                done(e)
+        if open_:
+            with suppress(TimeoutError), anyio.fail_after(_ANSWER_S):
+                await answered.wait()
+        return results
