@@ -14,7 +14,7 @@ from .config import HIDDEN, HideConfig
 from .sampler import Sample
 
 MOST_CELL = 400
-_DATA = ("data", "data_raw", "data_text")
+_DATA = ("data", "data_raw", "data_text", "key")
 _REASON = "reason"
 """Why a row is in quarantine. It may quote the data."""
 

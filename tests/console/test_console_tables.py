@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -156,21 +156,3 @@ def test_data_that_is_hidden_is_hidden_in_rows(shared: Lab) -> None:
     assert "(hidden)" in found
     assert "secret" not in found
     assert "acme" not in found
-
-
-@pytest.mark.parametrize("format", ["parquet", "delta"])
-def test_rows_that_spark_wrote_are_read(
-    spark: Any, log: Any, sink: Callable[..., Any], event: Callable[..., Any], format: str
-) -> None:
-    log.append(
-        event("good", b'{"n": 1}', json_data=True, tenant="acme"),
-        event("bad", b"no JSON"),
-    )
-    runner = sink({"data_schema": "n INT", "format": format, "partition_by": ["date"]})
-    runner.caught_up()
-    found = newest(str(runner.table), format, 5)
-    assert [(row["id"], row["data"], dict(row["extensions"])) for row in found.rows] == [
-        ("good", {"n": 1}, {"tenant": "acme"})
-    ]
-    rejected = newest(tables(str(runner.table), "")["quarantine"], format, 5).rows
-    assert [(row["id"], row["reason"]) for row in rejected] == [("bad", "data is not JSON")]

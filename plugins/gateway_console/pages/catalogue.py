@@ -100,6 +100,14 @@ def routes(console: Console) -> list[Route]:
         found = listed(request, lookout.look())
         return {name: fragment(_LIST, name, request, **found) for name in ("summary", "types", "sources")}
 
+    def shown_clause(request: Request, clause: dict[str, Any]) -> dict[str, Any]:
+        """A clause without what it found in the event, if something of events is hidden from the reader."""
+        hide = console.hides
+        if not (hide.hides_data(request.role) or hides(request, *hide.attributes)):
+            return clause
+        parts = [shown_clause(request, part) for part in clause.get("parts", [])]
+        return {name: clause[name] for name in ("text", "matched")} | ({"parts": parts} if parts else {})
+
     def one(request: Request, catalogue: Catalogue) -> tuple[str, TypeSeen]:
         allow(request)
         name = request.asked("type") or ""
@@ -126,7 +134,7 @@ def routes(console: Console) -> list[Route]:
             "attributes_seen": found.attributes,
             "example": example,
             "link": "" if hides(request, "id", "source") else f"{ROOT}/events?{urlencode(ids)}",
-            "deliveries": deliveries(found),
+            "deliveries": [{**each, "filter": shown_clause(request, each["filter"])} for each in deliveries(found)],
             "query": urlencode({"type": name}),
         }
 
