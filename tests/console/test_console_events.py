@@ -62,6 +62,7 @@ def test_a_delivery_after_retries_shows_each_attempt_and_wait(page: Page, shared
     open_event(page, shared, "late")
     timeline = page.get_by_role("list").filter(has=page.locator(".received"))
     expect(timeline).to_contain_text("Accepted by default at position")
+    expect(timeline).to_have_css("list-style-type", "none")
     first = timeline.locator(".attempt", has_text="Attempt 1: failed")
     expect(first).to_contain_text("503")
     expect(first.locator(".took")).to_be_visible()
