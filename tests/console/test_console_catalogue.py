@@ -56,7 +56,10 @@ def ask(shared: Lab, path: str, role: str = "viewer") -> httpx.Response:
 
 @pytest.mark.spec("CO-70")
 def test_types_and_sources_are_seen_in_all_workers(page: Page, shared: Lab) -> None:
+    shared.send({"id": "before", "type": "from.before", "source": "/x"})
     page.goto(f"{shared.url}/catalogue")
+    expect(page.get_by_role("rowheader", name="from.before")).to_be_visible()
+    expect(page.get_by_text("and 1 from the channel before")).to_be_visible()
     expect(page.get_by_text("2 of 2 workers")).to_be_visible()
     for number in range(40):  # each over a connection of its own: they come to both workers
         shared.send(order(number))

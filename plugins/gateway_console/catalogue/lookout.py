@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sqlite3
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import anyio
+from gateway_inspect.browse import browse
 from gateway_inspect.service import InspectService
 from gateway_inspect.tap.taps import Taps
 
+from gateway_core.contract.one_line import one_line
 from gateway_core.runtime.gateway import Gateway
 
 from .catalogue import Catalogue
-from .counter import MOST_KEYS, MOST_SAMPLES, Counter, Seen
+from .counter import MOST_KEYS, MOST_NAME, MOST_SAMPLES, Counter, Seen, names_of, sample
 
 SERVICE = "console"
 QUESTION = "catalogue"
@@ -23,6 +27,7 @@ LINGERS_S = 180.0
 """How long the first worker goes on after the last look."""
 _ASKED_S = 20.0
 """How long another one goes on after it was asked last."""
+log = logging.getLogger("tidegate.console")
 
 
 class Lookout:
@@ -37,6 +42,7 @@ class Lookout:
         self._heard: list[str] = []
         self._collecting = anyio.Lock()
         self._number = 0
+        self._seeded = False
         self.catalogue: Catalogue | None = None
 
     def _taps(self) -> Taps:
@@ -77,6 +83,9 @@ class Lookout:
 
     async def _collect(self, catalogue: Catalogue) -> None:
         async with self._collecting:
+            if not self._seeded:
+                self._seeded = True
+                await self._seed(catalogue)
             if self._counter is not None:
                 catalogue.feed(self._counter.take())
             answers = await self._gateway.peers.ask(SERVICE, {QUESTION: self._heard})
@@ -85,6 +94,22 @@ class Lookout:
                 catalogue.feed(read(seen))
             catalogue.workers = 1 + len(answers), self._gateway.workers
             catalogue.mark(time.monotonic())
+
+    async def _seed(self, catalogue: Catalogue) -> None:
+        """Looks into the newest events in the channels that can be browsed, from before the catalogue began."""
+        try:
+            found = await browse(self._gateway.built, {}, 0, catalogue.since_ns)
+        except sqlite3.Error as e:
+            log.warning("the catalogue begins without past events: %s", one_line(e))
+            return
+        for broker, event in found.events:
+            type_, source = names_of(event)
+            made = sample(broker, event)
+            if made is None or not type_ or max(len(type_), len(source)) > MOST_NAME:
+                continue
+            catalogue.count(broker, type_, source, 1, event.received_ns)
+            catalogue.look_into(*made)
+            catalogue.seeded += 1
 
     async def run(self) -> None:
         """Runs until it is cancelled."""
@@ -99,6 +124,7 @@ class Lookout:
             if self._counter is not None:
                 self._taps().unwatch(self._counter)
             self._counter = self.catalogue = self._told = None
+            self._seeded = False
 
 
 def joined(one: Seen, two: Seen) -> Seen:
