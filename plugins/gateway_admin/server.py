@@ -47,6 +47,8 @@ log = logging.getLogger("tidegate.admin")
 LIMITS = ListenerLimits(max_connections=256, max_unfinished_bytes=16 * 1024 * 1024)
 MOST_STREAMS = LIMITS.max_connections // 2
 """Streams that are open at once. The other connections are for requests, such as those of probes."""
+_ALWAYS = {"x-content-type-options": "nosniff"}
+"""Browsers read what they get as what it says that it is."""
 _MOST_FIELDS = 1000
 RECHECK_S = 5.0
 """How often a stream asks again whether its reader may read it. It does so when it has something to write; a stream of
@@ -150,7 +152,7 @@ class Admin:
         if self._audit is not None:
             attempt.record(self._audit)
         headers = [(b"content-type", answer.media.encode())] if answer.status != 204 else []
-        headers += [(name.encode(), value.encode()) for name, value in answer.headers.items()]
+        headers += [(name.encode(), value.encode()) for name, value in ({**_ALWAYS, **answer.headers}).items()]
         if answer.stream is not None and scope["method"] == "GET":
             self._streams += 1
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -126,6 +126,18 @@ def test_a_page_whose_trigger_is_deleted_says_so(browser: Browser, tmp_path: Pat
             expect(page.locator("#connection")).to_contain_text("short-lived")
             assert page.evaluate("window.sources.every((each) => each.readyState === EventSource.CLOSED)")
         assert "Traceback" not in found.gateway.log()
+
+
+def test_each_live_page_follows_a_restart(browser: Browser, tmp_path: Path) -> None:
+    with lab(tmp_path) as found, ExitStack() as opening:
+        pages = [opening.enter_context(watched(browser, found, path)) for path in LIVE[1:]]
+        found.gateway.kill()
+        for page in pages:
+            expect(page.locator("#connection")).to_contain_text("Connection lost")
+        found.gateway.start()
+        for page in pages:
+            expect(page.locator("#connection")).to_contain_text("Reconnected")
+            more(page, found)
 
 
 def test_without_script_pages_can_be_read(browser: Browser, shared: Lab) -> None:

@@ -197,6 +197,10 @@ def test_a_path_that_is_no_page_is_told_as_a_page(guarded: Lab) -> None:
         assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
         assert "nothing&lt;b&gt;" in answer.text or "nothing%3Cb%3E" in answer.text
         assert client.get("/api/v1/nothing").headers["content-type"] == "application/problem+json"
+        for path in ("/status", "/api/v1/nothing", "/console", "/console/live/check?filter=a"):
+            assert client.get(path).headers["x-content-type-options"] == "nosniff"
+        paths = client.get("/openapi.json").json()["paths"]
+        assert [path for path in paths if path.startswith("/console")] == []
     with session(guarded) as stranger:
         assert stranger.get("/console/nothing").headers["location"].startswith("/console/login")
         assert stranger.head(guarded.link().removeprefix(guarded.gateway.admin_url)).status_code == 200

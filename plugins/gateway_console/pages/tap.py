@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import Any
 from urllib.parse import urlencode
 
+import anyio
 from gateway_admin.routes import Answer, Problem, Request, Route, Text
 from gateway_inspect.routes import check_names
 from gateway_inspect.tap.choice import BadFilter, Choice, compile_all
@@ -97,6 +98,8 @@ async def _rows(console: Console, choice: Choice, request: Request) -> AsyncIter
                 dropped += batch.dropped
                 parts.append(event("dropped", fragment(_TEMPLATE, "dropped", request, dropped=dropped)))
             yield b"".join(parts) or BEAT
+            if batch.dropped:  # many events: rows that nobody can read come half as often
+                await anyio.sleep(_EVERY_S)
 
 
 def _shown(batch: Batch, hides: HideConfig, request: Request) -> Iterator[dict[str, Any]]:
