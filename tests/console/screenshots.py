@@ -26,6 +26,7 @@ from gateway_demo.flights import FlightEvent, flight_events
 from gateway_demo.processes import Gateway, Subscriber
 from gateway_demo.run import remaining
 from gateway_demo.sender import Sender
+from gateway_demo.subscriber import verdict
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 from ruamel.yaml import YAML
@@ -49,10 +50,14 @@ class Lab:
     folder: Path
 
     def letter(self) -> dict[str, str]:
-        """The attributes of an event in the dead letter."""
-        with (self.folder / "demo-out" / "undelivered.jsonl").open() as letters:
-            found: dict[str, str] = json.loads(letters.readline())["event"]
-        return found
+        """The attributes of an event in the dead letter: one that was tried again and again."""
+        lines = (self.folder / "demo-out" / "undelivered.jsonl").read_text().splitlines()
+        found: list[dict[str, str]] = [json.loads(line)["event"] for line in lines]
+        return next((event for event in found if verdict(event["id"], 1_000) == 503), found[0])
+
+
+Show = Callable[[Page, Lab], None]
+"""Brings a page to what its picture shows."""
 
 
 def name_of(path: str) -> str:
@@ -60,7 +65,7 @@ def name_of(path: str) -> str:
     return f"console-{path.strip('/').replace('/', '-') or 'overview'}.png"
 
 
-def _plain(path: str) -> Callable[[Page, Lab], None]:
+def _plain(path: str) -> Show:
     def show(page: Page, lab: Lab) -> None:
         page.goto(f"{lab.url}{path}")
         expect(page.get_by_role("heading", level=1)).to_be_visible()
@@ -97,14 +102,47 @@ def _playground(page: Page, lab: Lab) -> None:
     expect(page.get_by_text("would get it")).to_be_visible()
 
 
-def pictures() -> dict[str, Callable[[Page, Lab], None]]:
+def _letter(page: Page, lab: Lab) -> None:
+    page.goto(f"{lab.url}/dead-letters")
+    page.get_by_role("link", name=lab.letter()["id"]).first.click()
+    expect(page.get_by_role("heading", name="Event")).to_be_visible()
+
+
+def _table(page: Page, lab: Lab) -> None:
+    page.goto(f"{lab.url}/tables/table")
+    time.sleep(2 * _SETTLE_S)  # some batches
+
+
+def _type(page: Page, lab: Lab) -> None:
+    page.goto(f"{lab.url}/catalogue")
+    page.get_by_role("link", name="flight.departed.late").first.click()
+    expect(page.get_by_role("heading", name="flight.departed.late")).to_be_visible()
+    time.sleep(_SETTLE_S)
+
+
+_SPECIAL: dict[str, Show] = {
+    "/live": _live,
+    "/playground": _playground,
+    "/events": _plain("/events?type=flight.cancelled"),
+}
+_DETAILS: dict[str, tuple[str, Show]] = {
+    "/events": ("/event", _event),
+    "/dead-letters": ("/dead-letter", _letter),
+    "/triggers": ("/trigger", _plain("/triggers/late")),
+    "/tables": ("/table", _table),
+    "/catalogue": ("/type", _type),
+}
+"""A page that the one in the navigation leads to."""
+
+
+def pictures() -> dict[str, Show]:
     """By file name: how to get to what a picture shows. One for each page of the navigation, and some details."""
-    shown = {name_of(entry.path): _plain(entry.path) for entry in NAVIGATION}
-    shown[name_of("/trigger")] = _plain("/triggers/late")
-    special = {"/live": _live, "/playground": _playground}
-    shown |= {name_of(path): show for path, show in special.items() if name_of(path) in shown}
-    if name_of("/events") in shown:
-        shown[name_of("/event")] = _event
+    shown: dict[str, Show] = {}
+    for path in (entry.path for entry in NAVIGATION):
+        shown[name_of(path)] = _SPECIAL.get(path) or _plain(path)
+        if path in _DETAILS:
+            name, show = _DETAILS[path]
+            shown[name_of(name)] = show
     return shown
 
 
@@ -122,10 +160,10 @@ def lab(folder: Path, quick: bool) -> Iterator[Lab]:
         env = {"DEMO_LISTEN": "127.0.0.1:0", "DEMO_SUBSCRIBER": subscriber.url, "DEMO_OUT": "demo-out"}
         gateway = stack.enter_context(Gateway(Path("demo.yaml"), folder / "data", folder / "gateway.log", env))
         gateway.wait_ready()
-        events = list(flight_events(FEW if quick else FLIGHTS))
-        asyncio.run(Sender(gateway.ingress).send(iter(events)))
+        events = list(flight_events(2 * (FEW if quick else FLIGHTS)))
+        asyncio.run(Sender(gateway.ingress).send(iter(events[::2])))
         _until(lambda: remaining(gateway.status()) == 0)
-        stack.enter_context(_more(gateway.ingress, events))
+        stack.enter_context(_more(gateway.ingress, events[1::2]))
         yield Lab(gateway.console(), folder)
 
 
@@ -139,14 +177,14 @@ def _until(condition: Callable[[], bool], limit_s: float = 300) -> None:
 
 @contextmanager
 def _more(url: str, events: list[FlightEvent]) -> Iterator[None]:
-    """Sends some flights again and again, so that rates are not zero."""
+    """Sends some more flights all the time, so that rates are not zero."""
     done = threading.Event()
 
     def go() -> None:
         first = 0
         while not done.wait(0.25):
-            asyncio.run(Sender(url).send(iter(events[first : first + 50])))
-            first = (first + 50) % len(events)
+            asyncio.run(Sender(url).send(iter(events[first : first + 30])))
+            first = (first + 30) % len(events)
 
     thread = threading.Thread(target=go)
     thread.start()
@@ -176,6 +214,7 @@ def take(names: list[str], out: Path, *, quick: bool) -> None:
         out.mkdir(parents=True, exist_ok=True)
         for name, show in wanted.items():
             show(page, made)
+            page.evaluate("window.scrollTo(0, 0)")
             (out / name).write_bytes(_small(page.screenshot(clip=_full(page))))
             print(f"{name}: {(out / name).stat().st_size // 1000} kB")
 
