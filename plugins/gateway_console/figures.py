@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,16 +43,18 @@ class Now:
     def per_s(self, value: float) -> str:
         return rate(value) if self.counted else "–"
 
-    def figures(self, chosen: Chosen) -> Figures:
-        """Everything that a page about these shows."""
+    def figures(self, chosen: Chosen, shown: Container[str] | None = None) -> Figures:
+        """Everything that a page about these shows, with the triggers that are `shown` each by itself; None for all
+        that are chosen."""
         found = self._summary()
         triggers = {trigger.name: trigger for trigger in self.status.triggers}
         brokers, names, bridges = set(chosen.brokers), chosen.triggers, set(chosen.bridges)
+        counts = Counter(trigger.broker for trigger in self.status.triggers)
         for broker in self.status.brokers:
             if broker.name in brokers:
-                found |= self._broker(broker)
+                found |= self._broker(broker, counts[broker.name])
         for name in names:
-            if name in triggers:
+            if name in triggers and (shown is None or name in shown):
                 found |= self._delivery(triggers[name])
         for bridge in self.status.bridges:
             if bridge.name in bridges:
@@ -88,7 +91,7 @@ class Now:
             "generation gateway": (count(status.config.generation), "bad" if status.config.error else ""),
         }
 
-    def _broker(self, broker: BrokerStatus) -> Figures:
+    def _broker(self, broker: BrokerStatus, triggers: int) -> Figures:
         id, health = f"broker:{broker.name}", self.healths[f"broker:{broker.name}"]
         accepted = self._rates("brokers", broker.name).get("accepted_per_s", 0.0)
         text = f"{self.per_s(accepted)} accepted"
@@ -101,7 +104,7 @@ class Now:
             f"refused {id}": (count(broker.refused), ""),
             f"unrouted {id}": (count(broker.unrouted), ""),
             f"dead {id}": (count(broker.dead_lettered), ""),
-            f"triggers {id}": (count(sum(t.broker == broker.name for t in self.status.triggers)), ""),
+            f"triggers {id}": (count(triggers), ""),
         }
 
     def _delivery(self, entry: TriggerStatus | BridgeStatus) -> Figures:

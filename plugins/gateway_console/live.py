@@ -5,6 +5,7 @@ A page names its parts with `sse-swap`; each part is an event of that name whose
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from inspect import isawaitable
@@ -20,7 +21,9 @@ EVERY_S = 1.0
 BEAT = b":\n\n"
 """A comment: it shows whether the reader is still there."""
 
-Parts = Mapping[str, str]
+Figures = Mapping[str, object]
+"""JSON values by keys. Only those that have changed are sent, as one JSON object."""
+Parts = Mapping[str, str | Figures]
 Show = Callable[[Request], Parts | Awaitable[Parts]]
 """The parts of a page now, by name."""
 
@@ -58,13 +61,13 @@ class Newest:
         self._made = {known: each for known, each in self._made.items() if now - each[0] < self._lasts_s}
         found = self._show(request)
         parts = await found if isawaitable(found) else found
-        if not request.csrf or not any(request.csrf in text for text in parts.values()):
+        if not request.csrf or not any(request.csrf in part for part in parts.values() if isinstance(part, str)):
             self._made[key] = (now, parts)
         return parts
 
 
 async def _changes(request: Request, newest: Newest, sampler: Sampler, every_s: float) -> AsyncIterator[bytes]:
-    sent: dict[str, str] = {}
+    sent: dict[str, str | Figures] = {}
     with sampler.watched():
         while True:
             try:
@@ -72,10 +75,18 @@ async def _changes(request: Request, newest: Newest, sampler: Sampler, every_s: 
             except Problem as problem:
                 yield event("problem", problem.detail)
                 return
-            changed = {name: text for name, text in parts.items() if sent.get(name) != text}
-            sent.update(changed)
+            changed = {name: _news(sent.get(name), part) for name, part in parts.items() if sent.get(name) != part}
+            sent.update(parts)
             yield b"".join(event(name, text) for name, text in changed.items()) or BEAT
             await anyio.sleep(every_s)
+
+
+def _news(before: str | Figures | None, part: str | Figures) -> str:
+    """What is sent of a part that has changed."""
+    if isinstance(part, str):
+        return part
+    known: Figures = before if isinstance(before, Mapping) else {}
+    return json.dumps({key: value for key, value in part.items() if known.get(key) != value}, separators=(",", ":"))
 
 
 def event(name: str, text: str) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -116,6 +117,11 @@ def test_200_triggers_are_grouped_searched_and_small(browser: Browser, crowd: La
         page.reload()
         expect(page.get_by_label("Triggers", exact=True).get_by_role("row").nth(1)).to_contain_text("trigger-5")
         assert violations(page) == []
+        applied = crowd.post(
+            "/api/v1/apply", json={"triggers": {"added": {"broker": "b", "subscriber": crowd.good.url}}}
+        )
+        assert applied.status_code == 200, applied.text
+        expect(drawn.get_by_role("link", name="68 triggers of b")).to_be_visible()
         page.get_by_label("Search").fill("trigger-19")
         page.keyboard.press("Enter")
         expect(drawn.get_by_role("link", name="trigger trigger-19")).to_have_count(11)
@@ -130,3 +136,14 @@ def test_200_triggers_are_grouped_searched_and_small(browser: Browser, crowd: La
         expect(drawn).to_be_hidden()
         expect(page.get_by_role("row", name="trigger-5", exact=False).first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.spec("CO-11")
+def test_only_numbers_that_change_are_sent(crowd: Lab) -> None:
+    path = crowd.gateway.admin("/console").text.partition('sse-connect="')[2].partition('"')[0].replace("&amp;", "&")
+    headers, url = crowd.gateway.admin_headers, crowd.gateway.admin_url
+    with httpx.stream("GET", url + path, headers=headers, verify=False, timeout=60) as stream:
+        messages = (line.removeprefix("data: ") for line in stream.iter_lines() if line.startswith("data: {"))
+        sizes = [len(next(messages)) for _ in range(8)]
+    assert 2_000 < sizes[0] < 20_000
+    assert min(sizes[1:]) < 500

@@ -219,13 +219,13 @@
     if (!place.hasAttribute("data-figures")) return;
     message.preventDefault();
     const now = JSON.parse(message.detail.data);
-    fresh("data-live", now.figures, (element, text, kind) => {
+    fresh("data-live", now, (element, text, kind) => {
       if (element.textContent !== text) element.textContent = text;
       paintKind(element, kind);
     });
-    fresh("data-live-kind", now.figures, (element, text, kind) => paintKind(element, kind));
-    fresh("data-live-label", now.figures, (element, text) => element.setAttribute("aria-label", text));
-    if (now.shape !== place.dataset.figures) { // another config: the drawing is made anew
+    fresh("data-live-kind", now, (element, text, kind) => paintKind(element, kind));
+    fresh("data-live-label", now, (element, text) => element.setAttribute("aria-label", text));
+    if (now.shape && now.shape !== place.dataset.figures) { // another config: the drawing is made anew
       place.dataset.figures = now.shape;
       htmx.ajax("GET", location.href, { target: "#drawn", select: "#drawn", swap: "outerHTML" });
     }

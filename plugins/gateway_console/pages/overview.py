@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 from zlib import crc32
 
@@ -13,7 +12,7 @@ from ..context import Console
 from ..drawing import dead_letters, drawing
 from ..figures import Figure, Now
 from ..health import about, healths, troubles
-from ..live import live
+from ..live import Parts, live
 from ..page import fragment, html, page, render
 from ..scope import Chosen, Scope, chosen, drawn
 
@@ -54,12 +53,14 @@ def routes(console: Console) -> list[Route]:
         ranks = {"bad": 0, "warn": 1, "good": 2}
         names = sorted(selected.triggers, key=lambda name: ranks.get(figure(f"kind trigger:{name}")[1], 0))
         most = len(names) if len(names) <= _MOST_LISTED or (scope and len(names) <= 4 * _MOST_LISTED) else _MOST_LISTED
+        single = {node.title for node in part.nodes if node.id.startswith("trigger:")}
         values = {
             **found,
             "title": "Overview",
             "scope": scope,
             "shape": shape.token,
             "query": _query(scope),
+            "listed": shape.remember(frozenset(single.union(names[:most]))),
             "figure": figure,
             "drawing": drawing(part),
             "left_out": left_out,
@@ -76,11 +77,12 @@ def routes(console: Console) -> list[Route]:
         }
         return html(render(_TEMPLATE, request, **values))
 
-    def parts(request: Request) -> dict[str, str]:
+    def parts(request: Request) -> Parts:
         current = now()
-        figures = current.figures(shape.chosen(_scope(request), current))
+        selected = shape.chosen(_scope(request), current)
+        figures = current.figures(selected, shape.listed.get(request.asked("listed") or ""))
         return {
-            "figures": json.dumps({"shape": shape.token, "figures": figures}, separators=(",", ":")),
+            "figures": {"shape": shape.token, **figures},
             "wrong": fragment(_TEMPLATE, "wrong", request, **wrong(current)),
         }
 
@@ -100,6 +102,16 @@ class _Shape:
         self._chosen: dict[Scope, Chosen] = {}
         self.token = ""
         """Another one for each topology."""
+        self.listed: dict[str, frozenset[str]] = {}
+        """The triggers that pages show each by itself; one that is forgotten gets the numbers of all."""
+
+    def remember(self, names: frozenset[str]) -> str:
+        """A word for these triggers."""
+        if len(self.listed) >= _MOST_SCOPES:
+            self.listed.clear()
+        word = f"{crc32(repr(sorted(names)).encode()):x}"
+        self.listed[word] = names
+        return word
 
     def chosen(self, scope: Scope, current: Now) -> Chosen:
         status = current.status
@@ -110,6 +122,7 @@ class _Shape:
             self._key, self._topology = key, topology(gateway.config, gateway.built)
             self.token = f"{crc32(repr(self._topology).encode()):x}"
             self._chosen.clear()
+            self.listed.clear()  # pages that are open may list others from now on
         if scope not in self._chosen:
             if len(self._chosen) >= _MOST_SCOPES:
                 self._chosen.clear()
