@@ -19,7 +19,8 @@ Figure = tuple[str, str]
 """A text and its kind: "good", "warn", "bad", "on" (something flows) or ""."""
 Figures = dict[str, Figure]
 
-SHORT = 40
+WITHIN = {"source": 25, "broker": 23, "trigger": 37}
+"""How many characters fit into a box of the drawing."""
 LONG = 300
 _UNKNOWN = Health("unknown", "warn")
 
@@ -97,7 +98,7 @@ class Now:
         text = f"{self.per_s(accepted)} accepted"
         return {
             **_shown(id, health, f"{health.word}, {text}"),
-            f"state {id}": (cut(health.reason, SHORT - 8) or text, health.kind),
+            f"state {id}": (cut(health.reason, WITHIN["broker"]) or text, health.kind),
             f"rate {id}": (self.per_s(accepted), ""),
             f"edge {id}": _edge(health, accepted),
             f"accepted {id}": (count(broker.accepted), ""),
@@ -115,7 +116,7 @@ class Now:
         state = ": ".join(filter(None, [health.word, health.reason])) if health.kind != "warn" else health.reason
         return {
             **_shown(id, health, f"{state}, {self.per_s(delivered)} delivered"),
-            f"state {id}": (cut(state, SHORT), health.kind),
+            f"state {id}": (cut(state, WITHIN["trigger"]), health.kind),
             f"rate {id}": (self.per_s(delivered), ""),
             f"failed {id}": (self.per_s(failed_per_s(rates)), "bad" if failed_per_s(rates) else ""),
             f"lag {id}": (count(entry.lag), ""),
@@ -138,7 +139,7 @@ class Now:
         return {
             f"kind {id}": ("", worst.kind),
             f"label {id}": (f"{len(triggers)} triggers of {id.partition(':')[2]}: {text}", ""),
-            f"state {id}": (cut(text, SHORT), worst.kind),
+            f"state {id}": (cut(text, WITHIN["trigger"]), worst.kind),
             f"rate {id}": (self.per_s(delivered), ""),
             f"behind {id}": _behind(lag),
             f"letters {id}": _letters(dead),
@@ -153,7 +154,7 @@ class Now:
             if node.kind == "source":
                 where = node.detail[0] if node.detail else ""
                 error = errors.get(where)
-                text = cut(error or where, SHORT - 10)
+                text = cut(error or where, WITHIN["source"])
                 found[f"state {node.id}"] = (text, "bad" if error else "")
                 found[f"kind {node.id}"] = ("", "bad" if error else "")
                 found[f"label {node.id}"] = (cut(f"source {node.title} {where} {error or ''}", LONG), "")

@@ -132,6 +132,10 @@ def test_200_triggers_are_grouped_searched_and_small(browser: Browser, crowd: La
         page.get_by_role("link", name="Show all").click()
         group.click()
         expect(page.get_by_label("Triggers", exact=True).get_by_role("row")).to_have_count(67)
+        expect(wrong.get_by_role("link")).to_have_text("trigger-5")
+        page.goto(f"{crowd.url}?broker=a")
+        expect(wrong).to_contain_text("All is well")
+        page.go_back()
         page.set_viewport_size(NARROW)  # type: ignore[arg-type]
         expect(drawn).to_be_hidden()
         expect(page.get_by_role("row", name="trigger-5", exact=False).first).to_be_visible()

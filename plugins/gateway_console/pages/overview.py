@@ -34,15 +34,19 @@ def routes(console: Console) -> list[Route]:
         status = console.sampler.current
         return Now(status, rates, healths(status, rates), found["seconds"] > 0)
 
-    def wrong(current: Now) -> dict[str, Any]:
+    def wrong(current: Now, scope: Scope, selected: Chosen) -> dict[str, Any]:
         found = troubles(current.status, current.healths)
+        if scope.broker or scope.bridge:
+            names = {"trigger": selected.triggers, "broker": selected.brokers, "bridge": selected.bridges}
+            here = about("broker", scope.broker)
+            found = [each for each in found if each.path == here or each.name in names.get(each.what, ())]
         more = len(found) - _MOST_TROUBLES
         return {"troubles": found[:_MOST_TROUBLES], "more_troubles": max(more, 0)}
 
     def show(request: Request) -> Answer:
         scope, current = _scope(request), now()
         selected = shape.chosen(scope, current)
-        found = wrong(current)
+        found = wrong(current, scope, selected)
         worst = [f"{trouble.what}:{trouble.name}" for trouble in found["troubles"]]
         part, left_out = drawn(selected, worst)
         figures = current.figures(selected)
@@ -79,11 +83,12 @@ def routes(console: Console) -> list[Route]:
 
     def parts(request: Request) -> Parts:
         current = now()
-        selected = shape.chosen(_scope(request), current)
+        scope = _scope(request)
+        selected = shape.chosen(scope, current)
         figures = current.figures(selected, shape.listed.get(request.asked("listed") or ""))
         return {
             "figures": {"shape": shape.token, **figures},
-            "wrong": fragment(_TEMPLATE, "wrong", request, **wrong(current)),
+            "wrong": fragment(_TEMPLATE, "wrong", request, **wrong(current, scope, selected)),
         }
 
     return [
