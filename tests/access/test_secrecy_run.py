@@ -155,7 +155,9 @@ def test_a_running_gateway_shows_no_secret(tmp_path: Path) -> None:
             assert sent["/header"]["x-own"] == two
             assert f"/hooks/{three}" in sent
             for path in ("/status", "/metrics", "/api/v1/brokers", "/api/v1/triggers", "/api/v1/graph",
-                         "/api/v1/graph.svg", "/api/v1/events?id=1", "/api/v1/dead-letters"):  # fmt: skip
+                         "/api/v1/graph.svg", "/api/v1/events?id=1", "/api/v1/dead-letters", "/console",
+                         "/console/config", "/console/triggers", "/console/dead-letters",
+                         "/console/events?id=1"):  # fmt: skip
                 seen[path] = gateway.admin(path).text
                 assert seen[path]
             seen["cmdline"] = Path(f"/proc/{gateway.pid}/cmdline").read_text()

@@ -107,7 +107,7 @@ def test_200_triggers_are_grouped_searched_and_small(browser: Browser, crowd: La
         assert answer is not None
         assert len(answer.body()) < 45_000
         drawn = page.get_by_label("Topology")
-        expect(drawn.get_by_role("link")).to_have_count(12)
+        expect(drawn.get_by_role("link")).to_have_count(15)
         for _ in range(3):
             crowd.send(*({"id": f"x{i}"} for i in range(10)))
         group = drawn.get_by_role("link", name="triggers of default")

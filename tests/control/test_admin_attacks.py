@@ -162,7 +162,7 @@ class Service(AdminService):
 
     def __init__(self, folder: Path) -> None:
         self.known: Mapping[str, Slow] = {name: Slow(name) for name in ("old", "new")}
-        self._callers = AdminCallers(Tokens(folder, "own" * 20))
+        self.callers = AdminCallers(Tokens(folder, "own" * 20))
         self._operators = {}
         self._renewing = anyio.Lock()
 
@@ -179,11 +179,11 @@ class Service(AdminService):
 
     @property
     def current(self) -> Any:
-        return self._callers.operators
+        return self.callers.operators
 
     async def asked(self) -> int:
         with pytest.raises(Problem) as refused:
-            await self._callers.caller(Request("GET", "/status"))
+            await self.callers.caller(Request("GET", "/status"))
         return refused.value.status
 
 
