@@ -30,7 +30,7 @@ from measure import load
 from rich.console import Console
 from rich.table import Table
 
-CONFIG = 'brokers: {default: {ingress: [http: {listen: "127.0.0.1:0", authenticate: %s}]}}\n'
+CONFIG = "brokers: {default: {ingress: [http: %s]}}\n"
 WARM = 2000
 
 Ingress = tuple[list[dict[str, Any]], str]
@@ -90,7 +90,10 @@ class Case:
     def __init__(self, folder: Path, made: Callable[[Path], Ingress]) -> None:
         folder.mkdir()
         authenticate, self._header = made(folder)
-        self._gateway = GatewayProcess(CONFIG % json.dumps(authenticate), folder)
+        options: dict[str, Any] = {"listen": "127.0.0.1:0"}
+        if authenticate:
+            options["authenticate"] = authenticate
+        self._gateway = GatewayProcess(CONFIG % json.dumps(options), folder)
         self._gateway.start()
         self._url = self._gateway.ingress()
 
