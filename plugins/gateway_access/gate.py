@@ -242,6 +242,8 @@ class Gate:
             event.identity = who
             if self._auth_context:
                 mark(event, who)
+        if self._policies is None and self._quotas is None:
+            return None
         return self._unless(None if self._policies is None else self._policies.refusal(events), who, request, events)
 
     def admit_unread(self, who: Identity, request: Message, event: Event) -> Refused | None:
