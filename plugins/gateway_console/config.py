@@ -36,6 +36,10 @@ class HideConfig(Config):
         """Whether someone with this role does not see an attribute's value."""
         return attribute in self.attributes and not may(role, self.below)
 
+    def hides_some(self, role: Role | None) -> bool:
+        """Whether there is anything that someone with this role does not see."""
+        return (self.data or bool(self.attributes)) and not may(role, self.below)
+
 
 def hidden(config: GatewayConfig) -> HideConfig:
     """What a config hides."""

@@ -17,6 +17,7 @@ from gateway_core.contract.event import Event
 
 from .config import HideConfig
 from .context import Console
+from .explained import without_values
 from .timeline import Timeline, timeline
 
 
@@ -49,10 +50,10 @@ class Trace:
     def timeline(self, hides: HideConfig, role: Role | None) -> Timeline:
         """Its timeline as this role may see it."""
         made = timeline(self.entry, self.recorded)
-        if hides.hides_data(role) or any(hides.hides_attribute(name, role) for name in hides.attributes):
+        if hides.hides_some(role):
             for delivery in made.deliveries:
                 if "filter" in delivery:
-                    delivery["filter"] = _without_values(delivery["filter"])
+                    delivery["filter"] = without_values(delivery["filter"])
         return made
 
 
@@ -66,14 +67,6 @@ class Traces:
     unsearchable: list[str] = field(default_factory=list)
     complete: bool = True
     """Whether all dead letters were searched."""
-
-
-def _without_values(clause: Mapping[str, Any]) -> dict[str, Any]:
-    """A clause without what the event has there, which may be hidden."""
-    kept = {name: value for name, value in clause.items() if name not in ("found", "parts")}
-    if "parts" in clause:
-        kept["parts"] = [_without_values(part) for part in clause["parts"]]
-    return kept
 
 
 async def traces(console: Console, wanted: Wanted, rest: Mapping[str, Any] | None, position: int = 0) -> Traces:

@@ -19,6 +19,7 @@ from ..catalogue.shape import lines
 from ..config import HIDDEN
 from ..context import Console
 from ..event_view import view
+from ..explained import without_values
 from ..live import live
 from ..page import HTML, ROOT, fragment, html, page, render, tell
 from ..sparkline import sparkline
@@ -102,11 +103,7 @@ def routes(console: Console) -> list[Route]:
 
     def shown_clause(request: Request, clause: dict[str, Any]) -> dict[str, Any]:
         """A clause without what it found in the event, if something of events is hidden from the reader."""
-        hide = console.hides
-        if not (hide.hides_data(request.role) or hides(request, *hide.attributes)):
-            return clause
-        parts = [shown_clause(request, part) for part in clause.get("parts", [])]
-        return {name: clause[name] for name in ("text", "matched")} | ({"parts": parts} if parts else {})
+        return without_values(clause) if console.hides.hides_some(request.role) else clause
 
     def one(request: Request, catalogue: Catalogue) -> tuple[str, TypeSeen]:
         allow(request)

@@ -20,7 +20,7 @@ from gateway_deadletter.replay_routes import DEFAULT_RATE, checked_rate
 from gateway_deadletter.replaying import was_event
 from gateway_deadletter.replays import ACTION, Replay, selection
 from gateway_deadletter.service import DeadLetterService
-from gateway_inspect.explain import explain_text, read_event, sources_of
+from gateway_inspect.explain import read_event, sources_of
 
 from gateway_core.contract.capabilities import Reading
 
@@ -29,6 +29,7 @@ from ..config import HIDDEN
 from ..context import Console
 from ..diff import lines
 from ..event_view import bytes_view, view
+from ..explained import explained
 from ..live import live
 from ..page import ROOT, action, fragment, html, page, render, see_other
 from ..seen import seen_delivered
@@ -239,8 +240,7 @@ def _group(console: Console, request: Request, group: Group) -> dict[str, Any]:
 
 def _may_see(console: Console, request: Request) -> None:
     """What would be sent shows all of the event. Raises `Problem`."""
-    hides = console.hides
-    if hides.hides_data(request.role) or any(hides.hides_attribute(n, request.role) for n in hides.attributes):
+    if console.hides.hides_some(request.role):
         raise Problem(403, "what would be sent is hidden from your role, because it shows the whole event")
 
 
@@ -280,11 +280,7 @@ def _pretty(event: Any) -> str:
 def _explained(console: Console, text: str, dead_letter: DeadLetter) -> dict[str, Any]:
     """What would happen to the event in this text now, at the broker of the dead letter; the deliveries of its own
     trigger come first. Raises `Problem`."""
-    built = console.gateway.built
-    try:
-        found = explain_text(text.encode(), built, sources_of(built), dead_letter.broker or None)
-    except (ValueError, RecursionError) as e:
-        raise Problem(422, f"this is no event in JSON: {e}") from e
+    found = explained(text, console.gateway.built, dead_letter.broker or None)
     name = dead_letter.fact("tidegatetrigger")
     found["deliveries"].sort(key=lambda each: (each["name"] != name, not each["matched"]))
     for delivery in found["deliveries"]:

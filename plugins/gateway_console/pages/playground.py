@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gateway_admin.routes import Answer, Problem, Request, Route
+from gateway_admin.routes import Answer, Request, Route
 from gateway_admin.shown import as_yaml
-from gateway_inspect.explain import explain_text, sources_of
 from gateway_inspect.routes import check_names
 
 from ..context import Console
 from ..event_view import bytes_view
+from ..explained import explained
 from ..page import action, fragment, html, page, render
 
 _PATH = "/playground"
@@ -30,15 +30,11 @@ def routes(console: Console) -> list[Route]:
     """The page, its answer, and the scenario."""
     gateway = console.gateway
 
-    def explained(request: Request) -> dict[str, Any]:
+    def asked(request: Request) -> dict[str, Any]:
         """Raises `Problem`."""
         broker = request.form.get("broker") or None
         check_names(gateway.built, broker, None)
-        built = gateway.built
-        try:
-            return explain_text(request.form.get("event", "").encode(), built, sources_of(built), broker)
-        except ValueError as e:
-            raise Problem(422, f"this is no event in JSON: {e}") from e
+        return explained(request.form.get("event", ""), gateway.built, broker)
 
     def show(request: Request) -> Answer:
         values = {
@@ -50,7 +46,7 @@ def routes(console: Console) -> list[Route]:
         return html(render(_TEMPLATE, request, **values))
 
     def explain(request: Request) -> Answer:
-        found = explained(request)
+        found = asked(request)
         for delivery in found["deliveries"]:
             message = delivery.get("message")
             if message is not None:
@@ -58,7 +54,7 @@ def routes(console: Console) -> list[Route]:
         return html(fragment(_TEMPLATE, "answer", request, found=found))
 
     def save(request: Request) -> Answer:
-        text = scenario(request.form.get("event", ""), explained(request), request.form.get("broker", ""))
+        text = scenario(request.form.get("event", ""), asked(request), request.form.get("broker", ""))
         headers = {
             "content-disposition": 'attachment; filename="playground.scenario.yaml"',
             "cache-control": "no-store",

@@ -12,12 +12,12 @@ from gateway_admin.control import Control
 from gateway_admin.resources import Resources
 from gateway_admin.routes import YAML, Answer, Problem, Request, Route
 from gateway_admin.shown import as_yaml, shown
-from gateway_inspect.explain import explain_text, sources_of
 
 from gateway_core.contract.status import TriggerStatus
 
 from ..context import Console
 from ..diff import lines
+from ..explained import explained
 from ..failures import failures_of
 from ..live import live
 from ..page import ROOT, action, fragment, html, page, render, see_other
@@ -114,13 +114,7 @@ def routes(console: Console) -> list[Route]:
         return answer
 
     def tried(request: Request) -> Answer:
-        name = request.params["name"]
-        built = gateway.built
-        try:
-            text = request.form.get("event", "").encode()
-            found = explain_text(text, built, sources_of(built), trigger=name)
-        except ValueError as e:
-            raise Problem(422, f"this is no event in JSON: {e}") from e
+        found = explained(request.form.get("event", ""), gateway.built, trigger=request.params["name"])
         return html(fragment(_ONE, "tried", request, found=found))
 
     def wanted(request: Request) -> documents.Triggers:
