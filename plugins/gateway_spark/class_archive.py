@@ -7,12 +7,10 @@ cache while it is used. A JVM that can't use it starts without it.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import logging
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -21,6 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from gateway_java import java
+from gateway_java.class_archive import creating
 
 _log = logging.getLogger("tidegate.spark")
 _TIME_LIMIT_S = 900
@@ -48,23 +47,15 @@ def make(found: java.Java) -> bool:
     _delete_stale(archive)
     if archive.exists() or archive.with_suffix(_REFUSED).exists():
         return archive.exists()
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    with archive.with_suffix(".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with creating(archive) as folder:
+        if folder is None:
             return False
-        folder = archive.with_suffix(".new")
-        shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
-        folder.mkdir()
         try:
             _make(found, archive, folder)
         except subprocess.CalledProcessError as e:
             archive.with_suffix(_REFUSED).write_text(f"{shlex.join(e.cmd)[:500]}\n{e.output}")
         except (OSError, subprocess.TimeoutExpired) as e:  # no space, or a busy machine: a later start retries
             _log.warning("can't create the archive of Spark's classes now: %s", e)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
     return archive.exists()
 
 
