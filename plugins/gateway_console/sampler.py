@@ -20,6 +20,7 @@ from gateway_core.contract.status import GatewayStatus
 EVERY_S = 1.0
 KEPT = 300
 _LINGERS_S = 30.0
+_LATELY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Sampler:
         self.on_watch: Callable[[], None] = lambda: None
         """Is called when somebody begins or ends to look."""
         self._some = anyio.Event()
+        self._rates: tuple[Sample, dict[str, Any]] | None = None
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -71,6 +73,7 @@ class Sampler:
                     await self._some.wait()
                 if not self.watchers:
                     self.samples.clear()
+                    self._rates = None
                     continue
             self.take()
             await anyio.sleep(EVERY_S)
@@ -93,21 +96,28 @@ class Sampler:
         newest = self.samples[-1] if self.samples else None
         return newest.status if newest and time.monotonic() - newest.at < 2 * EVERY_S else self._status()
 
-    def rates(self, over_s: float = 5.0) -> dict[str, Any]:
-        """Rates and durations of everything, lately (`gateway_inspect.rates.between`), sorted by name."""
+    def rates(self) -> dict[str, Any]:
+        """Rates and durations of everything, lately (`gateway_inspect.rates.between`), sorted by name. They are made
+        once for each sample, and must not be changed."""
         last = self.samples[-1] if self.samples else None
         if last is None:
             current = self._status()
             return between(current, current, 0.0, "name")
-        first = next(s for s in self.samples if last.at - s.at <= over_s or s is last)
-        return between(first.status, last.status, last.at - first.at, "name")
+        if self._rates is None or self._rates[0] is not last:
+            first = self._first(last)
+            self._rates = (last, between(first.status, last.status, last.at - first.at, "name"))
+        return self._rates[1]
 
-    def rate(self, section: str, name: str, count: str, over_s: float = 5.0) -> float | None:
+    def _first(self, last: Sample) -> Sample:
+        """The sample from which on rates are lately."""
+        return next(sample for sample in self.samples if last.at - sample.at <= _LATELY_S or sample is last)
+
+    def rate(self, section: str, name: str, count: str) -> float | None:
         """How much a count grew per second, lately; None before there are two samples."""
         if len(self.samples) < 2:
             return None
         last = self.samples[-1]
-        first = next(s for s in self.samples if last.at - s.at <= over_s or s is last)
+        first = self._first(last)
         if first is last:
             first = self.samples[-2]
         return max(0.0, (self._of(last, section, name, count) - self._of(first, section, name, count))) / (
