@@ -9,6 +9,7 @@ from gateway_core.runtime.gateway import Gateway
 from .conditions import Conditions
 from .control import Control
 from .generations import Generations
+from .routes import Problem
 
 
 class AdminContext(Protocol):
@@ -21,3 +22,11 @@ class AdminContext(Protocol):
     @property
     def control(self) -> Control | None:
         """None if the gateway takes no changes."""
+
+
+def control_of(service: AdminContext) -> Control:
+    """What changes the gateway. Raises `Problem` (409) if it takes no changes."""
+    if service.control is None:
+        why = "it has no config files, `reload` is off, or the plugin `reload` is not installed"
+        raise Problem(409, f"this gateway can't be changed: {why}")
+    return service.control

@@ -15,7 +15,7 @@ from gateway_core.contract.component import OwnMetric
 from gateway_core.contract.status import GatewayStatus
 
 from . import documents, metrics, models, openapi
-from .context import AdminContext
+from .context import AdminContext, control_of
 from .control import Control
 from .preconditions import Preconditions
 from .resources import Resources
@@ -110,10 +110,7 @@ def _changing(service: AdminContext, resources: Resources) -> list[Route]:
     registry = service.gateway.registry
 
     def control() -> Control:
-        if service.control is None:
-            why = "it has no config files, `reload` is off, or the plugin `reload` is not installed"
-            raise Problem(409, f"this gateway can't be changed: {why}")
-        return service.control
+        return control_of(service)
 
     def check(request: Request) -> Callable[[], None]:
         return Preconditions(resources, request.params["name"], request.headers)

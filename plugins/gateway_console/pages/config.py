@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gateway_admin.routes import Answer, Problem, Request, Route
+from gateway_admin.context import control_of
+from gateway_admin.routes import Answer, Request, Route
 from gateway_admin.shown import as_yaml, shown
 
 from gateway_core.config.model import GatewayConfig
@@ -71,10 +72,7 @@ def routes(console: Console) -> list[Route]:
         return html(render(_TEMPLATE, request, **values))
 
     async def reload(request: Request) -> Answer:
-        control = console.admin.control
-        if control is None:
-            raise Problem(409, "this gateway can't be changed: it has no config files, or `reload` is off")
-        await control.reload()
+        await control_of(console.admin).reload()
         return see_other(f"/console{_PATH}?reloaded")
 
     return [

@@ -8,9 +8,10 @@ from typing import Any
 from urllib.parse import quote
 
 from gateway_admin import documents
+from gateway_admin.context import control_of
 from gateway_admin.control import Control
 from gateway_admin.resources import Resources
-from gateway_admin.routes import YAML, Answer, Problem, Request, Route
+from gateway_admin.routes import YAML, Answer, Request, Route
 from gateway_admin.shown import as_yaml, shown
 
 from gateway_core.contract.status import TriggerStatus
@@ -43,9 +44,7 @@ def routes(console: Console) -> list[Route]:
     resources = Resources(console.admin)
 
     def control() -> Control:
-        if console.admin.control is None:
-            raise Problem(409, "this gateway can't be changed: it has no config files, or `reload` is off")
-        return console.admin.control
+        return control_of(console.admin)
 
     def listed(request: Request) -> dict[str, Any]:
         text = (request.asked("search") or "").lower()
@@ -67,9 +66,8 @@ def routes(console: Console) -> list[Route]:
         name = request.params["name"]
         sampler = console.sampler
         document = resources.get("triggers", name)
-        status = next((t for t in sampler.current.triggers if t.name == name), None) or TriggerStatus(
-            name=name, broker=""
-        )
+        known = (trigger for trigger in sampler.current.triggers if trigger.name == name)
+        status = next(known, TriggerStatus(name=name, broker=""))
         rates: dict[str, Any] = next((r for r in sampler.rates()["triggers"] if r["name"] == name), {})
         charts = [
             ("Delivered per second", sparkline(sampler.series("triggers", name, "delivered", rate=True), "Delivered")),
