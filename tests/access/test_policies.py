@@ -283,6 +283,15 @@ async def test_a_reload_holds_for_connections_that_are_open(where: str, tmp_path
         assert rig.accepted() == sum(found.count(202) for found in answers.values())
 
 
+async def hold_one(rig: Any, client: Any, who: str) -> None:
+    """An event of this sender comes in, and its delivery does not end."""
+    rig.sink._hold = True
+    assert (await rig.post(client, who, {})).status_code == 202
+    with anyio.fail_after(60):
+        while not rig.sink.held:  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+
+
 @pytest.mark.spec("PO-07")
 async def test_an_ingress_that_is_replaced_keeps_the_new_policies_meanwhile(tmp_path: Path) -> None:
     """The rest of the reload waits for a delivery; what is closed does not."""
@@ -291,11 +300,7 @@ async def test_an_ingress_that_is_replaced_keeps_the_new_policies_meanwhile(tmp_
         "all: {", "all: {filter: {type: t}, "
     )
     async with running(loose, tmp_path) as (rig, client):
-        rig.sink._hold = True
-        assert (await rig.post(client, "bob", {})).status_code == 202
-        with anyio.fail_after(60):
-            while not rig.sink.held:  # noqa: ASYNC110
-                await anyio.sleep(0.01)
+        await hold_one(rig, client, "bob")
         statuses, done = [], False
         async with anyio.create_task_group() as tasks:
 
@@ -320,11 +325,7 @@ async def test_an_ingress_that_is_replaced_keeps_its_own_policies_meanwhile(tmp_
     old = config("{p: {brokers: [default], from: [ann]}}", more=", anonymous: true")
     new = config().replace("127.0.0.1:0", "127.0.0.2:0").replace("all: {", "all: {filter: {type: t}, ")
     async with running(old, tmp_path) as (rig, client):
-        rig.sink._hold = True
-        assert (await rig.post(client, "ann", {})).status_code == 202
-        with anyio.fail_after(60):
-            while not rig.sink.held:  # noqa: ASYNC110
-                await anyio.sleep(0.01)
+        await hold_one(rig, client, "ann")
         ((ingress,),) = [broker.bound_sources for broker in rig.gateway.built.brokers.values()]
         stranger = {"ce-id": "1", "ce-specversion": "1.0", "ce-source": "/s", "ce-type": "t"}
         async with anyio.create_task_group() as tasks:

@@ -216,13 +216,18 @@ def test_ten_thousand_are_listed_and_replayed(shared: Lab) -> None:
     assert file_of(shared).read_bytes() == closed + b"\n"
 
 
-@pytest.mark.spec("CO-41")
-def test_a_crash_amid_a_replay_loses_nothing(shared: Lab) -> None:
-    bury(shared, *(letter(n) for n in range(300)))
+def amid_a_replay(shared: Lab, of: int, rate: int, seen: int) -> None:
+    """Begins to replay so many dead letters, until the subscriber has seen some."""
+    bury(shared, *(letter(n) for n in range(of)))
     shared.bad.requests.clear()
     shared.bad.answer = 202
-    replay(shared, all=True, rate=100)
-    shared.bad.wait_for(30)
+    replay(shared, all=True, rate=rate)
+    shared.bad.wait_for(seen)
+
+
+@pytest.mark.spec("CO-41")
+def test_a_crash_amid_a_replay_loses_nothing(shared: Lab) -> None:
+    amid_a_replay(shared, of=300, rate=100, seen=30)
     shared.gateway.kill()
     assert len(file_of(shared).read_bytes().splitlines()) > 0
     shared.gateway.start()
@@ -234,11 +239,7 @@ def test_a_crash_amid_a_replay_loses_nothing(shared: Lab) -> None:
 
 @pytest.mark.spec("CO-41")
 def test_a_stop_of_the_gateway_ends_a_replay(shared: Lab) -> None:
-    bury(shared, *(letter(n) for n in range(100)))
-    shared.bad.requests.clear()
-    shared.bad.answer = 202
-    replay(shared, all=True, rate=10)
-    shared.bad.wait_for(4)
+    amid_a_replay(shared, of=100, rate=10, seen=4)
     assert shared.gateway.stop() == 0
     assert (audit(shared)[-1]["state"], audit(shared)[-1]["result"]) == ("stopped", "failed")
     left = {line_format.read(line)[1].attributes["id"] for line in file_of(shared).read_bytes().splitlines()}

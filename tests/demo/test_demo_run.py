@@ -29,6 +29,18 @@ def demo(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, env=quick, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
 
+def begun(command: list[str], cwd: Path, text: str) -> tuple[subprocess.Popen[str], str]:
+    """A demo that runs, in a process group of its own, and what it has said up to this text."""
+    process = subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    said = ""
+    while text not in said:
+        line = process.stdout.readline()
+        assert line, said
+        said += line
+    return process, said
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.spec("CARD-03", "CARD-04")
 @pytest.mark.usefixtures("own_spark")
@@ -53,13 +65,7 @@ def test_the_demo_accounts_for_every_event(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("own_spark")
 def test_a_demo_that_is_kept_leaves_its_console_open(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gateway_core.cli", "demo", "--keep", "--events", "1500", "--out", "out"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    assert process.stdout is not None
-    said = ""
-    while "the gateway keeps running" not in said:
-        line = process.stdout.readline()
-        assert line, said
-        said += line
+    process, said = begun(command, tmp_path, "the gateway keeps running")
     assert "Nothing is missing." in said
     link = re.findall(r"look on in the console: (\S+)", said)[-1]
     with httpx.Client(follow_redirects=True) as browser:
@@ -91,13 +97,7 @@ def test_the_demo_accounts_for_every_event_on_kafka_and_a_spark_cluster(tmp_path
 @pytest.mark.usefixtures("own_spark", "own_kafka")
 def test_ctrl_c_ends_the_demo_and_all_that_it_has_started(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gateway_core.cli", "demo", "--kafka", "--events", "200", "--out", "out"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    assert process.stdout is not None
-    before = ""
-    while "streaming flights" not in before:
-        line = process.stdout.readline()
-        assert line, before
-        before += line
+    process, _ = begun(command, tmp_path, "streaming flights")
     started = descendants(process.pid)
     assert len(started) >= 5, "Kafka, a master, two workers, a gateway"
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does

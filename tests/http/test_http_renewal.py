@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -142,20 +143,22 @@ async def test_broken_files_keep_the_old_certificate(
     assert [r.getMessage().split(":")[0] for r in caplog.records if r.levelno >= logging.WARNING] == ["here.tls"]
 
 
+async def lets_in(kit: Any, source: Any, site: Site, request: bytes, ca: trustme.CA | None) -> bool:
+    """Whether a client with a certificate of this authority, or without one, gets 202."""
+    try:
+        async with kit.connect(source, site.client(ca)) as client:
+            client.write(request)
+            return bool((await client.response())[0] == 202)
+    except (OSError, EOFError):
+        return False
+
+
 @pytest.mark.spec("HM-04")
 async def test_an_authority_that_is_removed_vouches_for_nobody(
     kit: Any, intake: Any, site: Site, request_bytes: Any
 ) -> None:
     async with kit.source(intake, tls=site.options(client_ca_file=site.clients)) as source:
-
-        async def comes_in(ca: trustme.CA) -> bool:
-            try:
-                async with kit.connect(source, site.client(ca)) as client:
-                    client.write(request_bytes())
-                    return bool((await client.response())[0] == 202)
-            except (OSError, EOFError):
-                return False
-
+        comes_in = partial(lets_in, kit, source, site, request_bytes())
         assert await comes_in(site.ca)
         assert not await comes_in(site.other)
         site.other.cert_pem.write_to_path(site.clients)
@@ -219,15 +222,7 @@ async def test_without_the_file_of_authorities_no_client_gets_in(
     kit: Any, intake: Any, site: Site, request_bytes: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with kit.source(intake, tls=site.options(client_ca_file=site.clients)) as source:
-
-        async def comes_in(ca: trustme.CA | None) -> bool:
-            try:
-                async with kit.connect(source, site.client(ca)) as client:
-                    client.write(request_bytes())
-                    return bool((await client.response())[0] == 202)
-            except (OSError, EOFError):
-                return False
-
+        comes_in = partial(lets_in, kit, source, site, request_bytes())
         assert await comes_in(site.ca)
         site.clients.unlink()
 
