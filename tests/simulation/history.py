@@ -1,0 +1,213 @@
+"""What the outside saw of a run, in order of simulated time: what was sent and answered, what arrived, what went wrong.
+
+Nothing in it comes from inside the gateway except its log lines and its status. `at` is simulated time in seconds since
+the world began (not the gateway's wall clock, which may jump). Two runs of one plan have equal histories (`digest`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from .plan import Fault
+
+
+@dataclass(frozen=True)
+class Record:
+    """Something that was seen."""
+
+    at: float
+
+
+@dataclass(frozen=True)
+class Sent(Record):
+    """A sender began to send `Plan.sends[send]`, for the `attempt`-th time (from 1)."""
+
+    send: int
+    attempt: int
+    whole: bool
+    """Whether all of its bytes were sent: False if a fault cut it, so that it can't be accepted."""
+
+
+@dataclass(frozen=True)
+class Answered(Record):
+    """A request ended for its sender. `status` is None without a whole answer: refused, cut, silent."""
+
+    send: int
+    attempt: int
+    status: int | None
+    reason: str
+    """The body of the answer, or why there was none."""
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True)
+class Arrived(Record):
+    """A server (subscriber, bridge's sink, dead letter) has read a whole request of the gateway's, or a simulated sink
+    was called. `number` counts all arrivals of the run, from 0."""
+
+    number: int
+    server: str
+    connection: int
+    """Counts the connections that the server accepted, from 0; -1 for a simulated sink."""
+    headers: tuple[tuple[str, str], ...]
+    """Names in lower case. A simulated sink has the attributes as `ce-…`, percent-decoded."""
+    body: bytes
+    generation: int
+    """The `Started.generation` of the gateway that sent it."""
+
+    @property
+    def dead(self) -> bool:
+        """Whether it is a dead letter."""
+        return self.server == "dead" or self.server.startswith("dead-")
+
+
+@dataclass(frozen=True)
+class Replied(Record):
+    """What a server did with arrival `number`: it wrote the whole answer `status` at this time (the gateway gets it
+    later, or never), or None if it did anything else (`how`: the kind of fault)."""
+
+    number: int
+    status: int | None
+    how: str = ""
+
+
+@dataclass(frozen=True)
+class Partial(Record):
+    """A server got a part of a request, and then the connection ended. Such a request counts as an attempt."""
+
+    server: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Refused(Record):
+    """A server refused a connection of the gateway's, or (`vanished`) did not answer to it."""
+
+    server: str
+    vanished: bool = False
+
+
+@dataclass(frozen=True)
+class Letter(Record):
+    """A dead letter in the gateway's own file, as read at the end of the run: `place` is the broker's or trigger's name
+    in the file; `attributes` are those of the event and of its failure; the order is that of the file."""
+
+    place: str
+    attributes: tuple[tuple[str, str], ...]
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Happened(Record):
+    """A fault of the plan began. `effect` says what came of it if that is not plain ("" otherwise; "nothing" if there
+    was nothing to do, such as a crash of a gateway that is down)."""
+
+    fault: Fault
+    effect: str = ""
+
+
+@dataclass(frozen=True)
+class Over(Record):
+    """A fault that lasts is over."""
+
+    fault: Fault
+
+
+@dataclass(frozen=True)
+class Started(Record):
+    """A gateway accepts events: the `generation`-th start (from 1), with `Plan.configs[config]`."""
+
+    generation: int
+    config: int
+
+
+@dataclass(frozen=True)
+class StartFailed(Record):
+    """A start failed; the world starts it again after a second."""
+
+    generation: int
+    error: str
+
+
+@dataclass(frozen=True)
+class Ended(Record):
+    """A gateway ended. `how`: stop (drained), crash, power."""
+
+    generation: int
+    how: str
+
+
+@dataclass(frozen=True)
+class Reloaded(Record):
+    """The gateway runs `Plan.configs[config]` now, completely; `faults` is empty. Or it said that it can't, and why."""
+
+    config: int
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Paused(Record):
+    """These triggers, and no others, are paused from now on."""
+
+    triggers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Logged(Record):
+    """A line of the gateway's log; `level` as in `logging`. `error` is the traceback, if it has one."""
+
+    level: str
+    logger: str
+    text: str
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Status(Record):
+    """The gateway's status document, as a client gets it, at the end of the run or before an orderly stop."""
+
+    generation: int
+    document: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Quiet(Record):
+    """The end of the run. `quiet`: the gateway came to rest: no event held, no lag, no attempt under way."""
+
+    quiet: bool
+    why: str = ""
+    """What it still had to do."""
+
+
+@dataclass(frozen=True)
+class Broken(Record):
+    """The simulation itself saw something that must never be: an exception that reached the event loop, a loop that
+    spins without time passing, a task that never ended."""
+
+    what: str
+
+
+R = TypeVar("R", bound=Record)
+
+
+@dataclass
+class History:
+    """All records of a run."""
+
+    records: list[Record] = field(default_factory=list)
+
+    def add(self, record: Record) -> None:
+        """Notes a record; time never goes backwards."""
+        self.records.append(record)
+
+    def of(self, kind: type[R]) -> Iterator[R]:
+        """The records of one kind."""
+        return (record for record in self.records if isinstance(record, kind))
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of everything in it."""
+        return hashlib.sha256("\n".join(map(repr, self.records)).encode()).hexdigest()
