@@ -216,12 +216,17 @@ class Gate:
         self._counts.refused(who, refusal)
         self._denied(request, who, refusal)
 
+    @property
+    def credential_headers(self) -> set[bytes]:
+        """The names of the header fields that senders prove themselves with, in lower case."""
+        places = [a.presented_in for a in self._authenticators if isinstance(a, Presented)]
+        return {b"authorization", *(name for name, _ in places if name)}
+
     def without_credentials(self, headers: Headers, target: str) -> tuple[Headers, str]:
         """A request's header fields, and its path and query, without what senders prove themselves with: for sources
         that pass requests on."""
-        places = [a.presented_in for a in self._authenticators if isinstance(a, Presented)]
-        names = {b"authorization", *(name for name, _ in places)} if self._authenticators else set()
-        secret = {parameter for _, parameter in places} - {None}
+        names = self.credential_headers if self._authenticators else set()
+        secret = {a.presented_in[1] for a in self._authenticators if isinstance(a, Presented)} - {None}
         path, mark, query = target.partition("?")
         if secret:
             query = "&".join(p for p in query.split("&") if unquote(p.partition("=")[0]) not in secret)

@@ -18,6 +18,7 @@ from gateway_core.contract.event import Event
 from .config import HideConfig
 from .context import Console
 from .explained import without_values
+from .origins import shown, without_sender
 from .timeline import Timeline, timeline
 
 
@@ -49,7 +50,10 @@ class Trace:
 
     def timeline(self, hides: HideConfig, role: Role | None) -> Timeline:
         """Its timeline as this role may see it."""
-        made = timeline(self.entry, self.recorded)
+        recorded = [without_sender(each) for each in self.recorded] if hides.hides_attribute("authid", role) else None
+        made = timeline(self.entry, self.recorded if recorded is None else recorded)
+        for step in made.before:
+            step.headers = shown(step.headers, self.document, hides, role)
         if hides.hides_some(role):
             for delivery in made.deliveries:
                 if "filter" in delivery:

@@ -1,5 +1,5 @@
-"""What happened to the newest events, while somebody looks at the console: receptions, attempts with their durations,
-dead letters. Each worker keeps its own, bounded; the first one asks the others.
+"""What happened to the newest events, while somebody looks at the console: receptions, with where from, attempts with
+their durations, dead letters. Each worker keeps its own, bounded; the first one asks the others.
 
 Nobody looks: nothing is attached to the event's path, and what was kept is dropped.
 """
@@ -16,6 +16,7 @@ from gateway_cloudevents import event_json
 from gateway_inspect.browse import agrees
 from gateway_inspect.service import InspectService
 from gateway_inspect.tap.taps import Taps
+from gateway_transport.witness import Origin
 
 from gateway_core.contract.event import Event
 from gateway_core.contract.identity import Identity
@@ -23,6 +24,8 @@ from gateway_core.contract.interfaces import Observer, Outcome
 from gateway_core.delivery.failures import id_of
 from gateway_core.runtime.gateway import Gateway
 
+from .origins import Origins
+from .origins import told as origin_told
 from .sampler import Sampler
 
 MOST = 20_000
@@ -46,6 +49,9 @@ class Entry(NamedTuple):
     identity: Identity | None = None
     outcome: Outcome | None = None
     seconds: float = 0.0
+    origin: Origin | None = None
+    size: int = 0
+    """About how many bytes it keeps."""
 
 
 class Asked:
@@ -77,6 +83,7 @@ class Recorder(Observer):
         self._now_ns = gateway.clock.now_ns
         self._entries: deque[Entry] = deque()
         self._bytes = 0
+        self._origins = Origins()
         self.since_ns = 0
         """When the recording began; 0 if there is none."""
 
@@ -84,13 +91,14 @@ class Recorder(Observer):
         """Records from now on."""
         if not self.since_ns:
             self.since_ns = self._now_ns()
-            self._taps().watch(self)
+            self._taps().watch(self, self._origins.came)
 
     def end(self) -> None:
         """Ends the recording and drops what it has."""
         if self.since_ns:
             self._taps().unwatch(self)
         self._entries.clear()
+        self._origins.clear()
         self._bytes = self.since_ns = 0
 
     def _taps(self) -> Taps:
@@ -103,23 +111,28 @@ class Recorder(Observer):
     def accepted(self, broker: str, events: Sequence[Event]) -> None:
         now = self._now_ns()
         for event in events:
-            self._add(Entry(now, "accepted", broker, event, event.identity))
+            self._begun(now, "accepted", broker, event)
 
     def attempted(self, trigger: str, event: Event, outcome: Outcome, seconds: float) -> None:
-        self._add(Entry(self._now_ns(), "attempt", trigger, event, None, outcome, seconds))
+        self._begun(self._now_ns(), "attempt", trigger, event, outcome, seconds)
 
     def dead_lettered(self, trigger: str, event: Event) -> None:
-        self._add(Entry(self._now_ns(), "dead_letter", trigger, event))
+        self._add(Entry(self._now_ns(), "dead_letter", trigger, event, size=len(event.data or b"")))
+
+    def _begun(
+        self, now: int, kind: str, where: str, event: Event, outcome: Outcome | None = None, seconds: float = 0.0
+    ) -> None:
+        """What may be the first that is heard of an event."""
+        origin, size = self._origins.take(event)
+        size += len(event.data or b"")
+        self._add(Entry(now, kind, where, event, event.identity, outcome, seconds, origin, size))
 
     def _add(self, entry: Entry) -> None:
         entries = self._entries
         entries.append(entry)
-        data = entry.event.data
-        if data:
-            self._bytes += len(data)
+        self._bytes += entry.size
         while len(entries) > MOST or self._bytes > MOST_BYTES:
-            gone = entries.popleft().event.data
-            self._bytes -= len(gone) if gone else 0
+            self._bytes -= entries.popleft().size
 
     # -- questions --------------------------------------------------------------------------------------------------
 
@@ -190,6 +203,8 @@ def _told(entry: Entry) -> dict[str, Any]:
     }
     if (who := entry.identity) is not None:
         told["sender"] = {"subject": who.subject, "by": who.authenticator, "type": who.type}
+    if entry.origin is not None:
+        told.update(origin_told(entry.origin))
     if (outcome := entry.outcome) is not None:
         told.update(delivered=outcome.delivered, code=outcome.code, reason=outcome.reason, seconds=entry.seconds)
     return told

@@ -18,7 +18,7 @@ _TONES = {"delivered": "good", "read": "good", "dead_lettered": "bad", "dead_let
 @dataclass(slots=True)
 class Step:
     """Something that happened. `at_ns` is None if it is not known when, `seconds` how long it took. `where` is the
-    trigger or bridge."""
+    trigger or bridge, `headers` are those of the message that brought the event."""
 
     kind: str
     title: str
@@ -28,6 +28,7 @@ class Step:
     note: str = ""
     seconds: float | None = None
     number: int = 0
+    headers: Sequence[Sequence[str]] = ()
 
 
 @dataclass(slots=True)
@@ -86,10 +87,12 @@ def timeline(entry: Mapping[str, Any], recorded: Sequence[Mapping[str, Any]]) ->
 
 def _before(entry: Mapping[str, Any], recorded: Sequence[Mapping[str, Any]]) -> list[Step]:
     came = next((e for e in recorded if e["kind"] == "accepted"), None)
-    at = nanoseconds(entry["received"]) or (came["received_ns"] if came else None) or None
-    who = came.get("sender") if came else None
-    sender = f"from {who['subject']}" + (f" ({who['by']})" if who["by"] else "") if who else ""
-    steps = [Step("received", "Received", at, note=sender)] if at else []
+    first: Mapping[str, Any] = came or next((e for e in recorded if "from" in e or "sender" in e), {})
+    at = nanoseconds(entry["received"]) or first.get("received_ns") or None
+    who, place = first.get("sender"), first.get("from")
+    sender = f"sent by {who['subject']}" + (f" ({who['by']})" if who["by"] else "") if who else ""
+    note = " ".join(filter(None, (sender, f"from {place}" if place else "")))
+    steps = [Step("received", "Received", at, note=note, headers=first.get("headers", ()))] if at or note else []
     stored = f"Accepted by {entry['broker']}" + (f" at position {entry['place']}" if entry["place"] else "")
     if came is None:
         return [*steps, Step("accepted", stored)] if entry["place"] else steps

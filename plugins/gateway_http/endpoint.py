@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 
 from gateway_access.gate import Gate
 from gateway_cloudevents.trace_headers import of_headers
 from gateway_serving.content_coding import decoded
+from gateway_transport.witness import Origin, Witness
 
 from gateway_core.contract.errors import Refused, TidegateError
-from gateway_core.contract.event import Message
+from gateway_core.contract.event import Event, Message
 from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Accepted, Codec, Intake
 
@@ -23,7 +24,10 @@ Accept = Callable[[Message, Accepted, "Identity | None"], None]
 class Endpoint:
     """One ingress: decodes events from requests and passes them to the intake."""
 
-    __slots__ = ("_decode", "_intake", "_max_body_bytes", "_now_ns", "_traces", "gate", "owner", "path", "target")
+    __slots__ = (
+        "_codec", "_decode", "_intake", "_max_body_bytes", "_now_ns", "_traces",
+        "asks_peer", "gate", "owner", "path", "target",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -40,16 +44,31 @@ class Endpoint:
         self.path = path
         self.target = path.encode()
         self.owner = owner
+        self._codec = codec
         self._decode = codec.decode
         self._now_ns = now_ns
         self._intake = intake
         self._traces = traces
         self._max_body_bytes = max_body_bytes
         self.gate = gate
+        self.asks_peer = gate is not None
+        """Whether messages must have their `peer`."""
+
+    def witness(self, witness: Witness | None) -> None:
+        """See `gateway_transport.witness.Witnessed`."""
+        self.asks_peer = self.gate is not None or witness is not None
+        secret = self.gate.credential_headers if self.gate is not None else ()
+        self._decode = self._codec.decode if witness is None else partial(self._witnessed, witness, secret)
+
+    def _witnessed(self, witness: Witness, secret: Container[bytes], message: Message) -> list[Event]:
+        events = self._codec.decode(message)
+        place = "" if message.peer is None else message.peer.address
+        witness(events, Origin(place, message.headers, secret))
+        return events
 
     def take(self, message: Message, done: Accepted) -> None:
-        """Calls `done` with None once the message's events are safe, else with the error for the response. With a
-        `gate`, the message has its `peer`."""
+        """Calls `done` with None once the message's events are safe, else with the error for the response. If
+        it `asks_peer`, the message has its `peer`."""
         gate = self.gate
         if gate is None:
             self._accept(message, done)

@@ -271,7 +271,7 @@ class Http2Connection(asyncio.Protocol):
                 result.set_result(error)
 
         self._endpoints.append(endpoint)
-        if endpoint.gate is not None:
+        if endpoint.asks_peer:
             message.peer = peer_of(self._transport)
         try:
             coded = message.header(b"content-encoding") is not None

@@ -115,7 +115,7 @@ class Connection(RequestReader):
         if self.held:
             self._release()
         take = endpoint.take_coded if coded else endpoint.take
-        if endpoint.gate is not None:
+        if endpoint.asks_peer:
             message.peer = self._peer = self._peer or peer_of(self._transport)
         if self._busy or self._queue:
             pending = Pending(self, endpoint)

@@ -11,6 +11,7 @@ from gateway_access.exposure import refuse_open
 from gateway_access.gate import gate_of
 from gateway_cloudevents.bindings import HTTP
 from gateway_serving.address import url_at
+from gateway_transport.witness import Witness
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import StartError
@@ -43,6 +44,7 @@ class HttpSource:
             refuse_open(options, context.owner)
         self._counts = Counts()
         self._gate = gate_of(options, context, counts=self._counts)
+        self._witness: Witness | None = None
         self.address = ""
         if self._gate is not None and self._gate.reports:
             self.info = self._gate.info
@@ -89,9 +91,16 @@ class HttpSource:
             max_body_bytes=limit,
             gate=self._gate,
         )
+        endpoint.witness(self._witness)
         if isinstance(endpoint, WebhookEndpoint) and self._options.webhook is not None:
             endpoint.handshakes(WebhookReceiver(self._options.webhook, context.clock.monotonic))
         return endpoint
+
+    def witness(self, witness: Witness | None) -> None:
+        """See `gateway_transport.witness.Witnessed`."""
+        self._witness = witness
+        if self._endpoint is not None:
+            self._endpoint.witness(witness)
 
     def metrics(self) -> Mapping[str, Mapping[str, float]]:
         """See `gateway_core.contract.capabilities.Measured`."""

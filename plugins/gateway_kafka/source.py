@@ -9,11 +9,12 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
+from gateway_transport.witness import Origin, Witness
 
 from gateway_core.contract.clock import Timer
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
-from gateway_core.contract.event import Event, Message
+from gateway_core.contract.event import Event, Message, split_position
 from gateway_core.contract.interfaces import Intake, Outcome
 from gateway_core.contract.outcome import Stage
 
@@ -65,6 +66,7 @@ class KafkaSource:
         self._turn = anyio.Lock()
         self._waiting_for: KafkaFault | None = None
         self._wake: Timer | None = None
+        self._witness: Witness | None = None
         self.address = f"kafka://{options.bootstrap[0]}/{options.visible('topics')}"
         self._writer = IntakeWriter(self._owner, self.address, context.clock, self._flow.settle, self._flow.resume)
 
@@ -158,6 +160,8 @@ class KafkaSource:
 
     def take(self, events: Sequence[Event]) -> int:
         """See `flow.EventHandler`."""
+        if self._witness is not None:
+            self._tell(self._witness, events)
         if self._intake.stores:
             return len(events) if self._writer.take(events) else 0
         for count, event in enumerate(events):
@@ -168,6 +172,17 @@ class KafkaSource:
                     self._wake = self._clock.call_later(FULL_S, self._woken)
                 return count
         return len(events)
+
+    def witness(self, witness: Witness | None) -> None:
+        """See `gateway_transport.witness.Witnessed`."""
+        self._witness = witness
+
+    def _tell(self, witness: Witness, events: Sequence[Event]) -> None:
+        names = {number: name for name, number in self._partition_ids.items()}
+        for event in events:
+            number, behind = split_position(event.position)
+            topic, partition = names[number]
+            witness((event,), Origin(f"topic {topic}, partition {partition}, offset {behind - 1}"))
 
     def _woken(self) -> None:
         self._wake = None

@@ -16,6 +16,7 @@ from gateway_transport.connection import Connection, Rejected
 from gateway_transport.handover import Handover
 from gateway_transport.messages import reader
 from gateway_transport.not_an_event import handle, wrapped
+from gateway_transport.witness import Origin, Witness
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
@@ -63,6 +64,7 @@ class MqttSource:
         self._subscriptions = Subscriptions(context.data_dir, options, self._client_id)
         self._client: MqttClient | None = None
         self._stopping = False
+        self._witness: Witness | None = None
         self._sessions = 0
         self._resumed = False
         self._expiry_s: int | None = None
@@ -179,9 +181,15 @@ class MqttSource:
             handle(self._options, handover, self._wrapped(message), token, e)
         else:
             self._mark(event, message.topic)
+            if self._witness is not None:
+                self._witness((event,), Origin(f"topic {message.topic}", message.headers))
             handover.take(event, token)
         if handover.held >= 2 * self._options.receive_maximum:
             client.pause()
+
+    def witness(self, witness: Witness | None) -> None:
+        """See `gateway_transport.witness.Witnessed`."""
+        self._witness = witness
 
     def _mark(self, event: Event, topic: str) -> None:
         if self._options.topic_attribute is not None:

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
+from gateway_auth.keys import add_key
 from playwright.sync_api import Browser, Page, expect
 
 from tests.console.axe import violations
@@ -21,6 +22,8 @@ CONFIG = """
 brokers:
   default:
     ingress: [{{http: {{listen: "127.0.0.1:0"}}}}]
+  gated:
+    ingress: [{{http: {{listen: "127.0.0.1:0", authenticate: [{{api_key: {{file: keys.json, header: x-entry}}}}]}}}}]
 bridges:
   brief:
     source: {{http: {{listen: "127.0.0.1:0"}}}}
@@ -41,9 +44,14 @@ console:
 """
 
 
+KEYS: dict[str, str] = {}
+
+
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, processes: None) -> Iterator[Lab]:
-    with lab(tmp_path_factory.mktemp("events"), CONFIG) as found:
+    folder = tmp_path_factory.mktemp("events")
+    KEYS["anna"] = add_key(folder / "keys.json", "anna")[1]
+    with lab(folder, CONFIG) as found:
         found.bad.answer = 202
         found.send({"id": "unseen", "type": "billing.early"})
         found.gateway.wait_until(lambda: found.gateway.trigger("billing")["delivered"] == 1)
@@ -84,12 +92,46 @@ def test_a_delivery_after_retries_shows_each_attempt_and_wait(page: Page, shared
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.spec("CO-24")
+def test_who_sent_an_event_from_where_and_with_which_headers(page: Page, shared: Lab) -> None:
+    page.goto(f"{shared.url}/events")
+    sent = {
+        "x-entry": KEYS["anna"],
+        "authorization": "Bearer of-a-stranger",
+        "x-note": HOSTILE,
+        "x-double": "card 4111",
+        "ce-specversion": "1.0",
+        "ce-id": "sent",
+        "ce-source": "/s",
+        "ce-type": "top.secret",
+        "ce-card": "4111",
+    }
+    httpx.post(shared.gateway.ingress("gated"), headers=sent, content=b"{}").raise_for_status()
+    open_event(page, shared, "sent")
+    received = page.locator(".timeline .received")
+    expect(received).to_contain_text("sent by key anna (api_key) from 127.0.0.1:")
+    page.get_by_text("Headers as they came").click()
+    rows = {row.locator("th").inner_text(): row.locator("td").inner_text() for row in received.locator("tr").all()}
+    shown = {name: rows.get(name) for name in sent}
+    assert shown == {**sent, "x-entry": "(hidden)", "authorization": "(hidden)"}
+    assert page.locator("main img").count() == 0
+    assert violations(page) == []
+    page.set_viewport_size(NARROW)  # type: ignore[arg-type]
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    headers = {"authorization": f"Bearer {shared.token('viewer')}"}
+    text = httpx.get(f"{shared.url}/events?id=sent", headers=headers, timeout=60).text
+    assert "key anna" in text
+    assert "x-double" in text
+    assert not [word for word in ("4111", "top.secret", "of-a-stranger", KEYS["anna"]) if word in text]
+
+
 @pytest.mark.spec("CO-23")
 def test_what_happened_while_nobody_looked_was_not_recorded(page: Page, shared: Lab) -> None:
     open_event(page, shared, "unseen")
     expect(page.locator(".delivery").first.locator(".state")).to_have_text("delivered")
     assert page.locator(".timeline .attempt").count() == 0
     expect(page.get_by_text("are recorded since")).to_be_visible()
+    assert page.locator("#raw-headers").count() == 0
 
 
 @pytest.mark.spec("CO-20")
@@ -109,6 +151,7 @@ def test_an_event_of_a_channel_without_a_past_was_recorded(page: Page, shared: L
     shared.send({"id": "memo", "type": "note"}, broker="brief")
     open_event(page, shared, "memo")
     expect(page.locator(".timeline .attempt.good")).to_be_visible()
+    expect(page.locator(".timeline .received")).to_contain_text("from 127.0.0.1:")
     page.goto(f"{shared.url}/events?broker=brief")
     expect(page.get_by_role("link", name="memo")).to_be_visible()
     expect(page.get_by_text("can't be searched")).to_be_visible()

@@ -18,6 +18,7 @@ from gateway_kafka.groups import Group
 from gateway_kafka.offsets import look
 from gateway_testing.suites import Kit, MemoryIntake
 from gateway_testing.suites.kit import until
+from gateway_transport.witness import Witnessed
 
 from gateway_core.contract.capabilities import Watched
 from gateway_core.contract.errors import Overloaded, Refused, StorageError
@@ -122,8 +123,12 @@ async def test_while_storage_fails_nothing_more_is_taken_and_then_all_in_order(
 async def test_what_a_channel_never_takes_goes_to_the_dead_letter_alone(kafka: KafkaBroker, tmp_path: Path) -> None:
     topic = Topic(kafka, tmp_path, 1)
     topic.write("a", "b", "bad", "c", "d")
+    places: dict[Any, str] = {}
+    assert isinstance(topic.source, Witnessed)
+    topic.source.witness(lambda events, origin: places.update({e.attributes["id"]: origin.place for e in events}))
     async with topic.read() as intake:
         await topic.done(*"abcd")
+        assert places["bad"] == f"topic {topic.name}, partition 0, offset 2"
         ((event, outcome, dest),) = intake.letters
         assert (event.attributes["id"], outcome.reason, dest) == ("bad", "too large", topic.source.address)
         assert intake.stages == ["delivery"]

@@ -55,9 +55,13 @@ def lab(tmp_path: Path, mqtt_server: Server) -> Iterator[Lab]:
 async def test_acknowledgements_keep_the_order_of_the_messages(lab: Lab, qos: int) -> None:
     intake = AnsweringIntake(stores=False)
     intake.hold = True
-    async with running(build(lab.folder, lab.options(qos=qos)), intake):
+    source, places = build(lab.folder, lab.options(qos=qos)), []
+    source.witness(lambda events, origin: places.append((events[0].attributes["id"], origin.place)))
+    async with running(source, intake):
         await lab.publish("0", "1", "2", qos=qos)
         await until(lambda: len(intake.answers) == 3, "the events")
+        assert places == [(id, f"topic {lab.topic}/a") for id in "012"]
+        source.witness(None)
         intake.answers[2](None)
         intake.answers[1](None)
         await lab.publish("3")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from gateway_transport.witness import Origin, Witness, Witnessed
+
 from gateway_core.contract.clock import Clock
+from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter, Observer
 from gateway_core.pipeline.broker import Trigger
 from gateway_core.runtime.build import Built
@@ -22,6 +25,7 @@ class Taps:
         self._clock = clock
         self._taps: list[Tap] = []
         self._watching: list[Observer] = []
+        self._witnesses: dict[Observer, Witness] = {}
 
     def open(self, choice: Choice, filter: Filter | None) -> Tap:
         """Opens a tap that sees what happens from now on."""
@@ -37,20 +41,24 @@ class Taps:
             self.attach()
         tap.close()
 
-    def watch(self, observer: Observer) -> None:
-        """Lets an observer see what happens in all parts from now on."""
+    def watch(self, observer: Observer, witness: Witness | None = None) -> None:
+        """Lets an observer see what happens in all parts from now on; `witness` also where events come from."""
         self._watching.append(observer)
+        if witness is not None:
+            self._witnesses[observer] = witness
         self.attach()
 
     def unwatch(self, observer: Observer) -> None:
         """Ends that."""
         if observer in self._watching:
             self._watching.remove(observer)
+            self._witnesses.pop(observer, None)
             self.attach()
 
     def close_all(self) -> None:
         """Closes all taps when the gateway stops."""
         self._watching.clear()
+        self._witnesses.clear()
         for tap in list(self._taps):
             self.close(tap)
         self.attach()
@@ -60,6 +68,15 @@ class Taps:
         for part, observed in self._parts():
             taps = tuple(tap for tap in self._taps if part.shown_by(tap.choice))
             observed.observe((*self._built.observers, *self._watching, *taps))
+        witness = self._came if self._witnesses else None
+        sources = [source for broker in self._built.brokers.values() for source in broker.sources]
+        for source in (*sources, *(bridged.bound_source.source for bridged in self._built.bridges.values())):
+            if isinstance(source, Witnessed):
+                source.witness(witness)
+
+    def _came(self, events: Sequence[Event], origin: Origin) -> None:
+        for witness in self._witnesses.values():
+            witness(events, origin)
 
     def _parts(self) -> Iterator[tuple[Part, Any]]:
         for broker in self._built.brokers.values():

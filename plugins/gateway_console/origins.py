@@ -1,0 +1,99 @@
+"""Where events came from that are on their way into a broker or bridge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from gateway_admin.roles import Role
+from gateway_http.secrecy import names_credential
+from gateway_transport.witness import Origin
+
+from gateway_core.contract.event import Event
+
+from .config import HIDDEN, HideConfig
+
+MOST = 4096
+MOST_BYTES = 8 * 1024 * 1024
+_EACH = 100
+"""About how many bytes a header takes besides its value."""
+_MOST_VALUE = 2000
+_DIGESTS = ("content-md5", "digest", "content-digest", "repr-digest")
+"""What they say of the data tells whether a guess of it is right."""
+_NAMES = {"content-type": "datacontenttype"}
+
+
+class Origins:
+    """Keeps them until the event is accepted; the oldest are dropped, such as those of events that were refused."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, tuple[Event, Origin, int]] = {}
+        self._bytes = 0
+
+    def came(self, events: Sequence[Event], origin: Origin) -> None:
+        """A `Witness`."""
+        waiting = self._waiting
+        share = sum([len(value) + _EACH for _, value in origin.headers]) // (len(events) or 1)
+        for event in events:
+            if id(event) in waiting:  # handed over again
+                self.take(event)
+            waiting[id(event)] = event, origin, share
+            self._bytes += share + len(event.data or b"")
+        while len(waiting) > MOST or self._bytes > MOST_BYTES:
+            self.take(next(iter(waiting.values()))[0])
+
+    def take(self, event: Event) -> tuple[Origin | None, int]:
+        """Where an event came from, and about how many bytes that takes; forgets it."""
+        found = self._waiting.pop(id(event), None)
+        if found is None:
+            return None, 0
+        _, origin, share = found
+        self._bytes -= share + len(event.data or b"")
+        return origin, share
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._waiting.clear()
+        self._bytes = 0
+
+
+def told(origin: Origin) -> dict[str, Any]:
+    """An origin as JSON values, without credentials: `from`, and `headers` as pairs."""
+    pairs = [(name.decode("utf-8", "backslashreplace"), value) for name, value in origin.headers]
+    return {"from": origin.place, "headers": [(name, _text(name, value, origin)) for name, value in pairs]}
+
+
+def _text(name: str, value: bytes, origin: Origin) -> str:
+    if name.lower().encode() in origin.secret or names_credential(name):
+        return HIDDEN
+    text = value.decode("utf-8", "backslashreplace")
+    return text if len(text) <= _MOST_VALUE else f"{text[:_MOST_VALUE]}… ({len(text):,} characters)"
+
+
+def without_sender(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What was recorded, without who sent it (for whom the attribute `authid` is hidden, which says the same)."""
+    return {name: value for name, value in entry.items() if name != "sender"}
+
+
+def shown(
+    headers: Sequence[Sequence[str]], document: Mapping[str, Any] | None, hides: HideConfig, role: Role | None
+) -> list[tuple[str, str]]:
+    """The headers as this role may see them. A header may repeat an attribute under any name, so one that says the same
+    as a hidden attribute is hidden too; all are, if it is not known what the attributes say."""
+    pairs = [(name, value) for name, value in headers]
+    if not hides.hides_some(role):
+        return pairs
+    secret = {name for name in hides.attributes if hides.hides_attribute(name, role)}
+    if secret and document is None:
+        return [(name, HIDDEN) for name, _ in pairs]
+    values = [str(document[name]) for name in secret if document and str(document.get(name, ""))]
+
+    def hidden(name: str, value: str) -> bool:
+        bare = name.lower().removeprefix("ce-").removeprefix("ce_")
+        if _NAMES.get(bare, bare) in secret or (hides.hides_data(role) and bare in _DIGESTS):
+            return True
+        plain = unquote(value)
+        return bool(value) and any(each in text or text in each for each in values for text in (value, plain))
+
+    return [(name, HIDDEN if hidden(name, value) else value) for name, value in pairs]
