@@ -1,0 +1,405 @@
+"""What a history says, indexed for the oracle: attempts with their answers, dead letters, lives, configs in force.
+
+The oracle sees the world from outside, so it does not know when the gateway began an attempt or read an answer, only
+when a server read the request and wrote the answer. `lag` is the longest that lies between the two in a network that
+is well; where a fault disturbed the network, the gateway or the server (`calm`), most promises can't be judged.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from urllib.parse import unquote
+
+from .choices import KINDS, SERVER
+from .history import (
+    Answered,
+    Arrived,
+    Ended,
+    Happened,
+    History,
+    Letter,
+    Logged,
+    Over,
+    Partial,
+    Paused,
+    Refused,
+    Reloaded,
+    Replied,
+    Sent,
+    Started,
+    Status,
+)
+from .plan import Config, Event, Plan, Policy, Trigger
+
+FACTS = "knativeerrordest knativeerrorcode knativeerrordata tidegatetrigger tidegateattempts tidegatefirst tidegatelast \
+tidegatestage tidegatereason".split()
+"""What a dead letter adds."""
+EVER = 1e12
+DISK = frozenset(kind for kind in KINDS if kind.startswith(("disk", "sync")))
+STOPS = frozenset(("crash", "power", "restart"))
+LIKE_AN_ANSWER = frozenset(("status", "retry-after"))
+"""Faults of a server that leave the network well."""
+
+
+@dataclass(eq=False)
+class Attempt:
+    """A request that a server read, or a call of a simulated sink."""
+
+    arrived: Arrived
+    attributes: dict[str, str]
+    replied: Replied | None = None
+
+    @property
+    def at(self) -> float:
+        return self.arrived.at
+
+    @property
+    def id(self) -> str:
+        return self.attributes.get("id", "")
+
+    @property
+    def status(self) -> int | None:
+        """The status that the server wrote, in whole."""
+        return self.replied.status if self.replied is not None else None
+
+    @property
+    def took(self) -> bool:
+        """Whether the server took the event."""
+        return self.status is not None and 200 <= self.status < 300
+
+    @property
+    def answered(self) -> float:
+        """When the server answered; never if it did not."""
+        return self.replied.at if self.replied is not None and self.replied.status is not None else EVER
+
+
+@dataclass(frozen=True)
+class Life:
+    """From a start of the gateway to its end (`how`: stop, crash, power; "" if it ran to the end)."""
+
+    generation: int
+    begin: float
+    end: float
+    how: str
+
+
+@dataclass
+class Span:
+    """A fault, from its beginning to its end."""
+
+    begin: float
+    end: float
+    kind: str
+    target: str
+    amount: int
+
+
+@dataclass
+class Copy:
+    """One sending of an event. `stored` is True after a 2xx, False after a refusal or if not all of it was sent, None
+    if nobody knows."""
+
+    begin: float
+    end: float
+    stored: bool | None
+    status: int | None
+    send: int
+    place: int = 0
+
+
+@dataclass
+class Facts:
+    """The indexed history of a run of a plan."""
+
+    plan: Plan
+    history: History
+    attempts: list[Attempt] = field(default_factory=list)
+    by_server: dict[str, list[Attempt]] = field(default_factory=lambda: defaultdict(list))
+    spans: list[Span] = field(default_factory=list)
+    lives: dict[int, Life] = field(default_factory=dict)
+    copies: dict[str, list[Copy]] = field(default_factory=lambda: defaultdict(list))
+    letters: list[tuple[float, Letter, dict[str, str]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.end = self.history.records[-1].at if self.history.records else 0.0
+        network = self.plan.network
+        self.lag = 6 * (network.latency_s + network.jitter_s) + 0.02
+        self._index()
+
+    # -- indexes ----------------------------------------------------------------------------------------------------
+
+    def _index(self) -> None:
+        by_number: dict[int, Attempt] = {}
+        sent: dict[tuple[int, int], Sent] = {}
+        answers: dict[tuple[int, int], Answered] = {}
+        begun: list[tuple[float, Any]] = []
+        starts: dict[int, float] = {}
+        ends: dict[int, Ended] = {}
+        self.refused: dict[str, list[float]] = defaultdict(list)
+        self.partial: dict[str, list[float]] = defaultdict(list)
+        self.statuses: list[Status] = []
+        self.logged: list[Logged] = []
+        self.reloads: list[tuple[float, float]] = []
+        self._configs: list[tuple[float, int]] = []
+        self._paused: list[tuple[float, tuple[str, ...]]] = []
+        for record in self.history.records:
+            match record:
+                case Arrived():
+                    attempt = Attempt(record, attributes_of(record))
+                    by_number[record.number] = attempt
+                    self.attempts.append(attempt)
+                    self.by_server[record.server].append(attempt)
+                case Replied():
+                    if by_number[record.number].replied is None:
+                        by_number[record.number].replied = record
+                case Sent():
+                    sent[record.send, record.attempt] = record
+                case Answered():
+                    answers[record.send, record.attempt] = record
+                case Happened():
+                    begun.append((record.at, record.fault))
+                    self.spans.append(
+                        Span(record.at, record.at, record.fault.kind, record.fault.target, record.fault.amount)
+                    )
+                    if record.fault.seconds and record.effect != "nothing":
+                        self.spans[-1].end = EVER
+                case Over():
+                    for number, (_, fault) in enumerate(begun):
+                        if fault == record.fault and self.spans[number].end == EVER:
+                            self.spans[number].end = record.at
+                            break
+                case Started():
+                    starts[record.generation] = record.at
+                    self._configs.append((record.at, record.config))
+                case Ended():
+                    ends[record.generation] = record
+                case Reloaded():
+                    if not record.faults:
+                        self._configs.append((record.at, record.config))
+                    before = max((a for a, f in begun if f.kind in ("reload", "bad-config")), default=record.at)
+                    self.reloads.append((before, record.at))
+                case Paused():
+                    self._paused.append((record.at, record.triggers))
+                case Refused():
+                    self.refused[record.server].append(record.at)
+                case Partial():
+                    self.partial[record.server].append(record.at)
+                case Letter():
+                    self.letters.append((record.at, record, dict(record.attributes)))
+                case Status():
+                    self.statuses.append(record)
+                case Logged():
+                    self.logged.append(record)
+        for generation, begin in starts.items():
+            ended = ends.get(generation)
+            self.lives[generation] = Life(
+                generation, begin, ended.at if ended else EVER, ended.how if ended else ""
+            )
+        for key, one in sorted(sent.items()):
+            answer = answers.get(key)
+            status = answer.status if answer is not None else None
+            for place, event in enumerate(self.plan.sends[one.send].events):
+                copy = Copy(one.at, answer.at if answer else EVER, _stored(one, status), status, one.send, place)
+                self.copies[event.id].append(copy)
+
+    # -- what was going on --------------------------------------------------------------------------------------------
+
+    def life(self, at: float) -> Life | None:
+        """The life at this time."""
+        return next((life for life in self.lives.values() if life.begin <= at <= life.end), None)
+
+    def faults(self, kinds: Iterable[str], begin: float, end: float, target: str | None = None) -> bool:
+        """Whether a fault of these kinds (at this target) was on in this time."""
+        return any(
+            s.kind in kinds and s.begin <= end and s.end >= begin and target in (None, s.target) for s in self.spans
+        )
+
+    def calm(self, server: str, begin: float, end: float) -> bool:
+        """Whether nothing disturbed the server's network, and the gateway ran, from `begin` to `end`."""
+        for s in self.spans:
+            if s.begin > end + self.lag or s.end < begin - self.lag:
+                continue
+            if s.kind in ("freeze", "clock", *STOPS):
+                return False
+            if s.target == server and s.kind in KINDS and KINDS[s.kind].target == SERVER:
+                if s.kind not in LIKE_AN_ANSWER:
+                    return False
+            if s.kind == "sink" and s.target == server:
+                return False
+        life = self.life(begin)
+        return life is not None and life.begin <= begin - self.lag and end + self.lag <= life.end
+
+    def changing(self, begin: float, end: float) -> bool:
+        """Whether a reload was going on in this time."""
+        return any(a - self.lag <= end and b + self.lag >= begin for a, b in self.reloads)
+
+    def configs(self, begin: float, end: float) -> list[Config]:
+        """All configs that were in force at some moment of this time."""
+        found: list[int] = []
+        for number, (at, config) in enumerate(self._configs):
+            until = self._configs[number + 1][0] if number + 1 < len(self._configs) else EVER
+            if at <= end and until >= begin and config not in found:
+                found.append(config)
+        return [self.plan.configs[c] for c in found]
+
+    def triggers(self, name: str, begin: float, end: float) -> list[Trigger | None]:
+        """The trigger of this name in each of these configs; None in those that lack it."""
+        return [next((t for t in c.triggers if t.name == name), None) for c in self.configs(begin, end)]
+
+    def policies(self, name: str, begin: float = 0.0, end: float = EVER) -> list[Policy]:
+        """All policies of a trigger or bridge in this time."""
+        found: list[Policy] = []
+        for config in self.configs(begin, end):
+            found += [t.policy for t in (*config.triggers, *config.bridges) if t.name == name and t.policy not in found]
+        return found
+
+    def paused(self, name: str, begin: float, end: float) -> bool:
+        """Whether the trigger was paused at some moment of this time."""
+        for number, (at, names) in enumerate(self._paused):
+            until = self._paused[number + 1][0] if number + 1 < len(self._paused) else EVER
+            if name in names and at <= end and until >= begin:
+                return True
+        return False
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of all triggers that ever were in force."""
+        return sorted({t.name for c in self.configs(0, EVER) for t in c.triggers})
+
+    @cached_property
+    def bridges(self) -> list[str]:
+        """The names of all bridges."""
+        return sorted({b.name for c in self.configs(0, EVER) for b in c.bridges})
+
+    @cached_property
+    def events(self) -> dict[str, Event]:
+        return dict(self.plan.events)
+
+    @cached_property
+    def to(self) -> dict[str, str]:
+        """Where each event was sent: the broker, or a bridge."""
+        return {e.id: send.to for send in self.plan.sends for e in send.events}
+
+    @cached_property
+    def forgetful(self) -> list[float]:
+        """Losses of power while `sync: normal` was in force: what was accepted before may be missing."""
+        ends = [life.end for life in self.lives.values() if life.how == "power"]
+        return [at for at in ends if any(c.sync != "full" for c in self.configs(0, at))]
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def attempts_of(self) -> dict[tuple[str, str], list[Attempt]]:
+        """The attempts at subscribers by server and event."""
+        found: dict[tuple[str, str], list[Attempt]] = defaultdict(list)
+        for attempt in self.attempts:
+            if not attempt.arrived.dead:
+                found[attempt.arrived.server, attempt.id].append(attempt)
+        return found
+
+    @cached_property
+    def dead_of(self) -> dict[tuple[str, str], list[Attempt]]:
+        """Writes of dead letters to servers, by trigger (or bridge) and event."""
+        found: dict[tuple[str, str], list[Attempt]] = defaultdict(list)
+        for attempt in self.attempts:
+            if attempt.arrived.dead:
+                found[attempt.attributes.get("tidegatetrigger", ""), attempt.id].append(attempt)
+        return found
+
+    @cached_property
+    def letters_of(self) -> dict[tuple[str, str], list[dict[str, str]]]:
+        """Dead letters in files, by trigger and event."""
+        found: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
+        for _, _, attributes in self.letters:
+            found[attributes.get("tidegatetrigger", ""), attributes.get("id", "")].append(attributes)
+        return found
+
+    def settled(self, trigger: str, id: str) -> bool:
+        """Whether the subscriber or the dead letter took the event at some time."""
+        return self.settled_at(trigger, id) < EVER or bool(self.letters_of.get((trigger, id)))
+
+    def settled_at(self, trigger: str, id: str) -> float:
+        """When a server first took it, as subscriber or as dead letter."""
+        found = [a.answered for a in self.attempts_of.get((trigger, id), ()) if a.took]
+        found += [a.answered for a in self.dead_of.get((trigger, id), ()) if a.took]
+        return min(found, default=EVER)
+
+    def letters_by_attempt(self) -> Iterator[tuple[str, str, dict[str, str], Attempt | None]]:
+        """All dead letters: trigger, event, attributes, and the first write if it went to a server."""
+        for (trigger, id), found in self.dead_of.items():
+            for attempt in found:
+                yield trigger, id, attempt.attributes, attempt
+        for (trigger, id), letters in self.letters_of.items():
+            for letter in letters:
+                yield trigger, id, letter, None
+
+    def dead_server(self, trigger: str, at: float) -> set[str]:
+        """The servers at which the trigger's dead letters may arrive."""
+        found = set()
+        for config in self.configs(at, at):
+            for t in config.triggers:
+                if t.name == trigger:
+                    found.add(f"dead-{trigger}" if t.dead_letter == "own" else "dead")
+        return found
+
+    @cached_property
+    def order_of_acceptance(self) -> dict[str, tuple[float, float, int, int]]:
+        """For events that were stored once at most: begin and end of their sending, the send and the place in it."""
+        found = {}
+        for id, copies in self.copies.items():
+            possible = [c for c in copies if c.stored is not False]
+            if len(possible) == 1:
+                one = possible[0]
+                found[id] = (one.begin, one.end if one.stored else EVER, one.send, one.place)
+        return found
+
+    @cached_property
+    def times(self) -> dict[str, list[float]]:
+        """When attempts arrived, by server."""
+        return {server: [a.at for a in found] for server, found in self.by_server.items()}
+
+    def between(self, server: str, begin: float, end: float) -> list[Attempt]:
+        """The attempts that arrived at a server after `begin` and before `end`."""
+        times = self.times.get(server, [])
+        return self.by_server[server][bisect_right(times, begin) : bisect_left(times, end)] if times else []
+
+
+def _stored(sent: Sent, status: int | None) -> bool | None:
+    if not sent.whole:
+        return False
+    if status is None or status in (408, 422, 429, 503):
+        return None
+    return 200 <= status < 300
+
+
+def attributes_of(arrived: Arrived) -> dict[str, str]:
+    """The attributes of the event in a request, as text."""
+    headers = dict(arrived.headers)
+    kind = headers.get("content-type", "")
+    if kind.startswith("application/cloudevents"):
+        found = json.loads(arrived.body)
+        found = found[0] if isinstance(found, list) else found
+        return {n: v if isinstance(v, str) else json.dumps(v) for n, v in found.items() if not n.startswith("data_")}
+    attributes = {n[3:]: unquote(v) for n, v in headers.items() if n.startswith("ce-")}
+    if kind:
+        attributes["datacontenttype"] = kind
+    return attributes
+
+
+def data_of(arrived: Arrived) -> bytes:
+    """The data of the event in a request."""
+    if dict(arrived.headers).get("content-type", "").startswith("application/cloudevents"):
+        found = json.loads(arrived.body)
+        found = found[0] if isinstance(found, list) else found
+        if "data_base64" in found:
+            return b64decode(found["data_base64"])
+        data = found.get("data", "")
+        return data.encode() if isinstance(data, str) else json.dumps(data).encode()
+    return arrived.body

@@ -1,0 +1,36 @@
+"""The planted bugs fit the code, and break promises that the pages make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.planting import TREE, bugs
+
+BUGS = bugs()
+
+
+def plain(text: str) -> str:
+    """Without line breaks and the bars of a table's or a picture's lines, in lower case."""
+    return " ".join(text.split()).lower()
+
+
+def page(name: str) -> str:
+    return plain((TREE / "docs" / "discussion" / f"{name}.md").read_text())
+
+
+def test_there_is_one_for_each_promise() -> None:
+    assert len(BUGS) >= 25
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_fits_the_code_and_quotes_the_promise(name: str) -> None:
+    bug = BUGS[name]
+    texts: dict[str, str] = {}
+    for change in bug.changes:
+        texts[change.file] = change.applied(texts.get(change.file) or Path(TREE, change.file).read_text())
+    for file, text in texts.items():
+        compile(text, file, "exec")
+    assert plain(bug.promise) in page(bug.page), "the page does not say this"
+    assert bug.broken
