@@ -7,17 +7,15 @@ is well; where a fault disturbed the network, the gateway or the server (`calm`)
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
-from urllib.parse import unquote
 
 from .choices import KINDS, SERVER
+from .decoding import attributes_of
 from .history import (
     Answered,
     Arrived,
@@ -38,8 +36,10 @@ from .history import (
 )
 from .plan import Config, Event, Plan, Policy, Trigger
 
-FACTS = "knativeerrordest knativeerrorcode knativeerrordata tidegatetrigger tidegateattempts tidegatefirst tidegatelast \
-tidegatestage tidegatereason".split()
+FACTS = (
+    *("knativeerrordest", "knativeerrorcode", "knativeerrordata", "tidegatetrigger", "tidegateattempts"),
+    *("tidegatefirst", "tidegatelast", "tidegatestage", "tidegatereason"),
+)
 """What a dead letter adds."""
 EVER = 1e12
 DISK = frozenset(kind for kind in KINDS if kind.startswith(("disk", "sync")))
@@ -199,9 +199,7 @@ class Facts:
                     self.logged.append(record)
         for generation, begin in starts.items():
             ended = ends.get(generation)
-            self.lives[generation] = Life(
-                generation, begin, ended.at if ended else EVER, ended.how if ended else ""
-            )
+            self.lives[generation] = Life(generation, begin, ended.at if ended else EVER, ended.how if ended else "")
         for key, one in sorted(sent.items()):
             answer = answers.get(key)
             status = answer.status if answer is not None else None
@@ -228,9 +226,8 @@ class Facts:
                 continue
             if s.kind in ("freeze", "clock", *STOPS):
                 return False
-            if s.target == server and s.kind in KINDS and KINDS[s.kind].target == SERVER:
-                if s.kind not in LIKE_AN_ANSWER:
-                    return False
+            if s.target == server and KINDS[s.kind].target == SERVER and s.kind not in LIKE_AN_ANSWER:
+                return False
             if s.kind == "sink" and s.target == server:
                 return False
         life = self.life(begin)
@@ -257,7 +254,8 @@ class Facts:
         """All policies of a trigger or bridge in this time."""
         found: list[Policy] = []
         for config in self.configs(begin, end):
-            found += [t.policy for t in (*config.triggers, *config.bridges) if t.name == name and t.policy not in found]
+            found += [t.policy for t in config.triggers if t.name == name and t.policy not in found]
+            found += [b.policy for b in config.bridges if b.name == name and b.policy not in found]
         return found
 
     def paused(self, name: str, begin: float, end: float) -> bool:
@@ -377,29 +375,3 @@ def _stored(sent: Sent, status: int | None) -> bool | None:
     if status is None or status in (408, 422, 429, 503):
         return None
     return 200 <= status < 300
-
-
-def attributes_of(arrived: Arrived) -> dict[str, str]:
-    """The attributes of the event in a request, as text."""
-    headers = dict(arrived.headers)
-    kind = headers.get("content-type", "")
-    if kind.startswith("application/cloudevents"):
-        found = json.loads(arrived.body)
-        found = found[0] if isinstance(found, list) else found
-        return {n: v if isinstance(v, str) else json.dumps(v) for n, v in found.items() if not n.startswith("data_")}
-    attributes = {n[3:]: unquote(v) for n, v in headers.items() if n.startswith("ce-")}
-    if kind:
-        attributes["datacontenttype"] = kind
-    return attributes
-
-
-def data_of(arrived: Arrived) -> bytes:
-    """The data of the event in a request."""
-    if dict(arrived.headers).get("content-type", "").startswith("application/cloudevents"):
-        found = json.loads(arrived.body)
-        found = found[0] if isinstance(found, list) else found
-        if "data_base64" in found:
-            return b64decode(found["data_base64"])
-        data = found.get("data", "")
-        return data.encode() if isinstance(data, str) else json.dumps(data).encode()
-    return arrived.body

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..facts import DISK, EVER, FACTS, Attempt, Copy, Facts, data_of
+from ..decoding import data_of
+from ..facts import DISK, EVER, FACTS, Attempt, Copy, Facts
 from ..plan import Event
 from .registry import Found, promise
 
@@ -65,9 +66,9 @@ def every_accepted_event_is_settled(facts: Facts) -> Found:
 @promise("delivery", "A batch is accepted as a whole or not at all.")
 def a_batch_is_whole(facts: Facts) -> Found:
     seen: dict[str, set[str]] = {}
-    for (name, id), _ in facts.attempts_of.items():
+    for name, id in facts.attempts_of:
         seen.setdefault(name, set()).add(id)
-    for (name, id), _ in (*facts.dead_of.items(), *facts.letters_of.items()):
+    for name, id in (*facts.dead_of, *facts.letters_of):
         seen.setdefault(name, set()).add(id)
     for send in facts.plan.sends:
         if send.to != "default" or len(send.events) < 2:

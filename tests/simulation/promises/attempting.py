@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from ..facts import DISK, EVER, Attempt, Facts
 from .accepting import possible, retried
 from .registry import Found, promise
@@ -51,7 +53,7 @@ def a_crash_repeats_little(facts: Facts) -> Found:
     for (name, id), attempts in facts.attempts_of.items():
         if len(facts.copies.get(id, ())) != 1 or facts.to.get(id) != "default":
             continue
-        for before, after in zip(attempts, attempts[1:], strict=False):
+        for before, after in pairwise(attempts):
             life = facts.lives.get(before.arrived.generation)
             if before.arrived.generation == after.arrived.generation or life is None:
                 continue
@@ -88,11 +90,13 @@ def an_attempt_has_its_time(facts: Facts) -> Found:
     for (name, id), attempts in facts.attempts_of.items():
         if len(possible(facts, id)) != 1 or facts.to.get(id) != "default":
             continue
-        for before, after in zip(attempts, attempts[1:], strict=False):
+        for before, after in pairwise(attempts):
             if before.arrived.generation != after.arrived.generation or before.status is not None:
                 continue
-            if before.replied is None or before.replied.how not in ("silent", "late"):
+            if before.replied is None or before.replied.how not in ("silent", "gone"):
                 continue
+            if any(s.kind == "silent" and before.at <= s.end <= after.at for s in facts.spans):
+                continue  # then the server ends the connection
             if facts.changing(before.at, after.at) or before.arrived.connection < 0:
                 continue
             kinds = ("refuse", "vanish", "stall", "cut-answer", "cut-request", "close", "freeze", "garbage", "more")
@@ -154,7 +158,7 @@ def a_server_that_announces_its_end_is_not_used(facts: Facts) -> Found:
             last[connection] = attempt
             if before is None or connection < 0:
                 continue
-            if before.replied is not None and before.replied.how in ("announced",) and before.status is not None:
+            if before.replied is not None and before.replied.how == "announced" and before.status is not None:
                 yield attempt.at, f"{server} got {attempt.id} on a connection that it had announced to close"
 
 
@@ -163,7 +167,7 @@ def a_rejection_is_final(facts: Facts) -> Found:
     for (name, id), attempts in facts.attempts_of.items():
         if len(possible(facts, id)) != 1:
             continue
-        for before, after in zip(attempts, attempts[1:], strict=False):
+        for before, after in pairwise(attempts):
             if before.arrived.generation != after.arrived.generation or facts.changing(before.at - 60, after.at):
                 continue
             if before.status is None or before.took or retried(before.status) or not heard(facts, name, before):
@@ -208,7 +212,9 @@ def a_dead_letter_counts_the_tries(facts: Facts) -> Found:
             yield at, f"the dead letter of {id} says {letter['tidegateattempts']} attempts; {name} saw {len(seen)}"
 
 
-@promise("delivery", "written to the [dead letter](../reference/glossary.md#dead-letter) together with the facts of its")
+@promise(
+    "delivery", "written to the [dead letter](../reference/glossary.md#dead-letter) together with the facts of its"
+)
 def a_dead_letter_says_what_was_answered(facts: Facts) -> Found:
     for name, id, letter, write in facts.letters_by_attempt():
         if write is None or len(possible(facts, id)) != 1 or letter.get("tidegatestage") != "delivery":

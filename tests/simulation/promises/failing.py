@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from ..facts import EVER, Attempt, Facts
 from .accepting import lost_with_power, possible, stored
 from .registry import Found, promise
@@ -35,7 +37,7 @@ def a_failing_dead_letter_blocks(facts: Facts) -> Found:
 @promise("delivery", "written again after 0.5 s … 30 s")
 def a_dead_letter_is_written_again(facts: Facts) -> Found:
     for (name, id), writes in facts.dead_of.items():
-        for before, after in zip(writes, writes[1:], strict=False):
+        for before, after in pairwise(writes):
             if before.arrived.generation != after.arrived.generation or len(possible(facts, id)) != 1:
                 continue
             if before.took or before.arrived.server != after.arrived.server:

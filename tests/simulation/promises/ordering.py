@@ -16,7 +16,9 @@ def lane(trigger: Trigger, event: Event) -> str | None:
     return None
 
 
-@promise("ordering", "A retry keeps its place: until its event is settled, nothing else of its partition or key goes out.")
+@promise(
+    "ordering", "A retry keeps its place: until its event is settled, nothing else of its partition or key goes out."
+)
 def nothing_overtakes(facts: Facts) -> Found:
     order = facts.order_of_acceptance
     for name in facts.names:
@@ -29,7 +31,7 @@ def nothing_overtakes(facts: Facts) -> Found:
         if facts.faults(("mapper", "filter"), 0, EVER, name):
             continue
         lanes: dict[str, list[str]] = {}
-        for id, (begin, _, _, _) in order.items():
+        for id in order:
             event = facts.events[id]
             if facts.to[id] != "default" or not first.filter.wants(event):
                 continue

@@ -57,14 +57,19 @@ def every_attempt_is_counted(facts: Facts) -> Found:
             least = told["delivered"] + told["retried"]
             flying = told["in_flight"] + told["waiting"]
             if not least <= told["attempts"] <= least + given_up + flying:
-                yield status.at, (
-                    f"the counts of {name} don't add up: {told['attempts']} attempts, {told['delivered']} delivered,"
-                    f" {told['retried']} retried, {given_up} given up, {flying} held"
+                yield (
+                    status.at,
+                    (
+                        f"counts of {name} don't add up: {told['attempts']} attempts, {told['delivered']} delivered,"
+                        f" {told['retried']} retried, {given_up} given up, {flying} held"
+                    ),
                 )
             took = [a for a in seen if a.took and heard(facts, name, a)]
             if told["delivered"] < len({a.arrived.number for a in took}):
                 yield status.at, f"{name} took {len(took)} events; its status says {told['delivered']}"
-            all_took = [a for a in facts.by_server.get(name, ()) if a.arrived.generation == status.generation and a.took]
+            all_took = [
+                a for a in facts.by_server.get(name, ()) if a.arrived.generation == status.generation and a.took
+            ]
             if told["delivered"] > len(all_took):
                 yield status.at, f"{name} took {len(all_took)} events; its status says {told['delivered']}"
 
@@ -123,7 +128,10 @@ def conditions_are_true(facts: Facts) -> Found:
             yield last.at, f"{name} is at rest, but its status says that it is blocked"
     for told in last.document.get("brokers", ()):
         if not told["ready"] and not facts.faults(("sync-error",), 0, EVER):
-            yield last.at, f"broker {told['name']} is at rest, but its status says {told['condition']}: {told['reason']}"
+            yield (
+                last.at,
+                f"broker {told['name']} is at rest, but its status says {told['condition']}: {told['reason']}",
+            )
 
 
 @promise("delivery", "A failing subscriber gets one line at once")
@@ -164,7 +172,10 @@ def dead_letters_are_counted(facts: Facts) -> Found:
                 if w.arrived.generation == status.generation and w.took and w.at <= status.at
             ]
             if told["dead_lettered"] > len(writes) and not facts.letters and not _in_a_file(facts, name):
-                yield status.at, f"{len(writes)} dead letters of {name} were taken; its status says {told['dead_lettered']}"
+                yield (
+                    status.at,
+                    f"{len(writes)} dead letters of {name} were taken; its status says {told['dead_lettered']}",
+                )
 
 
 def _in_a_file(facts: Facts, name: str) -> bool:

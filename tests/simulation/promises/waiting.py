@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from itertools import pairwise
+
 from ..facts import DISK, EVER, Attempt, Facts
 from ..plan import Policy
 from .accepting import lost_with_power, possible, retried, stored, wanted_by
@@ -26,7 +29,7 @@ def waits_are_no_shorter_than_the_policy_says(facts: Facts) -> Found:
         if len(possible(facts, id)) != 1 or len(attempts) < 2 or not policies or facts.to.get(id) != "default":
             continue
         number = 0
-        for before, after in zip(attempts, attempts[1:], strict=False):
+        for before, after in pairwise(attempts):
             number = number + 1 if before.arrived.generation == after.arrived.generation else 0
             if number == 0 or facts.changing(before.at - 60, after.at):
                 number = 0
@@ -118,17 +121,13 @@ def nobody_is_given_up_early(facts: Facts) -> Found:
 
 def seconds(text: str) -> float:
     """An RFC 3339 time in UTC as Unix time."""
-    from datetime import datetime
-
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    return datetime.fromisoformat(text).timestamp()
 
 
 @promise("delivery", "any answer, even a rejection, ends it: everything that is due goes out")
 def nothing_waits_too_long(facts: Facts) -> Found:
     """Once the faults are over, each event is settled within what its policy, the limits and the order allow."""
     well = max([facts.plan.seconds, *(s.end for s in facts.spans if s.end < EVER)])
-    if facts.forgetful or facts.faults(("clock",), 0, EVER):
-        pass
     for id, begin, end in stored(facts):
         if lost_with_power(facts, begin):
             continue

@@ -1,0 +1,99 @@
+"""The processes of a search: each runs its seeds and prints a line of JSON for each. Its arguments are the first seed,
+the end, the step, and the name of a planted bug or nothing."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import signal
+import sys
+import time
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from . import planting
+
+if TYPE_CHECKING:
+    from .history import History
+    from .oracle import Violation
+    from .plan import Plan
+
+
+class Spins(BaseException):
+    """A run takes so long that it must have got caught."""
+
+
+def _spins(number: int, frame: FrameType | None) -> None:
+    raise Spins
+
+
+def judged(plan: Plan, cpu_s: float = 60.0) -> tuple[History, list[Violation]]:
+    """Runs a plan and judges its history. A run that takes more CPU than this has broken a promise, too."""
+    from .history import Broken, History
+    from .oracle import violations
+    from .world import run  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    before = signal.signal(signal.SIGPROF, _spins)
+    signal.setitimer(signal.ITIMER_PROF, cpu_s)
+    try:
+        history = run(plan)
+    except Spins:
+        history = History()
+        history.add(Broken(plan.seconds, f"the run takes more than {cpu_s:g} s of CPU"))
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+    return history, violations(plan, history)
+
+
+def result_of(plan: Plan) -> dict[str, Any]:
+    """The result of a seed, as a search counts it."""
+    from .history import Answered, Arrived, Happened
+
+    began = time.process_time()
+    history, broken = judged(plan)
+    return {
+        "seed": plan.seed,
+        "broken": [str(v) for v in broken],
+        "promises": [v.promise for v in broken],
+        "seconds": history.records[-1].at if history.records else 0.0,
+        "faults": sum(1 for f in history.of(Happened) if f.effect != "nothing"),
+        "events": sum(len(plan.sends[a.send].events) for a in history.of(Answered) if a.status in (200, 202, 204)),
+        "attempts": sum(1 for _ in history.of(Arrived)),
+        "cpu_s": time.process_time() - began,
+    }
+
+
+def story(given: argparse.Namespace) -> int:
+    """Runs one plan, shrinks it if wanted, and prints its story."""
+    if given.planted:
+        planting.plant(planting.bugs()[given.planted])
+    from .plan import Plan
+    from .shrink import shrunk
+    from .story import tell
+
+    plan = Plan.of(given.story) if given.story is not None else Plan.read(given.plan.read_text())
+    history, broken = judged(plan)
+    if given.shrink and broken:
+        wanted = broken[0].promise
+        plan = shrunk(plan, lambda smaller: any(v.promise == wanted for v in judged(smaller)[1]))
+        history, broken = judged(plan)
+        given.shrink.write_text(plan.json() + "\n")
+    print(tell(plan, history, broken, whole=given.whole))
+    return 1 if broken else 0
+
+
+def main(first: int, end: int, step: int, planted: str) -> None:
+    """Runs the seeds `first`, `first + step`, … before `end`."""
+    if planted:
+        planting.plant(planting.bugs()[planted])
+    from .plan import Plan
+
+    gc.freeze()
+    for seed in range(first, end, step):
+        print(json.dumps(result_of(Plan.of(seed))), flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

@@ -1,0 +1,68 @@
+"""The oracle quotes the pages, and finds what it should in histories written by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.history import Answered, Arrived, History, Quiet, Replied, Sent, Started
+from tests.simulation.oracle import PROMISES, violations
+from tests.simulation.plan import Config, Event, Fault, Plan, Policy, Send, Trigger
+from tests.simulation.shrink import minimal
+from tests.simulation.story import tell
+from tests.simulation.test_planting import page, plain
+
+
+@pytest.mark.parametrize("name", PROMISES)
+def test_each_promise_is_a_sentence_of_its_page(name: str) -> None:
+    assert plain(PROMISES[name].sentence) in page(PROMISES[name].page)
+
+
+PLAN = Plan(1, (Config((Trigger("t1", policy=Policy(order="partition")),)),), (Send(1, (Event("e1"), Event("e2"))),))
+
+
+def arrived(at: float, number: int, event: Event) -> Arrived:
+    headers = {"ce-" + n: v for n, v in event.attributes.items() if n != "datacontenttype"}
+    headers["content-type"] = "text/plain"
+    return Arrived(at, number, "t1", 0, tuple(headers.items()), event.data, 1)
+
+
+def history(*more: Arrived | Replied) -> History:
+    return History(
+        [
+            Started(0.5, 1, 0),
+            Sent(1.0, 0, 1, True),
+            Answered(1.1, 0, 1, 202, ""),
+            *more,
+            Quiet(100.0, True),
+        ]
+    )
+
+
+def test_a_run_that_keeps_all_promises_breaks_none() -> None:
+    one, two = PLAN.sends[0].events
+    good = history(arrived(1.2, 0, one), Replied(1.2, 0, 200), arrived(1.3, 1, two), Replied(1.3, 1, 200))
+    assert violations(PLAN, good) == []
+
+
+def test_a_lost_event_is_found() -> None:
+    one = PLAN.sends[0].events[0]
+    found = violations(PLAN, history(arrived(1.2, 0, one), Replied(1.2, 0, 200)))
+    assert {v.promise for v in found} == {"every-accepted-event-is-settled", "a-batch-is-whole"}
+    assert "e2" in tell(PLAN, history(), found)
+
+
+def test_an_event_that_overtakes_is_found() -> None:
+    one, two = PLAN.sends[0].events
+    found = violations(
+        PLAN, history(arrived(1.2, 0, two), Replied(1.2, 0, 200), arrived(1.3, 1, one), Replied(1.3, 1, 200))
+    )
+    assert {v.promise for v in found} == {"nothing-overtakes"}
+
+
+def test_shrinking_finds_what_matters() -> None:
+    assert minimal(range(100), lambda items: {17, 80} <= set(items)) == (17, 80)
+    assert minimal(range(100), lambda items: True) == ()
+
+
+def test_a_fault_of_unknown_meaning_is_no_reason_to_fail() -> None:
+    assert Fault(1.0, "crash").target == ""
