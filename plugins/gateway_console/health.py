@@ -18,6 +18,8 @@ Rates = Mapping[tuple[str, str], Mapping[str, Any]]
 LAGGING_EVENTS = 1000
 LAGGING_S = 10.0
 _FAILING = ("SubscriberFails", "SinkFails")
+_READER = "ReaderNotRunning"
+_STARTING = ("starting", "restarting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,9 @@ class Trouble:
 
 def health_of(entry: BrokerStatus | DeliveryStatus, rates: Mapping[str, Any]) -> Health:
     """The health of a broker, trigger or bridge; `rates` are its own. One that is ready but whose attempts have failed
-    lately is failing, and one that is more than `LAGGING_S` behind is lagging."""
+    lately is failing, and one that is more than `LAGGING_S` behind is lagging. A query that reads the channel has its
+    own words (`ReaderStatus.state`)."""
+    reader = entry.reader if isinstance(entry, TriggerStatus) else None
     if isinstance(entry, TriggerStatus) and entry.paused:
         return Health("paused", "warn", "paused by an operator")
     if isinstance(entry, DeliveryStatus) and entry.blocked:
@@ -49,6 +53,9 @@ def health_of(entry: BrokerStatus | DeliveryStatus, rates: Mapping[str, Any]) ->
     if not entry.ready:
         if isinstance(entry, DeliveryStatus) and entry.condition in _FAILING:
             return Health("failing", "bad", entry.last_error or entry.reason)
+        if reader is not None and entry.condition == _READER:
+            starts = reader.state in _STARTING and not reader.error
+            return Health(reader.state or "not ready", "warn" if starts else "bad", reader.error or entry.reason)
         return Health("not ready", "bad", entry.reason)
     if entry.reason:
         return Health("degraded", "warn", entry.reason)
@@ -59,7 +66,9 @@ def health_of(entry: BrokerStatus | DeliveryStatus, rates: Mapping[str, Any]) ->
     lag = entry.lag or 0
     if lag >= LAGGING_EVENTS and lag > LAGGING_S * rates.get("delivered_per_s", 0.0):
         return Health("lagging", "warn", f"{lag:,} events behind")
-    return Health("ready")
+    if reader is not None and reader.error:
+        return Health(reader.state, "warn", reader.error)
+    return Health("ready" if reader is None else reader.state)
 
 
 def failed_per_s(rates: Mapping[str, Any]) -> float:

@@ -47,6 +47,25 @@ class KeepsRows(Protocol):
         """The newest rows of one. It blocks. Raises `ValueError` with the reason if they can't be read."""
 
 
+class EventRow(Rows, Protocol):
+    """The row of one event: in which table it is, and which batch wrote it, if that is known."""
+
+    @property
+    def table(self) -> str: ...
+
+    @property
+    def batch(self) -> int | None: ...
+
+
+@runtime_checkable
+class FindsRows(Protocol):
+    """A sink that finds the row of an event in its tables."""
+
+    def event_row(self, id: str, source: str, type: str) -> EventRow | None:
+        """The row, None if it is not among the newest ones. It blocks. Raises `ValueError` with the reason if the
+        tables can't be read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """A batch of a query that had rows. `at` is when it ended."""

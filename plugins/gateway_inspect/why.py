@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gateway_core.runtime.gateway import Gateway
 
 SEARCH_DEAD_LETTERS_S = 3.0
-_KEPT = ("kind", "name", "broker", "matched", "filter", "sink", "fault")
+_KEPT = ("kind", "name", "broker", "matched", "filter", "sink", "reads", "fault")
 _FACTS = {
     "attempts": "tidegateattempts",
     "code": "knativeerrorcode",

@@ -23,10 +23,11 @@ from gateway_core.contract.options import HIDDEN as SECRET
 from .checkpoint import committed
 from .config import SparkSinkConfig, schemas
 from .job import LOG, Job
-from .naming import TYPE
+from .naming import OTHER, TYPE, name_of
 from .query_status import QueryStatus
 from .source_options import CHANNELS, HIDDEN, options_of
 from .supervisor import Supervisor
+from .tables.event_row import EventRow, event_row
 from .tables.newest_rows import NewestRows, newest, tables
 from .tables.owner import local_path, location_of
 
@@ -122,6 +123,23 @@ class SparkSink:
         the reason if they can't be read without Spark."""
         location = self.tables().get(table)
         return NewestRows([], [], 0) if location is None else newest(location, self._config.format, most)
+
+    def event_row(self, id: str, source: str, type: str) -> EventRow | None:
+        """The row of an event in its table or its quarantine, None if it is not among the newest ones. It blocks: call
+        it in a thread. Raises `ValueError` with the reason if the tables can't be read without Spark."""
+        for name, location in self._tables_of(type).items():
+            if (found := event_row(location, self._config.format, name, id, source)) is not None:
+                return found
+        return None
+
+    def _tables_of(self, type: str) -> dict[str, str]:
+        """The tables that may have an event of this type."""
+        known = self.tables()
+        if TYPE not in self._table:
+            return known
+        own = name_of(type)
+        names = [name for name in known if own in name or OTHER in name]
+        return {name: known[name] for name in sorted(names, key=lambda name: own not in name)}
 
     def job(self, feed: ReaderFeed) -> Job:
         """The query that fills the table from these offsets of a channel."""

@@ -11,8 +11,10 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
+from gateway_console.health import health_of
 from gateway_console.sampler import Sample
 from gateway_console.table_view import batches
+from gateway_spark.tables.event_row import event_row
 from gateway_spark.tables.newest_rows import newest, tables
 from playwright.sync_api import Page, expect
 from pyarrow import parquet
@@ -51,6 +53,7 @@ def write(folder: Path, name: str, first: int, count: int) -> Path:
     rows = [
         {
             "id": f"e{number}",
+            "source": "/tests",
             "extensions": [("tenant", "acme")],
             "data": b'{"secret": 1}',
             "position": number,
@@ -58,7 +61,12 @@ def write(folder: Path, name: str, first: int, count: int) -> Path:
         }
         for number in range(first, first + count)
     ]
-    types = {"id": pa.string(), "extensions": pa.map_(pa.string(), pa.string()), "data": pa.binary()}
+    types = {
+        "id": pa.string(),
+        "source": pa.string(),
+        "extensions": pa.map_(pa.string(), pa.string()),
+        "data": pa.binary(),
+    }
     schema = pa.schema({**types, "position": pa.int64(), "received": pa.timestamp("us", "UTC")})
     parquet.write_table(pa.Table.from_pylist(rows, schema), folder / name)
     return folder / name
@@ -98,11 +106,18 @@ def test_the_newest_rows_of_a_delta_table_are_those_that_count(tmp_path: Path) -
     log.mkdir()
     for number in range(3):
         name = write(tmp_path, f"part {number}.parquet", 10 * number, 2).name.replace(" ", "%20")
-        actions: list[dict[str, Any]] = [{"commitInfo": {}}, {"add": {"path": name, "dataChange": True}}]
+        actions: list[dict[str, Any]] = [
+            {"txn": {"appId": "q", "version": number}},
+            {"add": {"path": name, "dataChange": True}},
+        ]
         if number == 2:
             actions.append({"remove": {"path": "part%201.parquet"}})
         (log / f"{number:020}.json").write_text("\n".join(map(json.dumps, actions)))
     assert ids(newest(str(tmp_path), "delta", 10)) == ["e21", "e20", "e1", "e0"]
+    row = event_row(str(tmp_path), "delta", "table", "e20", "/tests")
+    assert row is not None
+    assert (row.rows[0]["position"], row.batch, row.files) == (20, 2, 1)
+    assert event_row(str(tmp_path), "delta", "table", "e20", "/elsewhere") is None
     (log / f"{3:020}.json").write_text(json.dumps({"add": {"path": "x", "deletionVector": {"storageType": "u"}}}))
     with pytest.raises(ValueError, match="deletion vectors"):
         newest(str(tmp_path), "delta", 10)
@@ -147,12 +162,49 @@ def test_a_query_and_its_last_rows_are_shown(page: Page, shared: Lab) -> None:
     expect(page.get_by_text("There are no rows in it yet")).to_be_visible()
 
 
+def test_an_event_has_its_row_in_a_table_on_its_page(page: Page, shared: Lab) -> None:
+    lake = shared.gateway.config.parent / "lake"
+    commit(lake, "0", write(lake, "part-0.parquet", 1, 30))
+    commit(lake, "1", write(lake, "part-1.parquet", 31, 5))
+    shared.send({"id": "e33"}, {"id": "e99"})
+    page.goto(f"{shared.url}/events?id=e33&source=/tests")
+    row = page.locator("#row-lake")
+    expect(row).to_contain_text("Row in table, written by batch 1")
+    expect(row.get_by_role("row").filter(has_text="position")).to_contain_text("33")
+    expect(row).to_contain_text('{"secret": 1}')
+    expect(page.get_by_text("Its row is not among the newest ones of the table")).to_be_visible()  # that of `ice`
+    assert violations(page) == []
+    page.goto(f"{shared.url}/events?id=e99&source=/tests")
+    expect(page.get_by_text("Its row is not among the newest ones of the table")).to_have_count(2)
+    with pytest.raises(ValueError, match="only be read with Spark"):
+        event_row("x.y.z", "iceberg", "table", "e1", "/tests")
+
+
+def test_a_query_says_how_it_does_with_the_same_words_everywhere() -> None:
+    def health(condition: str, **reader: Any) -> tuple[str, str]:
+        facts: Any = {"condition": condition, "ready": condition == "Delivering", "reader": ReaderStatus(**reader)}
+        found = health_of(TriggerStatus(name="t", broker="b", **facts), {})
+        return found.word, found.kind
+
+    assert health("Delivering", state="running") == ("running", "good")
+    assert health("ReaderNotRunning", state="starting") == ("starting", "warn")
+    assert health("ReaderNotRunning", state="restarting", error="no space left") == ("restarting", "bad")
+    assert health("BrokerNotReady", state="running") == ("not ready", "bad")
+
+
 def test_data_that_is_hidden_is_hidden_in_rows(shared: Lab) -> None:
     lake = shared.gateway.config.parent / "lake"
     commit(lake, "0", write(lake, "part-0.parquet", 1, 30))
+    shared.send({"id": "e7"})
     headers = {"authorization": f"Bearer {shared.token('viewer')}"}
     found = httpx.get(f"{shared.url}/tables/lake/rows?table=table", headers=headers, verify=False, timeout=60).text
     assert "e30" in found
+    assert "(hidden)" in found
+    assert "secret" not in found
+    assert "acme" not in found
+    link = f"{shared.url}/events/row?id=e7&source=/tests&trigger=lake"
+    found = httpx.get(link, headers=headers, verify=False, timeout=60).text
+    assert "written by batch 0" in found
     assert "(hidden)" in found
     assert "secret" not in found
     assert "acme" not in found

@@ -67,6 +67,7 @@ ROUTES: dict[str, Role | None] = {
     "GET /console/events": "viewer",
     "GET /console/events/more": "viewer",
     "GET /console/events/download": "viewer",
+    "GET /console/events/row": "viewer",
     "GET /console/live/events": "viewer",
     "GET /console/playground": "viewer",
     "POST /console/playground/explain": "viewer",

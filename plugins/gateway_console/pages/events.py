@@ -9,9 +9,12 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import anyio
+from anyio import to_thread
 from gateway_admin.routes import Answer, Problem, Request, Route, Text
 from gateway_inspect.routes import check_names
 from gateway_inspect.why import Wanted
+
+from gateway_core.pipeline.broker import ReadingTrigger
 
 from ..config import HIDDEN
 from ..context import Console
@@ -20,6 +23,7 @@ from ..event_trace import Trace, Traces, again, signature, traces
 from ..event_view import as_curl, as_send, view
 from ..live import BEAT, EVERY_S, MEDIA, event
 from ..page import ROOT, fragment, html, page, render, tell
+from ..table_view import FindsRows, cells
 
 _PATH = "/events"
 _LIST = "events.html"
@@ -91,6 +95,7 @@ def routes(console: Console) -> list[Route]:
         return {
             **moving(request, trace),
             "title": seen.attribute("id") or "Event",
+            "row_found": None,
             "section": "Events",
             "view": seen,
             "known": trace.document is not None,
@@ -115,6 +120,7 @@ def routes(console: Console) -> list[Route]:
             "line": trace.timeline(hides, request.role),
             "subject": {} if trace.document is None else trace.document,
             "quote": lambda name: quote(name, safe=""),
+            "row_of": f"{ROOT}{_PATH}/row?{_link(trace)}",
         }
 
     async def find(request: Request) -> Trace:
@@ -126,6 +132,27 @@ def routes(console: Console) -> list[Route]:
         if chosen is None:
             raise Problem(404, "there is no such event any more, or it is further back: search for it")
         return chosen
+
+    async def row(request: Request) -> Answer:
+        """The row of an event in a table."""
+        name, hides = request.asked("trigger") or "", console.hides
+        trigger = gateway.built.triggers.get(name)
+        sink = trigger.sink if isinstance(trigger, ReadingTrigger) else None
+        if not isinstance(sink, FindsRows):
+            raise Problem(404, f"there is no trigger {name!r} whose table can be read here")
+        known = (await find(request)).entry["event"]
+        shown: dict[str, Any] = {"trigger": name, "table": "", "batch": None, "cells": [], "fault": ""}
+        try:
+            keys = (str(known.get(name, "")) for name in ("id", "source", "type"))
+            found = await to_thread.run_sync(sink.event_row, *keys)
+        except ValueError as e:
+            shown["fault"] = str(e)
+        else:
+            if found is not None:
+                values = zip(found.columns, *cells(found, hides, request.role), strict=True)
+                table = HIDDEN if hides.hides_attribute("type", request.role) else found.table
+                shown |= {"table": table, "batch": found.batch, "cells": list(values)}
+        return html(fragment(_ONE, "row_found", request, row_found=shown, quote=lambda name: quote(name, safe="")))
 
     async def download(request: Request) -> Answer:
         trace = await find(request)
@@ -163,6 +190,7 @@ def routes(console: Console) -> list[Route]:
     return [
         page(_PATH, show, "Search for events, or one event"),
         page(f"{_PATH}/more", more, "The next step of a search"),
+        page(f"{_PATH}/row", row, "The row of an event in a table"),
         page(f"{_PATH}/download", download, "An event as a file"),
         Route(
             *("GET", f"{ROOT}/live{_PATH}", follow, "Changes of one event", {200: Text(MEDIA)}),

@@ -7,10 +7,11 @@ from typing import Any
 from anyio import to_thread
 from gateway_admin.routes import Answer, Problem, Request, Route
 
-from gateway_core.contract.status import ReaderStatus, TriggerStatus
+from gateway_core.contract.status import TriggerStatus
 from gateway_core.pipeline.broker import ReadingTrigger
 
 from ..context import Console
+from ..health import health_of
 from ..live import live
 from ..page import fragment, html, page, render
 from ..sparkline import sparkline
@@ -31,11 +32,12 @@ def routes(console: Console) -> list[Route]:
         reader = status.reader
         assert reader is not None
         sink = sink_of(status.name)
+        rates: dict[str, Any] = next((each for each in sampler.rates()["triggers"] if each["name"] == status.name), {})
         lags = sampler.series("triggers", status.name, "lag", rate=False)
         return {
             "status": status,
             "reader": reader,
-            "state": state_of(status, reader),
+            "health": health_of(status, rates),
             "format": sink.format if isinstance(sink, KeepsRows) else "",
             "rate": sampler.rate("triggers", status.name, "delivered"),
             "lags": sparkline(lags, f"Lag, now {status.lag or 0}"),
@@ -104,12 +106,3 @@ def routes(console: Console) -> list[Route]:
         live(f"/live{one}", one_parts, sampler, "Changes of a query"),
         page(f"{one}/rows", show_rows, "The newest rows of a table"),
     ]
-
-
-def state_of(status: TriggerStatus, reader: ReaderStatus) -> tuple[str, str]:
-    """A query's state as one word, and whether that is good or bad."""
-    if reader.error:
-        return reader.state or "failed", "bad"
-    if not status.ready:
-        return reader.state or "not ready", "warn" if reader.state in ("starting", "restarting") else "bad"
-    return reader.state, "good"

@@ -20,6 +20,7 @@ from ..context import Console
 from ..diff import lines
 from ..explained import explained
 from ..failures import failures_of
+from ..health import health_of
 from ..live import live
 from ..page import ROOT, action, fragment, html, page, render, see_other
 from ..sparkline import sparkline
@@ -54,7 +55,7 @@ def routes(console: Console) -> list[Route]:
             for rates in console.sampler.rates()["triggers"]
             if rates["name"] in status and text in f"{rates['name']} {rates['broker']}".lower()
         ]
-        return {"title": "Triggers", "rows": rows, "search": text, "state_of": state_of}
+        return {"title": "Triggers", "rows": rows, "search": text, "health_of": health_of}
 
     def show_list(request: Request) -> Answer:
         return html(render(_LIST, request, **listed(request)))
@@ -82,7 +83,7 @@ def routes(console: Console) -> list[Route]:
             "status": status,
             "rates": rates,
             "charts": charts,
-            "state_of": state_of,
+            "health": health_of(status, rates),
         }
 
     async def values(request: Request) -> dict[str, Any]:
@@ -166,14 +167,3 @@ def routes(console: Console) -> list[Route]:
 
 def _back(name: str, changed: str) -> Answer:
     return see_other(f"{ROOT}{_PATH}/{quote(name, safe='')}?changed={changed}")
-
-
-def state_of(trigger: TriggerStatus) -> tuple[str, str]:
-    """A trigger's state as one word, and whether that is good or bad."""
-    if trigger.paused:
-        return "paused", "warn"
-    if trigger.blocked:
-        return "blocked", "bad"
-    if not trigger.ready:
-        return "not ready", "bad"
-    return ("degraded", "warn") if trigger.reason else ("ready", "good")
