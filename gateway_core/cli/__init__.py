@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,8 @@ PROGRAM = "tidegate"
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command line and exits. User errors end with one clear message, never with a traceback."""
+    if argv is None:
+        gc.set_threshold(100_000)  # what it imports is there to stay
     args = list(sys.argv[1:] if argv is None else argv)
     try:
         code = _run(args)

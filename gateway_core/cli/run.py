@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.text import Text
-
 from . import common
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from ..contract.runners import Started
     from ..contract.status import GatewayStatus
 
@@ -51,12 +50,16 @@ def _announce(started: Started) -> None:
     if not sys.stderr.isatty():
         log.info("ready", extra={"ingress": started.ingress, **started.addresses})
         return
-    console = Console(stderr=True, highlight=False)
-    console.print(banner(started.status, started.ingress, started.addresses), soft_wrap=True)
+    from rich.console import Console
+
+    text = banner(started.status, started.ingress, started.addresses)
+    Console(stderr=True, highlight=False).print(text, soft_wrap=True)
 
 
 def banner(status: GatewayStatus, ingress: dict[str, list[str]], services: Mapping[str, str]) -> Text:
     """A few lines with the addresses for events and services."""
+    from rich.text import Text
+
     text = Text()
     text.append("tidegate", "bold").append(f" {status.version}  data in {status.data_dir}\n")
     for name, addresses in ingress.items():

@@ -52,7 +52,7 @@ def redacted(value: Any) -> Any:
 
 def described(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """The fields of a model; the docstrings of its attributes are their descriptions."""
-    for base in (base for base in model.__mro__ if issubclass(base, Config) and base is not Config):
+    for base in (base for base in model.__mro__ if base is model or Config in base.__mro__[1:]):
         with suppress(OSError, TypeError, SyntaxError):  # it has no source
             tree: Any = ast.parse(dedent(inspect.getsource(base))).body[0]
             for field, text in pairwise(tree.body):

@@ -85,15 +85,9 @@ async def serve(gateway: Gateway, stop: anyio.Event, started: Callable[[], None]
 
     async def follow() -> None:
         await begun.wait()
-        _spare_collector()
+        gc.collect()
+        gc.freeze()  # events are never in cycles, and what exists would only make each run slower
+        gc.set_threshold(10_000, 20, 50)
         started()
 
     await gateway.run(stop, begun, follow, *beside)
-
-
-def _spare_collector() -> None:
-    """Makes the garbage collector ignore existing objects and run less often: events are never in cycles, but the many
-    that the channel holds make each run slower."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 50)

@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 class Settings(BaseSettings):
     """What belongs to the process and not to the routing. `TIDEGATE_DATA_DIR=/var/lib/tidegate` sets `data_dir`."""
 
-    model_config = SettingsConfigDict(env_prefix="TIDEGATE_", extra="ignore", use_attribute_docstrings=True)
+    model_config = SettingsConfigDict(env_prefix="TIDEGATE_", extra="ignore")
 
     data_dir: Path = Path("tidegate-data")
     """Where events, positions and dead letters are kept."""

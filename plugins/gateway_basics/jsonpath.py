@@ -20,7 +20,7 @@ _SHORT = r"\.([A-Za-z_\u0080-\ud7ff\ue000-\U0010ffff][0-9A-Za-z_\u0080-\ud7ff\ue
 _DOUBLE = r'"((?:[^"\\\x00-\x1f]|\\.)*)"'
 _SINGLE = r"'((?:[^'\\\x00-\x1f]|\\.)*)'"
 _INDEX = r"(0|-?[1-9][0-9]{0,15})"
-_SEGMENT = re.compile(rf"{_BLANK}(?:{_SHORT}|\[{_BLANK}(?:{_DOUBLE}|{_SINGLE}|{_INDEX}){_BLANK}\])")
+_SEGMENT = rf"{_BLANK}(?:{_SHORT}|\[{_BLANK}(?:{_DOUBLE}|{_SINGLE}|{_INDEX}){_BLANK}\])"
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')  # valid names for fields of a msgspec struct
 
 _string = msgspec.json.Decoder(str).decode
@@ -35,7 +35,7 @@ def parse(path: str) -> list[str | int]:
     found: list[str | int] = []
     at = 1
     while at < len(path):
-        segment = _SEGMENT.match(path, at)
+        segment = re.compile(_SEGMENT).match(path, at)  # most gateways need none, and it takes milliseconds
         if segment is None:
             rest = path[at : at + 30]
             raise ValueError(f"{rest!r} is neither `.name`, `['name']` nor `[0]`; a key needs a path to one value")

@@ -6,18 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from gateway_admin.roles import Role, may
 from gateway_admin.routes import FORM, Answer, Handler, Problem, Request, Route, Text
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gateway_core import __version__
 
 from . import filters
 from .assets import address
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 HTML = "text/html; charset=utf-8"
 ROOT = "/console"
@@ -56,6 +58,8 @@ NAVIGATION = (
 
 @cache
 def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # not before a browser asks for a page
+
     made = Environment(
         loader=PackageLoader("gateway_console"),
         autoescape=True,

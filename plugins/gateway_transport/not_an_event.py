@@ -62,7 +62,7 @@ def handle(options: NotAnEventConfig, handover: Handover[T], event: Event, token
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_IN_NAMES = re.compile("[^a-z0-9]")
 _TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
-_QUOTED = r'"(?:[^"\\\x00-\x1f\x7f-\U0010ffff]|\\[ -~])*"'
+_QUOTED = r'"(?:[ !#-\[\]-~]|\\[ -~])*"'
 _MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN} *(?:; *{_TOKEN}=(?:{_TOKEN}|{_QUOTED}) *)*")
 # characters that no attribute may have (CloudEvents 1.0.2 spec.md, "Type System", String), but for the last two of
 # each plane
