@@ -1,6 +1,6 @@
 # Every job of this tree. All need only Python 3.11+; the first one that is run makes .venv (tools/bootstrap.sh).
 .DEFAULT_GOAL := help
-.PHONY: notebook help demo demo-kafka test test-all quick oldest check conformance bench docs screenshots lock
+.PHONY: notebook help demo demo-kafka test test-all quick soak oldest check conformance bench docs screenshots lock
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -35,6 +35,10 @@ test-all: $(READY)  ## the same with the long forms (marked "full"), and propert
 
 quick: $(READY)  ## all that starts no process, in less than a minute
 	$(PYTEST) -n 3 -m "unit and not full and not twin" --hypothesis-profile quick --session-timeout 60 $(ARGS)
+
+soak: $(READY)  ## HOURS=8 or MINUTES=10: gateways under load while a fault comes every few seconds; ends with a report
+	@$(BIN)/python tools/fetch.py
+	@$(BIN)/python -m tests.soak --hours $(or $(HOURS),0) --minutes $(or $(MINUTES),0) $(ARGS)
 
 oldest: $(READY)  ## make quick with the oldest dependencies that pyproject.toml allows, in .venv-oldest
 	$(BIN)/python -m venv --clear .venv-oldest

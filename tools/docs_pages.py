@@ -13,6 +13,7 @@ from typing import Any, get_args
 import docs_fields as fields
 import docs_metrics
 import docs_picture
+import docs_proof
 import docs_transports
 import typer
 from code_map import code_map
@@ -364,6 +365,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/transports.md": transports,
     "docs/pipeline.svg": docs_picture.picture,
     "docs/discussion/code-map.md": code_map,
+    "docs/discussion/proof.md": docs_proof.proof,
     "tests/contract/public.txt": public_contract,
     "requirements/oldest.txt": oldest,
 }

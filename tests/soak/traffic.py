@@ -1,0 +1,80 @@
+"""The events of a soak: every one follows from its road and its number, so that nothing has to be remembered."""
+
+from __future__ import annotations
+
+import base64
+import random
+from dataclasses import dataclass
+from functools import cache
+
+NEVER = 97
+"""The subscriber rejects every event whose number is a multiple of this: it belongs into the dead letter."""
+_PATTERN = random.Random(1).randbytes(65_536)
+_KEYS = 211
+_KINDS = {0: "table", 1: "proxied"}
+
+
+@dataclass(frozen=True, slots=True)
+class Road:
+    """A way from a sender to the subscriber. `gateway` is the one that is killed (`storm`) or the one that is not
+    (`steady`), `broker` the broker in its config, `sends` how the sender reaches it."""
+
+    name: str
+    gateway: str
+    broker: str
+    sends: str
+    share: float
+
+
+ROADS = (
+    Road("log", "storm", "log", "http", 0.4),
+    Road("tls", "storm", "log", "https", 0.1),
+    Road("topic", "storm", "log", "kafka", 0.2),
+    Road("kafka", "storm", "kafka", "http", 0.15),
+    Road("steady", "steady", "own", "http", 0.15),
+)
+"""`share` is each road's part of the load."""
+
+
+@cache
+def kind_of(remainder: int) -> str:
+    """What the filters of triggers ask for, by the number modulo 5: a fifth of the events go into tables, a fifth also
+    to a subscriber behind a proxy that cuts connections."""
+    return _KINDS.get(remainder, "plain")
+
+
+def body_of(number: int) -> bytes:
+    """Raw bytes of many sizes, the number at the end."""
+    start = number * 31 % 65_000
+    return _PATTERN[start : start + number % 257] + b"%d" % number
+
+
+def attributes_of(road: str, number: int) -> dict[str, str]:
+    """All attributes of an event."""
+    return {
+        "specversion": "1.0",
+        "id": str(number),
+        "source": f"/soak/{road}",
+        "type": "soak.test",
+        "datacontenttype": "application/octet-stream",
+        "partitionkey": f"key-{number % _KEYS}",
+        "kind": kind_of(number % 5),
+        "note": f'Grüße {number % 7} 100%20 "q"',
+    }
+
+
+def structured(road: str, number: int) -> str:
+    """The event as JSON."""
+    data = base64.b64encode(body_of(number)).decode()
+    return (
+        f'{{"specversion":"1.0","id":"{number}","source":"/soak/{road}","type":"soak.test",'
+        f'"datacontenttype":"application/octet-stream","partitionkey":"key-{number % _KEYS}",'
+        f'"kind":"{kind_of(number % 5)}","note":"Grüße {number % 7} 100%20 \\"q\\"","data_base64":"{data}"}}'
+    )
+
+
+def read_source(source: str) -> str:
+    """The road in an event's `source`. Raises `ValueError`."""
+    if not source.startswith("/soak/"):
+        raise ValueError(f"no event of the soak: {source!r}")
+    return source.removeprefix("/soak/")
