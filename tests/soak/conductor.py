@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import subprocess
 import sys
 import threading
 import time
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from gateway_core.contract.errors import TidegateError
 from tests.soak import faults
 from tests.soak.faults import Fault
 from tests.soak.ledger import Control
@@ -81,7 +83,7 @@ class Conductor:
         threads = []
         try:
             self._flowing("the begin")
-            for some, seed in ((hard, world.options.seed), (soft, -world.options.seed)):
+            for some, seed in ((hard, f"hard {world.options.seed}"), (soft, f"soft {world.options.seed}")):
                 thread = threading.Thread(target=self._stream, args=(some, seed), daemon=True)
                 thread.start()
                 threads.append(thread)
@@ -105,7 +107,7 @@ class Conductor:
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
-    def _stream(self, some: list[Fault], seed: int) -> None:
+    def _stream(self, some: list[Fault], seed: str) -> None:
         """One fault after the other, until it is over."""
         chance = random.Random(seed)
         try:
@@ -120,7 +122,7 @@ class Conductor:
         played = Played(fault.name, self.world.elapsed)
         try:
             detail = fault.play(self.world, chance)
-        except (AssertionError, OSError, TimeoutError) as e:
+        except (AssertionError, OSError, TidegateError, subprocess.TimeoutExpired) as e:
             raise Hang(f"after the fault {fault.name!r} at {played.begin:.0f} s: {str(e)[-400:]}") from e
         if detail is None:
             self.course.skipped[fault.name] += 1
