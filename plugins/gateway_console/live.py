@@ -20,6 +20,7 @@ MEDIA = "text/event-stream"
 EVERY_S = 1.0
 BEAT = b":\n\n"
 """A comment: it shows whether the reader is still there."""
+_BEAT_S = 5.0
 
 Figures = Mapping[str, object]
 """JSON values by keys. Only those that have changed are sent, as one JSON object."""
@@ -39,6 +40,26 @@ def live(path: str, show: Show, sampler: Sampler, summary: str, every_s: float =
 
     return Route(
         *("GET", f"{ROOT}{path}", answer, summary, {200: Text(MEDIA)}), role="viewer", tell=tell, described=False
+    )
+
+
+def present() -> Route:
+    """The route of pages without changes: it says that the gateway is there, and that the session goes on."""
+
+    async def beats() -> AsyncIterator[bytes]:
+        while True:
+            yield BEAT
+            await anyio.sleep(_BEAT_S)
+
+    def answer(request: Request) -> Answer:
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no", "x-content-type-options": "nosniff"}
+        return Answer(stream=beats(), media=MEDIA, headers=headers)
+
+    return Route(
+        *("GET", f"{ROOT}/live/present", answer, "Whether the gateway is there", {200: Text(MEDIA)}),
+        role="viewer",
+        tell=tell,
+        described=False,
     )
 
 

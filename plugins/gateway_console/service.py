@@ -16,6 +16,7 @@ from .assets import asset_routes
 from .catalogue.lookout import QUESTION, Lookout
 from .context import Console
 from .failures import own_failures
+from .live import present
 from .login import login_routes
 from .page import HTML, ROOT, see_other
 from .pages import catalogue, config, dead_letters, events, overview, playground, tables, tap, triggers
@@ -51,7 +52,7 @@ class ConsoleService(RunningService):
         console = Console(self._gateway, self._sampler, self._lookout, self._recording)
         modules = (overview, events, tap, dead_letters, triggers, playground, tables, catalogue, config)
         pages = [route for module in modules for route in module.routes(console)]
-        return [_start(), *asset_routes(), *login_routes(console.admin), *pages]
+        return [_start(), *asset_routes(), *login_routes(console.admin), present(), *pages]
 
     def answer(self, question: Any) -> Any:
         """The failures of a trigger in this worker (`failures_of`), what it has counted (`Lookout.answer`), or what it

@@ -218,6 +218,7 @@ class _Run:
                 await self._sleep_until(anyio.current_time() + _WAIT_S)
             await self._send_selected()
             self.state = "done"
+            self._tell_of_gone()
         except _Stopped as e:
             self.state = str(e)
         except Exception as e:
@@ -242,6 +243,15 @@ class _Run:
             await self._send_all(chunk)
             if replay.rate:
                 await self._sleep_until(began + (replay.accepted + replay.refused) / replay.rate)
+
+    def _tell_of_gone(self) -> None:
+        """Says so if somebody else was faster."""
+        replay = self._replay
+        gone = replay.total - replay.accepted - replay.refused - replay.skipped
+        if not replay.total:
+            replay.detail = "there was nothing to send any more: these dead letters were replayed or removed before"
+        elif gone > 0:
+            replay.detail = f"{gone:,} of these dead letters were replayed or removed by somebody else meanwhile"
 
     async def _finish(self) -> None:
         try:

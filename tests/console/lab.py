@@ -34,6 +34,15 @@ triggers:
 """A trigger whose subscriber takes events, and one whose subscriber refuses them."""
 
 
+TABLE = """
+  lake:
+    broker: default
+    start: earliest
+    subscriber: {{spark: {{path: lake, runs: submitted}}}}
+"""
+"""A trigger whose query runs elsewhere."""
+
+
 class Lab:
     """A running gateway with a fixed address of its admin API, so that a page finds it again after a restart."""
 
@@ -58,9 +67,12 @@ class Lab:
         url = self.gateway.admin_url + path
         return httpx.post(url, headers=self.gateway.admin_headers, verify=False, timeout=30, **more)
 
-    def link(self) -> str:
+    def link(self, role: str = "admin") -> str:
         """A link that logs in once."""
-        return str(self.gateway.admin_url + self.post("/api/v1/console/link").raise_for_status().json()["path"])
+        headers = {"authorization": f"Bearer {self.token(role)}"} if role != "admin" else self.gateway.admin_headers
+        url = f"{self.gateway.admin_url}/api/v1/console/link"
+        answer = httpx.post(url, headers=headers, verify=False, timeout=30).raise_for_status()
+        return str(self.gateway.admin_url + answer.json()["path"])
 
     def token(self, role: str) -> str:
         """A token of this role."""
@@ -82,8 +94,8 @@ def lab(folder: Path, config: str = CONFIG, flags: Sequence[str] = (), **address
 
 
 @contextmanager
-def opened(browser: Browser, found: Lab, *, log_in: bool = True, **options: Any) -> Iterator[Page]:
-    """A page of a new browser context, logged in as an admin. It fails the test if the page's script does, or if the
+def opened(browser: Browser, found: Lab, *, log_in: bool = True, role: str = "admin", **options: Any) -> Iterator[Page]:
+    """A page of a new browser context, logged in with this role. It fails the test if the page's script does, or if the
     browser reports what the page must not do."""
     context: BrowserContext = browser.new_context(**{"viewport": WIDE, **options})
     context.set_default_timeout(60_000)
@@ -93,7 +105,7 @@ def opened(browser: Browser, found: Lab, *, log_in: bool = True, **options: Any)
     page.on("console", lambda message: faults.append(message.text) if "Content Security" in message.text else None)
     try:
         if log_in:
-            page.goto(found.link())
+            page.goto(found.link(role))
         yield page
         assert not faults, faults
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -137,18 +137,6 @@ def test_a_page_whose_trigger_is_deleted_says_so(browser: Browser, tmp_path: Pat
         assert "Traceback" not in found.gateway.log()
 
 
-def test_each_live_page_follows_a_restart(browser: Browser, tmp_path: Path) -> None:
-    with lab(tmp_path) as found, ExitStack() as opening:
-        pages = [opening.enter_context(watched(browser, found, path)) for path in LIVE[1:]]
-        found.gateway.kill()
-        for page in pages:
-            expect(page.locator("#connection")).to_contain_text("Connection lost")
-        found.gateway.start()
-        for page in pages:
-            expect(page.locator("#connection")).to_contain_text("Reconnected")
-            more(page, found)
-
-
 def test_without_script_pages_can_be_read(browser: Browser, shared: Lab) -> None:
     with opened(browser, shared, log_in=False, java_script_enabled=False) as page:
         page.goto(f"{shared.url}/triggers")
@@ -183,15 +171,6 @@ def test_a_session_that_ends_before_an_action_comes_back_to_the_page(browser: Br
         page.get_by_label("Token").fill(shared.token("viewer"))
         page.get_by_role("button", name="Log in").first.click()
         expect(page.get_by_role("heading", name="Playground")).to_be_visible()
-
-
-def test_what_one_browser_changes_the_other_sees(browser: Browser, shared: Lab) -> None:
-    with watched(browser, shared, "/triggers") as one, opened(browser, shared) as other:
-        other.goto(f"{shared.url}/triggers/billing")
-        other.get_by_role("button", name="Pause", exact=True).click()
-        expect(one.get_by_role("row").filter(has_text="billing")).to_contain_text("paused")
-        other.get_by_role("button", name="Resume", exact=True).click()
-        expect(one.get_by_role("row").filter(has_text="billing")).not_to_contain_text("paused")
 
 
 @pytest.mark.spec("CO-97")

@@ -6,14 +6,13 @@ import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import httpx
 import pytest
 from gateway_console.assets import FOLDER
 from playwright.sync_api import Browser, expect
 
-from tests.console.lab import Lab, lab, opened
+from tests.console.lab import Lab, opened
 
 pytestmark = pytest.mark.spec("CO-01")
 
@@ -150,24 +149,3 @@ def test_the_first_page_is_small(browser: Browser, shared: Lab) -> None:
 def _size(request: object) -> int:
     sizes = request.sizes()  # type: ignore[attr-defined]
     return int(sizes["responseBodySize"]) + int(sizes["responseHeadersSize"])
-
-
-@pytest.mark.spec("CO-03")
-def test_a_page_that_is_open_follows_a_restart(browser: Browser, tmp_path: Path) -> None:
-    with lab(tmp_path) as found, opened(browser, found) as page:
-        expect(page.get_by_role("status")).to_have_text("Live")
-        found.gateway.kill()
-        expect(page.get_by_role("status")).to_contain_text("Connection lost")
-        found.gateway.start()
-        expect(page.get_by_role("status")).to_contain_text("Reconnected")
-        expect(page.get_by_role("heading", name="Overview")).to_be_visible()
-
-
-def test_a_session_that_has_ended_leads_to_the_login_page(browser: Browser, tmp_path: Path) -> None:
-    with lab(tmp_path) as found, opened(browser, found) as page:
-        expect(page.get_by_role("status")).to_have_text("Live")
-        (found.gateway.data_dir / "admin.token").unlink()
-        found.gateway.kill()
-        found.gateway.start()
-        expect(page.get_by_label("Token")).to_be_visible()
-        assert "/console/login" in page.url

@@ -109,6 +109,7 @@ ROUTES: dict[str, Role | None] = {
     "GET /console/live": "viewer",
     "GET /console/live/check": "viewer",
     "GET /console/live/overview": "viewer",
+    "GET /console/live/present": "viewer",
     "GET /console/live/tap": "viewer",
     "GET /console/login": None,
     "POST /console/login": None,

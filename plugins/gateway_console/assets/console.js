@@ -33,6 +33,32 @@
     if (text && !confirm(text)) submit.preventDefault();
   });
 
+  // What was typed outlives a session that ended: this tab keeps it until its reader has logged in again.
+  const KEPT = "tidegate-typed";
+  const stash = (value) => {
+    try { value ? sessionStorage.setItem(KEPT, value) : sessionStorage.removeItem(KEPT); } catch { /* private windows */ }
+  };
+  const stashed = () => { try { return sessionStorage.getItem(KEPT); } catch { return null; } };
+  const typed = () => [...document.querySelectorAll("main textarea, main input, main select")].filter(
+    (field) => field.name && !field.hidden && !["hidden", "password", "submit", "button"].includes(field.type));
+  const keep = () => stash(JSON.stringify([location.pathname, typed().map((field) => [field.name, field.value])]));
+  document.addEventListener("submit", (submit) => {
+    if (submit.target.closest("[data-login]")) return;
+    if (!submit.target.closest("main")) stash(""); // who logs out leaves nothing behind
+    else if (!submit.defaultPrevented) keep();
+  });
+  document.addEventListener("htmx:beforeOnLoad", (load) => { if (load.detail.xhr.status === 401) keep(); });
+  document.addEventListener("DOMContentLoaded", () => {
+    if (document.querySelector("[data-login]")) return;
+    const kept = stashed();
+    stash("");
+    if (!kept || !new URL(document.referrer || location.href).pathname.endsWith("/login")) return;
+    const [path, values] = JSON.parse(kept);
+    const fields = typed();
+    if (path !== location.pathname || fields.length !== values.length) return;
+    fields.forEach((field, i) => { if (field.name === values[i][0]) field.value = values[i][1]; });
+  });
+
   let lost = false;
   const tell = (text, bad) => {
     const place = document.getElementById("connection");
@@ -40,19 +66,23 @@
     place.textContent = text;
     place.classList.toggle("lost", bad);
   };
-  document.addEventListener("htmx:sseOpen", () => {
+  const opened = (text) => {
     if (lost) tell("Reconnected at " + new Date().toLocaleTimeString(), false);
-    else tell("Live", false);
+    else tell(text, false);
     lost = false;
-  });
-  document.addEventListener("htmx:sseError", () => {
+  };
+  const failed = () => {
     if (!lost) tell("Connection lost; reconnecting…", true);
     lost = true;
     // a session that has ended looks like a lost connection: ask
     fetch(location.href, { method: "HEAD", redirect: "manual" }).then((answer) => {
-      if (answer.type === "opaqueredirect") location.reload();
+      if (answer.type !== "opaqueredirect") return;
+      keep();
+      location.reload();
     }, () => {});
-  });
+  };
+  document.addEventListener("htmx:sseOpen", () => opened("Live"));
+  document.addEventListener("htmx:sseError", failed);
   // what a reader unfolded stays so when its part comes again: <details id="…" data-keep>
   const folds = new Map();
   document.addEventListener("toggle", (toggle) => {
@@ -120,6 +150,21 @@
       const places = [...document.querySelectorAll("[sse-connect]")];
       return new Stream(url, places.some((each) => each.getAttribute("sse-connect") === url && "keep" in each.dataset));
     };
+  });
+
+  // a page without live parts only says whether the gateway is there
+  const AGAIN_MS = 2000;
+  const present = (url) => {
+    const stream = new Stream(url, false);
+    stream.onopen = () => opened("Connected");
+    stream.onerror = () => {
+      failed();
+      if (stream.readyState === EventSource.CLOSED) setTimeout(present, AGAIN_MS, url);
+    };
+  };
+  document.addEventListener("DOMContentLoaded", () => {
+    const place = document.querySelector("#connection[data-present]");
+    if (place && !document.querySelector("[sse-connect]")) present(place.dataset.present);
   });
 
   // A part that is renewed while its reader has something of it in hand waits for that: a pressed button, a field,

@@ -139,8 +139,11 @@ def routes(console: Console) -> list[Route]:
         found = one(request, await lookout.collect())
         return html(render(_ONE, request, **values(request, *found)))
 
-    def one_parts(request: Request) -> dict[str, str]:
-        found = values(request, *one(request, lookout.look()))
+    async def one_parts(request: Request) -> dict[str, str]:
+        catalogue = lookout.look()
+        if request.asked("type") not in catalogue.types:  # it begins anew after a restart
+            catalogue = await lookout.collect()
+        found = values(request, *one(request, catalogue))
         return {name: fragment(_ONE, name, request, **found) for name in ("facts", "sources", "schema")}
 
     async def document(request: Request) -> dict[str, Any]:

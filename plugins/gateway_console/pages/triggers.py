@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -11,7 +12,7 @@ from gateway_admin import documents
 from gateway_admin.context import control_of
 from gateway_admin.control import Control
 from gateway_admin.resources import Resources
-from gateway_admin.routes import YAML, Answer, Request, Route
+from gateway_admin.routes import YAML, Answer, Problem, Request, Route
 from gateway_admin.shown import as_yaml, shown
 
 from gateway_core.contract.status import TriggerStatus
@@ -126,13 +127,28 @@ def routes(console: Console) -> list[Route]:
         text = _NEW.format(broker=next(iter(gateway.built.brokers), "default"))
         if name:
             text = as_yaml({"triggers": {name: resources.get("triggers", name)["spec"]}})
-        values = {"title": "Apply", "section": "Triggers", "text": text, "planned": None}
+        seen = f"{name} {digest(name)}" if name else ""
+        values = {"title": "Apply", "section": "Triggers", "text": text, "planned": None, "seen": seen}
         return html(render("apply.html", request, **values))
+
+    def digest(name: str) -> str:
+        """Stands for what the trigger is now, "" if there is none."""
+        return resources.tag("triggers", name).strip('"').partition("-")[2]
+
+    def changed(seen: Iterable[tuple[str, str]]) -> list[str]:
+        """Which triggers are not what a form has seen."""
+        return [name for name, digest_seen in seen if digest(name) != digest_seen]
 
     async def plan(request: Request) -> Answer:
         results, loaded = await control().plan(wanted(request))
         planned = [(name, result, _differences(name, loaded.config)) for name, result in results.items()]
-        values = {"planned": planned, "text": request.form.get("text", ""), "warnings": loaded.warnings}
+        values = {
+            "planned": planned,
+            "text": request.form.get("text", ""),
+            "warnings": loaded.warnings,
+            "changed": changed(_seen(request)),
+            "seen": "\n".join(f"{name} {digest(name)}" for name in results),
+        }
         return html(fragment("apply.html", "plan", request, **values))
 
     def _differences(name: str, config: Any) -> Any:
@@ -141,7 +157,12 @@ def routes(console: Console) -> list[Route]:
         return lines(before, as_yaml(shown(config.triggers[name])))
 
     async def apply(request: Request) -> Answer:
-        results, _ = await control().apply(wanted(request))
+        def check() -> None:
+            if names := changed(_seen(request)):
+                text = f"{' and '.join(names)} changed while you looked: nothing was applied; check your change again"
+                raise Problem(409, text)
+
+        results, _ = await control().apply(wanted(request), check)
         name = next(iter(results))
         return replace(_back(name, "applied"), facts={"triggers": results})
 
@@ -163,6 +184,12 @@ def routes(console: Console) -> list[Route]:
         action(f"{one}/delete", delete, "Delete", role="admin", audit="trigger.delete"),
         action(f"{one}/try", tried, "Whether an event matches", role="viewer"),
     ]
+
+
+def _seen(request: Request) -> list[tuple[str, str]]:
+    """The triggers that a form has seen, each with the digest of what it was then."""
+    pairs = (line.rpartition(" ") for line in request.form.get("seen", "").splitlines() if line)
+    return [(name, digest) for name, _, digest in pairs]
 
 
 def _back(name: str, changed: str) -> Answer:

@@ -1,0 +1,33 @@
+"""All pages of a console: those of the navigation, and those that they lead to."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from gateway_console.page import NAVIGATION
+
+from tests.console.lab import Lab
+
+
+def places(found: Lab) -> list[str]:
+    """The paths of all pages below `/console`, each with something on it. The lab has `CONFIG` and `TABLE`."""
+    event = {"id": "dead", "type": "order.paid", "source": "/tests", "data": {"amount": 3}}
+    found.send(event)
+    letters = "/api/v1/dead-letters"
+    found.gateway.wait_until(lambda: found.gateway.admin(letters).json()["items"], what="a dead letter")
+    letter = found.gateway.admin(letters).json()["items"][0]["id"]
+    replay = found.post("/api/v1/replays", json={"all": True, "trigger": "orders"}).raise_for_status().json()["id"]
+    found.gateway.admin("/console/catalogue").raise_for_status()
+    return [
+        *(entry.path for entry in NAVIGATION),
+        "?broker=default",
+        f"/events?{urlencode({'id': 'dead', 'source': '/tests'})}",
+        f"/dead-letters/{letter}",
+        f"/dead-letters/{letter}/edit",
+        f"/replays/{replay}",
+        "/triggers/billing",
+        "/apply",
+        "/tables/lake",
+        "/catalogue/type?type=order.paid",
+        "/nothing",
+    ]
