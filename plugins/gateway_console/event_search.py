@@ -62,12 +62,14 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """One step: the rows, how to go on (None after the last step), and the brokers that could not be searched."""
+    """One step: the rows, how to go on (None after the last step), and the brokers that could not be searched, with the
+    reasons of those that can't be read now."""
 
     rows: list[dict[str, Any]]
     next: Search | None
     searched: int
     unsearchable: list[str]
+    faults: list[str]
 
 
 def asked(request: Request, hides: HideConfig) -> Search:
@@ -130,7 +132,8 @@ async def search(console: Console, wanted: Search, role: Role | None) -> Results
     if step.rest is not None:
         following = replace(wanted, rest=step.rest, searched=searched, steps=0 if rows else wanted.steps + 1)
     shown = [_row(row, console.hides, role) for row in rows]
-    return Results(shown, following, searched, [*step.unsearchable, *(b for b in built.bridges if broker in (None, b))])
+    unsearchable = [*step.unsearchable, *(b for b in built.bridges if broker in (None, b))]
+    return Results(shown, following, searched, unsearchable, step.faults)
 
 
 def _row(row: Mapping[str, Any], hides: HideConfig, role: Role | None) -> dict[str, Any]:

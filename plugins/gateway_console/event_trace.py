@@ -13,6 +13,7 @@ from gateway_cloudevents import event_json
 from gateway_inspect.browse import Browsable
 from gateway_inspect.why import Wanted, dead_letters_of, entry_of, where_is, why
 
+from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event
 
 from .config import HideConfig
@@ -94,7 +95,10 @@ async def _at(console: Console, wanted: Wanted, position: int) -> Event | None:
     broker = console.gateway.built.brokers.get(wanted.broker or "")
     if broker is None or not isinstance(broker.channel, Browsable):
         return None
-    event = await broker.channel.at(position)
+    try:
+        event = await broker.channel.at(position)
+    except StorageError:  # it can't be read now
+        return None
     return event if event is not None and wanted.is_it(event) else None
 
 

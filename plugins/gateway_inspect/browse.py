@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from gateway_core.contract.capabilities import Found
+from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event
 from gateway_core.runtime.build import Built
 
@@ -29,21 +30,23 @@ class Browsable(Protocol):
     ) -> Found:
         """Events with these values of attributes (one that ends with `*` is a prefix) that were received from
         `since_ns` to before `until_ns`, newest first: about `most` of them, or those that are found in `within_s`
-        seconds. `rest` comes from the step before."""
+        seconds. `rest` comes from the step before. Raises `StorageError` if the channel can't be read now."""
 
     async def at(self, position: int) -> Event | None:
-        """The event at this position; None if it is gone."""
+        """The event at this position; None if it is gone. Raises `StorageError`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Browsed:
     """One step: the events with the names of their brokers, newest first; how many were `searched`; the `rest` for the
-    next step, None after the last; and the brokers whose channels can't be browsed."""
+    next step, None after the last; and the brokers whose channels can't be browsed, with the reasons in `faults` if
+    they can't be read now."""
 
     events: list[tuple[str, Event]] = field(default_factory=list)
     searched: int = 0
     rest: dict[str, Any] | None = None
     unsearchable: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
 
 
 async def browse(
@@ -57,6 +60,7 @@ async def browse(
     """A step of a search in the channels of all brokers, or of one."""
     found: list[tuple[str, Event]] = []
     left: dict[str, Any] = {}
+    faults: list[str] = []
     searched, unsearchable = 0, []
     for name, of_it in built.brokers.items():
         if broker not in (None, name):
@@ -65,13 +69,18 @@ async def browse(
         if not isinstance(channel, Browsable):
             unsearchable.append(name)
         elif rest is None or name in rest:
-            step = await channel.browse(wanted, since_ns, until_ns, (rest or {}).get(name))
+            try:
+                step = await channel.browse(wanted, since_ns, until_ns, (rest or {}).get(name))
+            except StorageError as e:
+                unsearchable.append(name)
+                faults.append(f"{name}: {e}")
+                continue
             searched += step.searched
             found += [(name, event) for event in step.events]
             if step.rest is not None:
                 left[name] = step.rest
     found.sort(key=lambda each: each[1].received_ns, reverse=True)
-    return Browsed(found, searched, left or None, unsearchable)
+    return Browsed(found, searched, left or None, unsearchable, faults)
 
 
 def agrees(value: Any, wanted: str) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from anyio import to_thread
 
 from gateway_core.contract.capabilities import DeadLetterStore, Searchable
+from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event, split_position
 from gateway_core.delivery.dead_letter import rfc3339, without_facts
 from gateway_core.delivery.failures import id_of
@@ -62,7 +63,11 @@ async def why(
         if not isinstance(broker.channel, Searchable):
             unsearchable.append(name)
         elif rest is None or name in rest:
-            step = await broker.channel.find(wanted.id, wanted.source, (rest or {}).get(name))
+            try:
+                step = await broker.channel.find(wanted.id, wanted.source, (rest or {}).get(name))
+            except StorageError:  # it can't be read now
+                unsearchable.append(name)
+                continue
             searched += step.searched
             found += [(name, event) for event in step.events]
             if step.rest is not None:

@@ -5,12 +5,13 @@ Any number of gateways with the same config share the work: Kafka distributes th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
+from gateway_core.contract.capabilities import Found
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused
 from gateway_core.contract.event import Event, Message
@@ -24,7 +25,8 @@ from .config import KafkaChannelConfig
 from .feed import KafkaFeed
 from .group_history import OffsetsLost
 from .reader_feed import KafkaReaderFeed
-from .records import preview, writer
+from .records import preview, reader, writer
+from .search import TopicSearch
 
 START_S = 30.0
 JOIN_S = 20.0
@@ -42,6 +44,7 @@ class KafkaChannel:
         self._context = context
         self._topic = options.topic_of(context.broker)
         self._write = writer(options.codec, options.key, context)
+        self._search = TopicSearch(options, self._topic, reader(options.codec, context))
         self._feeds: dict[str, KafkaFeed] = {}
         self._readers: dict[str, KafkaReaderFeed] = {}
         self._gone: dict[str, KafkaFeed] = {}  # detached, possibly still leaving
@@ -144,6 +147,28 @@ class KafkaChannel:
     def preview(self, event: Event) -> Message:
         """See `gateway_core.contract.capabilities.Previewing`: the record that would store this event."""
         return preview(f"kafka://{self._options.bootstrap[0]}/{self._topic}", *self._write(event))
+
+    # -- past events ------------------------------------------------------------------------------------------------
+
+    async def find(self, id: str, source: str | None, rest: Any = None, within_s: float = 0.5) -> Found:
+        """See `gateway_core.contract.capabilities.Searchable`."""
+        return await self._search.find(id, source, rest, within_s)
+
+    async def browse(
+        self,
+        wanted: Mapping[str, str],
+        since_ns: int,
+        until_ns: int,
+        rest: Any = None,
+        most: int = 50,
+        within_s: float = 0.5,
+    ) -> Found:
+        """See `gateway_inspect.browse.Browsable`."""
+        return await self._search.browse(wanted, since_ns, until_ns, rest, most, within_s)
+
+    async def at(self, position: int) -> Event | None:
+        """See `gateway_inspect.browse.Browsable`."""
+        return await self._search.at(position)
 
     # -- subscriptions ----------------------------------------------------------------------------------------------
 

@@ -82,6 +82,7 @@ class KafkaFeed:
         self.ack = self.flow.settle
         self.resume = self.flow.resume
         self.lag = self.flow.lag
+        self.delivery_state = self.flow.delivery_state
 
     # -- life -------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import TaskGroup
 
+from gateway_core.contract.capabilities import DeliveryState
 from gateway_core.contract.clock import Clock
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import PARTITION_BITS, Event
@@ -308,6 +309,16 @@ class Flow:
         first = self._turn % (len(waiting) or 1)  # not always the same one
         for p in (*waiting[first:], *waiting[:first]):
             self._pump(p)
+
+    def delivery_state(self, position: int) -> DeliveryState | None:
+        """See `gateway_core.contract.capabilities.TracksDeliveries`."""
+        p = self._by_id.get(position >> PARTITION_BITS)
+        if p is None:
+            return None
+        offset = (position & _OFFSET_MASK) - 1
+        if offset >= p.tracker.next:
+            return "unread"
+        return "pending" if offset in p.tracker.open else "passed"
 
     # -- for status -------------------------------------------------------------------------------------------------
 

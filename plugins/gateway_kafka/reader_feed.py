@@ -10,6 +10,9 @@ from typing import Any, Literal
 import anyio
 from anyio.abc import TaskGroup
 
+from gateway_core.contract.capabilities import DeliveryState
+from gateway_core.contract.event import split_position
+
 from .admin import Admin
 from .client import KafkaFault, Partition
 from .config import KafkaChannelConfig
@@ -51,6 +54,7 @@ class KafkaReaderFeed:
         self._ends: dict[str, int] = {}
         self._asked = False
         self._behind: dict[str, int] = {}  # to be committed
+        self._settled: dict[str, int] = {}
         self._wake = anyio.Event()
         self._scope = anyio.CancelScope()
 
@@ -59,6 +63,7 @@ class KafkaReaderFeed:
     def advance(self, offsets: Mapping[str, int]) -> None:
         """Commits these offsets soon."""
         self._behind.update(offsets)
+        self._settled.update(offsets)
         self._wake.set()
 
     def ends(self) -> Mapping[str, int]:
@@ -66,6 +71,12 @@ class KafkaReaderFeed:
         self._asked = True
         self._wake.set()
         return self._ends
+
+    def delivery_state(self, position: int) -> DeliveryState | None:
+        """See `gateway_core.contract.capabilities.TracksDeliveries`."""
+        number, behind = split_position(position)
+        settled = self._settled.get(str(number), self.start.get(str(number)))
+        return None if settled is None else "passed" if behind <= settled else "unread"
 
     # -- for the channel -------------------------------------------------------------------------------------------
 

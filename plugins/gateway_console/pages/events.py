@@ -72,7 +72,7 @@ def routes(console: Console) -> list[Route]:
         if wanted.faults:
             raise Problem(422, "; ".join(wanted.faults))
         if request.asked("stop"):
-            stopped = {"rows": [], "next": wanted, "searched": wanted.searched, "unsearchable": []}
+            stopped = {"rows": [], "next": wanted, "searched": wanted.searched, "unsearchable": [], "faults": []}
             return html(fragment(_LIST, "rows", request, **{**shown, "found": stopped, "stopped": True}))
         if not wanted.for_one:
             found = await search(console, wanted, request.role)
@@ -215,7 +215,7 @@ def _one_step(found: Traces, wanted: Search, request: Request, console: Console)
     searched = wanted.searched + found.searched
     if found.rest is not None and not found.found:
         following = replace(wanted, rest=found.rest, searched=searched, steps=wanted.steps + 1)
-    step = {"rows": [], "next": following, "searched": searched, "unsearchable": found.unsearchable}
+    step = {"rows": [], "next": following, "searched": searched, "unsearchable": found.unsearchable, "faults": []}
     hides = console.hides
     choice = [
         {
