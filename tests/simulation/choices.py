@@ -25,12 +25,17 @@ class Kind:
 
 
 _SHORT = (0.1, 1.0, 5.0, 30.0)
+_STEPS = (0, 0, 1, 2, 3, 5, 8, 13, 40)
 _AT_BYTE = (0, 1, 10, 60, 100)
 
 KINDS: dict[str, Kind] = {
     # -- the process of the gateway
-    "crash": Kind("kill -9; starts again after `seconds`", seconds=(0.0, 0.5, 10.0)),
-    "power": Kind("the machine loses power; starts again after `seconds`", seconds=(0.5, 10.0)),
+    "crash": Kind(
+        "kill -9, at once (0) or in the `amount`-th change of a file from now; starts again after `seconds`",
+        seconds=(0.0, 0.5, 10.0),
+        amounts=_STEPS,
+    ),
+    "power": Kind("as crash, but the machine loses power", seconds=(0.5, 10.0), amounts=_STEPS),
     "restart": Kind("SIGTERM; starts again `seconds` after its end", seconds=(0.0, 0.5, 10.0)),
     "freeze": Kind("SIGSTOP for `seconds`: timers are late, bytes wait", seconds=(0.2, 3.0, 40.0)),
     "clock": Kind("the wall clock jumps by `amount` seconds", amounts=(-86_400, -60, -1, 1, 60, 86_400), weight=2),
@@ -64,9 +69,9 @@ KINDS: dict[str, Kind] = {
     "pause": Kind("pauses the trigger for `seconds`", TRIGGER, _SHORT),
     # -- the disk
     "disk-full": Kind("no more bytes can be written", seconds=_SHORT),
-    "disk-error": Kind("every `amount`-th write fails", seconds=_SHORT, amounts=(1, 2, 10)),
+    "disk-error": Kind("the next `amount` writes fail", seconds=_SHORT, amounts=(1, 2, 10)),
     "disk-slow": Kind("every sync takes `amount` ms", seconds=_SHORT, amounts=(10, 300)),
-    "sync-error": Kind("syncs fail", seconds=_SHORT, weight=1),
+    "sync-error": Kind("syncs fail; after that an operator restarts the gateway", seconds=_SHORT, weight=1),
     # -- plugins of the simulation; `target` is a trigger
     "filter": Kind("the trigger's simulated filter raises", TRIGGER, _SHORT),
     "mapper": Kind("the trigger's simulated key mapper raises", TRIGGER, _SHORT),

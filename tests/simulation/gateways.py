@@ -1,0 +1,200 @@
+"""One life of the gateway: its process, from the config's files to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import msgspec
+
+from gateway_core.contract.clock import Timer
+from gateway_core.contract.errors import ConfigError, TidegateError
+from gateway_core.pipeline.broker import Trigger
+from gateway_core.runtime.config_read import read_config
+from gateway_core.runtime.gateway import Gateway
+from gateway_core.runtime.settings import Settings
+
+from . import threads
+from .loop import Loop
+from .replaced import forget, look, unlock_all
+from .transports import Machine
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+class SimulatedClock:
+    """The gateway's `Clock`."""
+
+    def __init__(self, world: World, loop: Loop) -> None:
+        self.now_ns = world.now_ns
+        self.monotonic = world.monotonic
+        self._loop = loop
+
+    def call_later(self, delay_s: float, call: Callable[..., Any], *args: Any) -> Timer:
+        return self._loop.call_later(delay_s, call, *args)
+
+
+class Process:
+    """A gateway in a process of its own: everything of it is gone after `kill`."""
+
+    def __init__(self, world: World, generation: int) -> None:
+        self._world = world
+        self.generation = generation
+        self.machine = Machine(world.network)
+        self.loop = Loop(world.scheduler, self.machine, world.broken, world.thread_delay)
+        self.running = False
+        self.gateway: Gateway | None = None
+        self._stop: anyio.Event | None = None
+        self._then: Callable[[], None] | None = None
+        self._reloading: asyncio.Lock
+        threads.Threads.current = self.loop.threads
+        forget()
+
+    @property
+    def inside(self) -> bool:
+        """Whether its code runs at the moment."""
+        return asyncio.events._get_running_loop() is self.loop
+
+    def begin(self) -> None:
+        """Starts it."""
+        self._world.scheduler.process = self.loop
+        self._reloading = asyncio.Lock()
+        self._main = self.loop.create_task(self._run())
+
+    async def _run(self) -> None:
+        world = self._world
+        self._stop, begun = anyio.Event(), anyio.Event()
+        settings = Settings(
+            data_dir=world.data_dir,
+            admin="off",
+            reload="signal",
+            drain_timeout_s=world.plan.configs[world.config].drain_timeout_s,
+        )
+        error = ""
+        try:
+            read = read_config([world.file], settings, world.registry)
+            self.gateway = Gateway(
+                read.loaded.config, settings, world.registry, SimulatedClock(world, self.loop), read=read
+            )
+            look()
+            await self.gateway.run(self._stop, begun, lambda: self._begun(begun))
+        except (ConfigError, TidegateError) as e:
+            error = f"{type(e).__name__}: {e}"
+        except BaseException as e:
+            if self.loop.dead:
+                raise
+            error = f"{type(e).__name__}: {e}"
+            world.broken(f"the gateway ended: {error}")
+        self.running = False
+        self.loop.call_soon(self._ended, error)
+
+    async def _begun(self, begun: anyio.Event) -> None:
+        await begun.wait()
+        self.running = True
+        self._world.started(self)
+
+    def _ended(self, error: str) -> None:
+        self.loop.kill()
+        self.machine.end()
+        unlock_all(self._world.descriptors)
+        if error:
+            self._world.start_failed(self, error)
+        else:
+            self._world.ended(self)
+            if self._then is not None:
+                self._then()
+
+    # -- operators --------------------------------------------------------------------------------------------------
+
+    def stop(self, then: Callable[[], None] | None = None) -> None:
+        """SIGTERM."""
+        self._then = then or self._then
+        if self._stop is not None:
+            self.running = False
+            self.loop.call_soon(self._stop.set)
+
+    def reload(self, number: int) -> None:
+        """SIGHUP, after the file has changed."""
+        self.loop.call_soon(lambda: self.loop.create_task(self._reload(number)))
+
+    async def _reload(self, number: int) -> None:
+        assert self.gateway is not None
+        service: Any = self.gateway.services["reload"]
+        async with self._reloading:
+            before = self._world.config
+            faults = await service.reload()
+        self._world.reloaded(before, tuple(str(fault) for fault in faults))
+
+    def pause(self, names: tuple[str, ...]) -> None:
+        """Pauses these triggers."""
+        self.loop.call_soon(self._pause, names)
+
+    def _pause(self, names: tuple[str, ...]) -> None:
+        if self.gateway is not None:
+            self.gateway.pause(names)
+
+    # -- its state --------------------------------------------------------------------------------------------------
+
+    def report(self) -> None:
+        """Its status goes to the history."""
+        if self.gateway is not None and self.gateway.started:
+            document = msgspec.to_builtins(self.gateway.status())
+            for key in ("pid", "uptime_s", "processes", "data_dir", "version"):
+                document.pop(key, None)
+            self._world.status(self, document)
+
+    def resting(self) -> str:
+        """What it still has to do, "" if nothing."""
+        gateway = self.gateway
+        if gateway is None or not self.running:
+            return "the gateway starts"
+        for trigger in gateway.built.triggers.values():
+            if isinstance(trigger, Trigger):
+                subscription = trigger.subscription
+                if subscription.held or subscription.feed.lag():
+                    return f"{trigger.name}: {subscription.held} held, lag {subscription.feed.lag()}"
+        for bridge in gateway.built.bridges.values():
+            if bridge.bridge.subscription.held:
+                return f"{bridge.name}: {bridge.bridge.subscription.held} held"
+        for broker in gateway.built.brokers.values():
+            info = broker.channel.info()
+            if not info["writable"] or info.get("waiting_bytes"):
+                return f"{broker.name}: {info['error']}"
+        return ""
+
+    # -- crashes ----------------------------------------------------------------------------------------------------
+
+    def crash_in(self, steps: int, crashed: Callable[[], None]) -> None:
+        """Ends at the n-th change of a file from now, or at once (0). `crashed` is called then, outside of it."""
+        disk, scheduler = self._world.disk, self._world.scheduler
+
+        def stopped() -> None:
+            self.loop.dead = True
+            scheduler.at(scheduler.now, lambda: crashed() if self._world.gateway is self else None)
+
+        disk.on_stop = stopped
+        if steps:
+            disk.stop_at(disk.steps + steps)
+        else:
+            disk.stop()
+
+    # -- its end ----------------------------------------------------------------------------------------------------
+
+    def kill(self, *, dark: bool = False) -> None:
+        """kill -9, or with its machine (`dark`)."""
+        self.running = False
+        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        try:
+            self.loop.kill()
+        finally:
+            sys.unraisablehook = hook
+        unlock_all(self._world.descriptors)
+        self.machine.end(dark=dark)
+
+    def dispose(self) -> None:
+        """Its objects may go."""
+        self.gateway = None

@@ -1,0 +1,194 @@
+"""What the gateway's modules get in place of time, threads, sockets and randomness, during a run.
+
+Their own code stays as it is; only the names `time`, `threading`, `socket` … in them lead to the simulation.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import fcntl
+import importlib
+import os
+import pkgutil
+import queue
+import random
+import secrets
+import select
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from types import ModuleType, SimpleNamespace
+from typing import Any, Protocol
+
+import anyio
+from anyio import to_thread
+from gateway_audit import log as audit
+
+from . import threads
+
+MIB = 1024 * 1024
+
+
+class Simulation(Protocol):
+    """What the names lead to."""
+
+    random: random.Random
+    descriptors: dict[int, str]
+    """Files that the gateway has opened itself, with their paths."""
+
+    @property
+    def socket(self) -> Any:
+        """Instead of the module."""
+
+    @property
+    def select(self) -> Any:
+        """Instead of the module."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go backwards."""
+
+    def now_ns(self) -> int:
+        """Unix time as the gateway's machine has it."""
+
+
+def _like(module: ModuleType, **changes: Any) -> Any:
+    return SimpleNamespace(**{**vars(module), **changes})
+
+
+def _names(simulation: Simulation) -> dict[int, Any]:
+    """What replaces what, by identity."""
+
+    def now_s() -> float:
+        return simulation.now_ns() / 1e9
+
+    def urandom(size: int) -> bytes:
+        return simulation.random.randbytes(size)
+
+    def token_hex(size: int = 32) -> str:
+        return urandom(size).hex()
+
+    monotonic = simulation.monotonic
+    real: list[tuple[Any, Any]] = [
+        (time, _like(time, monotonic=monotonic, perf_counter=monotonic, time=now_s, time_ns=simulation.now_ns)),
+        (time.monotonic, monotonic),
+        (time.time_ns, simulation.now_ns),
+        (time.time, now_s),
+        (time.perf_counter, monotonic),
+        (threading, _like(threading, Thread=threads.Thread, Condition=threads.Condition)),
+        (queue.SimpleQueue, threads.SimpleQueue),
+        (concurrent.futures.ThreadPoolExecutor, threads.Pool),
+        (socket, simulation.socket),
+        (select, simulation.select),
+        (secrets, _like(secrets, token_hex=token_hex, token_bytes=urandom)),
+        (uuid, _like(uuid, uuid4=lambda: uuid.UUID(bytes=urandom(16), version=4))),
+    ]
+    return {id(original): (original, other) for original, other in real}
+
+
+PACKAGES = (
+    "gateway_core", "gateway_log", "gateway_http", "gateway_serving", "gateway_access", "gateway_transport",
+    "gateway_cloudevents", "gateway_basics", "gateway_cesql", "gateway_file", "gateway_deadletter", "gateway_audit",
+    "gateway_reload", "gateway_process",
+)  # fmt: skip
+"""Their modules are imported before the first run: one that is imported later would have the real names."""
+
+_found: list[tuple[dict[str, Any], str, int]] = []
+_seen: set[str] = set()
+
+
+def look() -> None:
+    """Finds the names in all modules of the gateway."""
+    if not _seen:
+        for package in PACKAGES:
+            for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+                if not found.name.endswith("__main__"):
+                    with suppress(ImportError):
+                        importlib.import_module(found.name)
+    wanted = {id(thing) for thing in (time, time.monotonic, time.time_ns, time.time, time.perf_counter, threading,
+              queue.SimpleQueue, concurrent.futures.ThreadPoolExecutor, socket, select, secrets, uuid)}  # fmt: skip
+    for name, module in list(sys.modules.items()):
+        if name in _seen or not name.startswith("gateway_"):
+            continue
+        _seen.add(name)
+        space = vars(module)
+        _found.extend((space, key, id(value)) for key, value in list(space.items()) if id(value) in wanted)
+
+
+async def _run_sync(
+    func: Callable[..., Any], *args: Any, abandon_on_cancel: bool = False, cancellable: Any = None, limiter: Any = None
+) -> Any:
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    with anyio.CancelScope(shield=not abandon_on_cancel):
+        return await loop.run_in_executor(None, partial(func, *args))
+
+
+def _opening(descriptors: dict[int, str], opened: Any, closed: Any) -> tuple[Any, Any]:
+    """`os.open` and `os.close`, which note what is open."""
+
+    def note(path: Any, flags: int, mode: int = 0o777, **options: Any) -> int:
+        descriptor: int = opened(path, flags, mode, **options)
+        if sys._getframe(1).f_globals["__name__"].startswith("gateway_"):
+            descriptors[descriptor] = os.path.realpath(path)
+        return descriptor
+
+    def close(descriptor: int) -> None:
+        descriptors.pop(descriptor, None)
+        closed(descriptor)
+
+    return note, close
+
+
+def unlock_all(descriptors: dict[int, str]) -> None:
+    """The process that opened these is gone, and its locks with it. Its objects may still close them."""
+    for descriptor, path in descriptors.items():
+        if _leads_to(descriptor, path):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def close_all(descriptors: dict[int, str]) -> None:
+    """Closes what is left of all processes."""
+    for descriptor, path in list(descriptors.items()):
+        if _leads_to(descriptor, path):
+            os.close(descriptor)
+    descriptors.clear()
+
+
+def _leads_to(descriptor: int, path: str) -> bool:
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}").removesuffix(" (deleted)") == path
+    except OSError:
+        return False
+
+
+def forget() -> None:
+    """A new process: what modules remember of the process before is gone."""
+    audit._logs.clear()
+
+
+@contextmanager
+def replaced(simulation: Simulation) -> Iterator[None]:
+    """Inside, the gateway's modules have the simulated names."""
+    look()
+    names = _names(simulation)
+    for space, key, original in _found:
+        space[key] = names[original][1]
+    state, run_sync, before = random.getstate(), to_thread.run_sync, (os.open, os.close, os.urandom)
+    random.seed(simulation.random.random())
+    to_thread.run_sync = _run_sync  # type: ignore[assignment]
+    os.open, os.close = _opening(simulation.descriptors, *before[:2])
+    os.urandom = simulation.random.randbytes
+    try:
+        yield
+    finally:
+        os.open, os.close, os.urandom = before
+        for space, key, original in _found:
+            space[key] = names[original][0]
+        to_thread.run_sync = run_sync
+        random.setstate(state)

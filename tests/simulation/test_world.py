@@ -1,0 +1,60 @@
+"""The simulated world itself: it is a function of its plan, and what happens in it is what its plan says."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.history import Answered, Arrived, Broken, Ended, Happened, Letter, Quiet, Started
+from tests.simulation.plan import Config, Event, Fault, Filter, Plan, Policy, Send, Trigger
+from tests.simulation.world import run
+
+SENDS = tuple(Send(1 + number / 10, (Event(f"e{number}"),), number % 3) for number in range(20))
+ONE = (Config((Trigger("t1"),)),)
+
+
+def arrived(plan: Plan, server: str) -> list[str]:
+    return [dict(a.headers)["ce-id"] for a in run(plan).of(Arrived) if a.server == server]
+
+
+def test_events_reach_their_subscriber_once() -> None:
+    history = run(Plan(1, ONE, SENDS, seconds=10))
+    assert [a.status for a in history.of(Answered)] == [202] * 20
+    assert sorted(dict(a.headers)["ce-id"] for a in history.of(Arrived)) == sorted(f"e{n}" for n in range(20))
+    assert [q.quiet for q in history.of(Quiet)] == [True]
+    assert not list(history.of(Broken))
+
+
+def test_filters_choose() -> None:
+    sends = (Send(1, (Event("x", "a"),)), Send(2, (Event("y", "b"),)))
+    config = Config(tuple(Trigger(kind, Filter(kind, "a")) for kind in ("type", "prefix", "not", "sql", "simulated")))
+    plan = Plan(1, (config,), sends, seconds=5)
+    found = {kind: arrived(plan, kind) for kind in ("type", "prefix", "not", "sql", "simulated")}
+    assert found == {"type": ["x"], "prefix": ["x"], "not": ["y"], "sql": ["x"], "simulated": ["x"]}
+
+
+def test_a_crash_ends_one_life_and_loses_no_event() -> None:
+    faults = (Fault(1.5, "crash", seconds=0.5, amount=3), Fault(2.6, "power", seconds=0.5))
+    history = run(Plan(1, ONE, SENDS, faults, seconds=10))
+    assert [e.how for e in history.of(Ended)] == ["crash", "power", "stop"]
+    assert [s.generation for s in history.of(Started)] == [1, 2, 3]
+    accepted = {SENDS[a.send].events[0].id for a in history.of(Answered) if a.status == 202}
+    assert 5 < len(accepted) < 20
+    assert accepted <= {dict(a.headers)["ce-id"] for a in history.of(Arrived)}
+
+
+def test_a_subscriber_that_refuses_sends_its_events_to_the_dead_letter() -> None:
+    policy = Policy(retry=1, backoff_delay_s=0.05)
+    faults = (Fault(0.5, "refuse", "t1", 100.0),)
+    file = run(Plan(1, (Config((Trigger("t1", policy=policy),), dead_letter="file"),), SENDS, faults, seconds=100))
+    assert {dict(letter.attributes)["id"] for letter in file.of(Letter)} == {f"e{n}" for n in range(20)}
+    server = Plan(1, (Config((Trigger("t1", policy=policy),)),), SENDS, faults, seconds=100)
+    assert sorted(arrived(server, "dead")) == sorted(f"e{n}" for n in range(20))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_run_is_a_function_of_its_plan(seed: int) -> None:
+    plan = Plan.of(seed)
+    first, second = run(plan), run(plan)
+    assert first.records == second.records
+    assert first.digest == second.digest
+    assert len(list(first.of(Happened))) == len(plan.faults)

@@ -1,0 +1,364 @@
+"""Runs a plan: senders, the gateway's real code, servers, operators, faults. Returns what the outside saw."""
+
+from __future__ import annotations
+
+import gc
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from gateway_core.config.registry import Registry
+
+from . import configs, plugins
+from .disk import Disk
+from .faults import Faults
+from .gateways import Process
+from .history import (
+    Arrived,
+    Broken,
+    Ended,
+    Happened,
+    History,
+    Logged,
+    Over,
+    Paused,
+    Quiet,
+    Record,
+    Reloaded,
+    Replied,
+    Started,
+    StartFailed,
+    Status,
+)
+from .letters import letters
+from .logs import captured
+from .network import Endpoint, Network
+from .plan import Fault, Plan
+from .replaced import close_all, replaced
+from .scheduler import Scheduler
+from .senders import NONSENSE, Sender, Stranger
+from .servers import Server
+
+EPOCH_S = 1_800_000_000
+MOST_STEPS = 3_000_000
+"""A run that takes more turns in circles."""
+_registry: Registry | None = None
+
+
+def registry() -> Registry:
+    """All installed plugins and that of the simulation; loaded once."""
+    global _registry
+    if _registry is None:
+        _registry = Registry.installed()
+        _registry.add("simulated", plugins)
+    return _registry
+
+
+def run(plan: Plan, folder: Path | None = None) -> History:
+    """Runs a plan. The gateway's files are in `folder`, by default in one that is removed afterwards."""
+    where = folder or Path(
+        tempfile.mkdtemp(prefix="tidegate-sim-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+    )
+    try:
+        world = World(plan, where)
+        with world.disk, replaced(world), captured(world.logged, where):
+            plugins.playing = world
+            try:
+                world.run()
+            finally:
+                plugins.playing = None
+                world.leave()
+        return world.history
+    finally:
+        if folder is None:
+            shutil.rmtree(where, ignore_errors=True)
+
+
+class World:
+    """One run."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan = plan
+        self.history = History()
+        self.scheduler = Scheduler()
+        self.random = plan.random("machine")
+        self.network = Network(self.scheduler, plan.network, plan.seed)
+        self.servers = {name: Server(self, name) for config in plan.configs for name in config.names}
+        self.network.hosts.update(self.servers)
+        self.generation = 0
+        self.config = 0
+        self.clock_offset_s = 0.0
+        self.gateway: Process | None = None
+        self.faults = Faults(self)
+        self.paused: dict[str, int] = {}
+        self._folder = folder
+        self._arrivals = 0
+        self._delays = plan.random("threads")
+        self._senders: dict[int, Sender] = {}
+        self._pending = 0  # what senders have still to try again
+        self._over = False
+        self._broken = 0
+        self.registry = registry()
+        self.data_dir = folder / "data"
+        self.file = folder / "gateway.yaml"
+        self.descriptors: dict[int, str] = {}
+        self.disk = Disk(self.data_dir, plan.random("disk"))
+
+    # -- the simulated machine ----------------------------------------------------------------------------------------
+
+    @property
+    def socket(self) -> Any:
+        """See `replaced.Simulation`."""
+        return _Delegate(lambda: self.gateway and self.gateway.machine.socket)
+
+    @property
+    def select(self) -> Any:
+        """See `replaced.Simulation`."""
+        return _Delegate(lambda: self.gateway and self.gateway.machine.select)
+
+    def monotonic(self) -> float:
+        """See `replaced.Simulation`."""
+        return self.scheduler.now
+
+    def now_ns(self) -> int:
+        """See `replaced.Simulation`."""
+        return int((EPOCH_S + self.clock_offset_s + self.scheduler.now) * 1e9)
+
+    def thread_delay(self) -> float:
+        """How long a thread of the gateway takes until it runs, and what it writes is on disk."""
+        return self._delays.random() * 0.001 + self.faults.slow_s
+
+    # -- what is seen -----------------------------------------------------------------------------------------------
+
+    def add(self, record: Record) -> None:
+        """Notes something."""
+        self.history.add(record)
+
+    def plain(self, text: str) -> str:
+        """Without the folder, which differs from run to run."""
+        return text.replace(str(self._folder), "")
+
+    def broken(self, what: str) -> None:
+        """Something that must not be."""
+        self._broken += 1
+        if self._broken < 20:
+            self.add(Broken(self.scheduler.now, self.plain(what)))
+
+    def logged(self, level: str, logger: str, text: str, error: str) -> None:
+        """The gateway logged something."""
+        if self.gateway is not None and self.gateway.loop.dead:
+            return  # it is dead already
+        self.add(Logged(self.scheduler.now, level, logger, text, error))
+
+    def arrivals(self) -> int:
+        """The number of the next arrival."""
+        self._arrivals += 1
+        return self._arrivals - 1
+
+    # -- plugins.Playing ----------------------------------------------------------------------------------------------
+
+    def fault(self, kind: str, target: str) -> int | None:
+        """See `plugins.Playing`."""
+        return self.faults.lasting(kind, target)
+
+    def arrive(self, server: str, headers: tuple[tuple[str, str], ...], body: bytes) -> int:
+        """See `plugins.Playing`."""
+        if self.gateway is None or self.gateway.loop.dead:
+            return -1
+        number = self.arrivals()
+        self.add(Arrived(self.scheduler.now, number, server, -1, headers, body, self.generation))
+        return number
+
+    def replied(self, number: int, status: int | None, how: str) -> None:
+        """See `plugins.Playing`."""
+        if number >= 0:
+            self.add(Replied(self.scheduler.now, number, status, how))
+
+    def later(self, delay_s: float, call: Callable[..., Any], *args: Any) -> None:
+        """See `plugins.Playing`; for senders too."""
+        gateway = self.gateway
+        if gateway is not None and gateway.inside:
+            gateway.loop.call_later(delay_s, call, *args)
+            return
+        self._pending += 1
+        self.scheduler.after(delay_s, self._later, call, args)
+
+    def _later(self, call: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self._pending -= 1
+        call(*args)
+
+    # -- the run ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """All of it."""
+        plan, scheduler = self.plan, self.scheduler
+        self.write_config(0)
+        self.start()
+        for fault in plan.faults:
+            scheduler.at(fault.at, self._happen, fault)
+        for number, send in enumerate(plan.sends):
+            scheduler.at(send.at, self._send, number)
+        scheduler.run(plan.seconds, self._spins)
+        self._over = True
+        self.faults.end()
+        if self.gateway is None:
+            self.start()
+        scheduler.run(scheduler.now + plan.settle_s, lambda: self._spins() or self.resting() == "")
+        why = self.resting()
+        gateway = self.gateway
+        if gateway is not None:
+            gateway.report()
+        self.add(Quiet(scheduler.now, why == "", self.plain(why)))
+        if gateway is not None and not self._spins():
+            gateway.stop()
+            scheduler.run(scheduler.now + 600.0, lambda: self.gateway is None, 0.1)
+            if self.gateway is not None:
+                self.broken("the gateway did not stop")
+        for letter in letters(self.data_dir, scheduler.now):
+            self.add(letter)
+
+    def leave(self) -> None:
+        """Drops what is left of the gateway."""
+        if self.gateway is not None:
+            self.gateway.kill()
+            self.gateway = None
+        gc.collect()
+        close_all(self.descriptors)
+
+    def _spins(self) -> bool:
+        if self.scheduler.steps > MOST_STEPS:
+            self.broken("the run takes too many steps: something turns in circles")
+            return True
+        return False
+
+    def _send(self, number: int) -> None:
+        self.sender(self.plan.sends[number].connection).queue(number)
+
+    def sender(self, number: int) -> Sender:
+        """The sender of this number."""
+        if number not in self._senders:
+            self._senders[number] = Sender(self, number)
+        return self._senders[number]
+
+    def dial(self, port: int, endpoint: Endpoint, name: str) -> None:
+        """A connection to the gateway."""
+        if self.gateway is None:
+            self.scheduler.after(self.plan.network.latency_s, endpoint.ended, "refuse")
+        else:
+            self.gateway.machine.dial(port, endpoint, name)
+
+    def resting(self) -> str:
+        """What there is still to do, "" if nothing."""
+        if self._pending or not all(sender.idle for sender in self._senders.values()):
+            return "senders wait for answers"
+        if self.gateway is None:
+            return "the gateway is down"
+        return self.gateway.resting()
+
+    # -- faults -----------------------------------------------------------------------------------------------------
+
+    def _happen(self, fault: Fault) -> None:
+        record = len(self.history.records)
+        effect = self.faults.begin(fault)
+        self.history.records.insert(record, Happened(self.scheduler.now, fault, effect))
+
+    def end_of(self, fault: Fault) -> float:
+        """When a fault is over: in time for the end of the trouble."""
+        return min(fault.at + fault.seconds, self.plan.seconds)
+
+    def over(self, fault: Fault) -> None:
+        """A fault that lasted is over."""
+        self.add(Over(self.scheduler.now, fault))
+
+    def nonsense(self, amount: int) -> None:
+        """A stranger sends nonsense."""
+        self.dial(8080, Stranger(self, NONSENSE[amount % len(NONSENSE)]), "stranger")
+
+    # -- the gateway's lives ------------------------------------------------------------------------------------------
+
+    def write_config(self, number: int, text: str | None = None) -> None:
+        """The config's file becomes this one."""
+        self.config = number
+        self.file.write_text(text or configs.text(self.plan.configs[number]))
+
+    def start(self) -> None:
+        """A gateway starts on what the disk has."""
+        if self.gateway is not None:
+            return
+        self.generation += 1
+        self.write_config(self.config)
+        if self.paused:
+            self.paused.clear()
+            self.add(Paused(self.scheduler.now, ()))
+        self.gateway = Process(self, self.generation)
+        self.gateway.begin()
+
+    def started(self, process: Process) -> None:
+        """It accepts events."""
+        self.add(Started(self.scheduler.now, process.generation, self.config))
+
+    def start_failed(self, process: Process, error: str) -> None:
+        """It could not start."""
+        self.add(StartFailed(self.scheduler.now, process.generation, self.plain(error)))
+        self._gone(process)
+        self.scheduler.after(1.0, self.start)
+
+    def ended(self, process: Process) -> None:
+        """It has stopped in good order."""
+        self.add(Ended(self.scheduler.now, process.generation, "stop"))
+        self._gone(process)
+
+    def crash(self, *, power: bool) -> None:
+        """The gateway is gone at once."""
+        process = self.gateway
+        assert process is not None
+        process.kill(dark=power)
+        self.disk.crash("power" if power else "process")
+        self.add(Ended(self.scheduler.now, process.generation, "power" if power else "crash"))
+        self._gone(process)
+        if power:
+            self.scheduler.after(0.5, process.machine.boot)
+
+    def _gone(self, process: Process) -> None:
+        process.dispose()
+        self.disk.stop_at(0)
+        self.gateway = None
+        self.scheduler.process = None
+
+    def reload(self, number: int) -> None:
+        """The config becomes another one."""
+        if self.gateway is not None:
+            self.gateway.reload(number)
+
+    def reloaded(self, number: int, faults: tuple[str, ...]) -> None:
+        """The gateway has reloaded, or could not."""
+        self.add(Reloaded(self.scheduler.now, number, tuple(map(self.plain, faults))))
+
+    def pause(self) -> None:
+        """Exactly the triggers in `paused` are paused."""
+        if self.gateway is not None and self.gateway.running:
+            names = tuple(sorted(name for name, count in self.paused.items() if count))
+            self.gateway.pause(names)
+            self.add(Paused(self.scheduler.now, names))
+
+    def status(self, process: Process, document: dict[str, Any]) -> None:
+        """A status document."""
+        plain = json.loads(self.plain(json.dumps(document)))
+        self.add(Status(self.scheduler.now, process.generation, plain))
+
+
+class _Delegate:
+    """Leads to what is there at the moment."""
+
+    def __init__(self, what: Callable[[], Any]) -> None:
+        self.__dict__["_what"] = what
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._what(), name)
+
+
+__all__ = ["EPOCH_S", "Random", "World", "registry", "run"]
