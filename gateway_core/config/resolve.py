@@ -25,8 +25,7 @@ class Resolver:
         self._report = report
 
     def validate(self, model: Any, data: Any, path: Place) -> Any:
-        """The data as this type (a model or another annotation) with all references resolved, or None if the data is at
-        fault."""
+        """The data as this type (a model or another annotation) with all references resolved, or None after a fault."""
         try:
             value = _adapter(model).validate_python(data)
         except ValidationError as e:

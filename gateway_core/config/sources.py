@@ -22,8 +22,7 @@ SUFFIXES = (".yaml", ".yml")
 
 
 class Sources:
-    """The merged config: `root` holds all sections, `files` those that were read, in order; `report` says what is
-    wrong with them."""
+    """The merged config: `root` holds all sections, `files` those that were read, in order; `report` their faults."""
 
     def __init__(self, registry: Registry, env: Mapping[str, str], without: Collection[Path] = ()) -> None:
         self.root = Node({}, "", 0)

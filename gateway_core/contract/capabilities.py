@@ -6,7 +6,7 @@ component, never for each event.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -81,8 +81,7 @@ class Listening(Protocol):
 
 @runtime_checkable
 class Receiving(Protocol):
-    """The config model of a source that senders reach by a URL. Loading a config uses it to find events that go in a
-    circle."""
+    """The config model of a source that senders reach by a URL. Loading a config uses it to find circles of events."""
 
     def receives(self, url: str) -> bool:
         """Whether an event that is sent to this URL comes in here, as far as the config can tell."""
@@ -228,8 +227,16 @@ class Joined(Protocol):
     """A channel in which a subscription attached while the channel is open gets its cursor a moment later."""
 
     async def joined(self, name: str) -> None:
-        """Returns once it has one, or after as long as a reload may take. Events appended from then on are not
-        missed."""
+        """Returns once it has one, or after as long as a reload may take. It misses no event appended after that."""
+
+
+@runtime_checkable
+class Retains(Protocol):
+    """A channel that deletes old events itself."""
+
+    def hold(self, wanted: Container[str] | None) -> None:
+        """None: a reload begins to replace subscriptions, and nothing may be deleted. Else it has ended, and `wanted`
+        are all names of the config: what one of these still needs is kept, even if it could not be attached again."""
 
 
 @runtime_checkable

@@ -13,8 +13,7 @@ from .errors import Fault
 
 @dataclass(frozen=True, slots=True)
 class ConfigFinding:
-    """What a check of a whole config found, with its place: a fault, or a `warning` if the config can be used all the
-    same."""
+    """What a check of a whole config found, with its place: a fault, or a `warning` if the config can still be used."""
 
     message: str
     place: Place

@@ -75,8 +75,7 @@ DELIVERED = Outcome(True)
 
 
 def raised(error: BaseException) -> Outcome:
-    """The outcome for an exception of a client library: it is retried. A shortage on this machine does not count as an
-    attempt."""
+    """The outcome for an exception of a client library: it is retried. A shortage on this machine is no attempt."""
     if is_shortage(error):
         return short(error)
     return Outcome(False, retry=True, reason=f"{type(error).__name__}: {error}")

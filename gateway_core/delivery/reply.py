@@ -22,8 +22,7 @@ def publish(
     accept: Callable[[list[Event], Accepted], None],
     done: Callable[[Outcome | None], None],
 ) -> None:
-    """Passes the reply to an event to `accept`. Calls `done` with None once it is safe, else with the failure of the
-    attempt."""
+    """Passes the reply to an event to `accept`. Calls `done` with None once it is safe, else with the failure."""
 
     def accepted(error: BaseException | None) -> None:
         # Knative Broker specification, Delivery: the first event SHOULD be delivered again

@@ -21,8 +21,7 @@ from .deliveries import Delivery, DeliveryQueue
 AWAY_AFTER = 5
 MOST_WAIT_S = 5.0
 SHORT_S = (0.05, 1.0)
-"""The first and the longest wait, in seconds, before an attempt is repeated that a shortage on this machine
-prevented."""
+"""The first and the longest wait, in seconds, before an attempt that a shortage on this machine prevented."""
 
 
 class Window:

@@ -29,8 +29,7 @@ LOG_EVERY_S = 10.0
 SLOW_S = 0.1
 """A call of an observer that takes longer is logged, because everything else waits for it."""
 MOST_UNDECIDED = 1024
-"""How many events are remembered between a filter's error and the offer that follows. For older ones the error is
-forgotten."""
+"""How many events are remembered between a filter's error and the offer that follows: older errors are forgotten."""
 
 
 def text_of_error(error: BaseException) -> str:

@@ -24,8 +24,7 @@ class DataFolder:
         self._lock: int | None = None
 
     def claim(self) -> None:
-        """Creates the folder and locks it against other gateways until `leave` or the end of the process. Raises
-        `StartError`."""
+        """Creates the folder, and locks it until `leave` or the end of the process. Raises `StartError`."""
         try:
             private_folder(self.path)
             self._lock = os.open(self.path / "gateway.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -30,8 +30,7 @@ class Stoppable(Protocol):
 
 
 class Parts:
-    """The parts in one worker. `drain_s` bounds how long a stop waits for deliveries; `paused` triggers start without
-    attempts."""
+    """The parts in one worker. `drain_s` limits a stop's wait for deliveries; `paused` triggers make no attempt."""
 
     def __init__(
         self, built: Built, tasks: TaskGroup, role: Role, drain_s: float, paused: Collection[str] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -29,6 +29,7 @@ from .chunks import ChunkReader
 from .config import LogConfig
 from .cursor import CursorChanges, CursorState, LogFeed, Tail
 from .damage import DamagedShards
+from .departures import Departures
 from .disk_reserve import DiskFull
 from .feeder import Feeder
 from .folder import LogFolder
@@ -66,6 +67,7 @@ class LogChannel:
         self._clock = context.clock
         self._folder = LogFolder(context.data_dir / "log" / context.broker, context.worker, context.workers)
         self._known: dict[int, dict[str, CursorState]] = {}
+        self._departures = Departures()
         self._routed: dict[int, int] = {}
         self._reading: set[str] = set()
         self._queued = 0  # bytes
@@ -104,16 +106,8 @@ class LogChannel:
     def _make_retention(self, shards: Sequence[Shard], writer: Writer) -> Retention:
         config, workers = self._config, self._context.workers
         return Retention(
-            *(
-                config.retention,
-                config.check_interval_s,
-                workers,
-                shards,
-                self._reserve,
-                self._tails,
-                self._folder.path,
-            ),
-            *(self._clock, writer.put_later, self._loop.call_soon_threadsafe),
+            *(config.retention, config.check_interval_s, workers, shards, self._reserve, self._tails),
+            *(self._folder.path, self._clock, writer.put_later, self._loop.call_soon_threadsafe),
         )
 
     async def open(self) -> None:
@@ -121,7 +115,9 @@ class LogChannel:
         for tail in self._tails:
             for name, state in self._known[tail.shard].items():
                 if state.next is None and name not in self._feeder.feeds:
-                    self._detach_unused(tail, name, CursorState(self._routed[tail.shard], state.pending))
+                    unused = CursorState(self._routed[tail.shard], state.pending)
+                    self._known[tail.shard][name] = unused
+                    tail.detach(name, unused)
         if self._context.worker == 0:
             for name in set(readers.names(self._folder.path)) - self._reading:
                 readers.detach(self._folder.path, name)
@@ -131,10 +127,6 @@ class LogChannel:
         self._taking = True
         self._changed()  # acknowledgements meanwhile have set no timer
         self._retention.start()
-
-    def _detach_unused(self, tail: Tail, name: str, state: CursorState) -> None:
-        self._known[tail.shard][name] = state
-        tail.detach(name, state)
 
     async def stop(self) -> None:
         """Finishes appends, makes all cursors durable, and closes."""
@@ -324,6 +316,8 @@ class LogChannel:
     def attach(self, name: str, filter: Filter, receiver: Receiver, *, from_start: bool = False) -> LogFeed:
         """Adds a subscription. After `open` it starts at once, and its cursor is durable once it has `joined`. The log
         has no other writers or readers, so nothing is ever rejected or withdrawn."""
+        self._departures.back(name)
+        self._detach_reader(name)
         feed = self._feeder.attach(name, filter, receiver.offer, from_start)
         for tail in self._tails:
             state = self._known[tail.shard].get(name)
@@ -344,6 +338,7 @@ class LogChannel:
 
     def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> LogReaderFeed:
         """Adds a sink that reads the shards' files itself. Raises `StartError`."""
+        self._departures.back(name)
         self._reading.add(name)
         self._feeder.watch(name, filter)
         start = readers.attach(
@@ -352,12 +347,24 @@ class LogChannel:
         return LogReaderFeed(name, self._folder.path, start, lambda: self._folder.ends(self._tails))
 
     def detach(self, name: str) -> None:
-        """Ends a subscription; its cursor is kept but no longer prevents the deletion of events."""
+        """Ends a subscription; its cursor is kept but no longer prevents the deletion of events, except in a reload."""
+        states = self._feeder.detach(name)
+        for shard, state in states.items():
+            self._known[shard][name] = state
+        if not self._departures.leave(name, states):
+            self._detach_reader(name)
+
+    def _detach_reader(self, name: str) -> None:
         if name in self._reading:
             self._reading.discard(name)
             readers.detach(self._folder.path, name)
-        for shard, state in self._feeder.detach(name).items():
-            self._known[shard][name] = state
+
+    def hold(self, wanted: Container[str] | None) -> None:
+        """See `gateway_core.contract.capabilities.Retains`. For other workers a reader is gone when its file moves, so
+        the file stays until the end of the reload."""
+        for name in self._departures.hold(wanted):
+            self._detach_reader(name)
+        self._retention.hold(self._departures.kept)
 
     # -- status -----------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from gateway_core.config.model import GatewayConfig, TriggerConfig
-from gateway_core.contract.capabilities import pulls
+from gateway_core.contract.capabilities import Retains, pulls
 from gateway_core.contract.config_node import Place, dotted
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.interfaces import Admission, Sink
@@ -186,7 +186,19 @@ class Step:
     # -- doing it ---------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Applies the changes. `failed` lists what can't be started; the rest runs, whatever a part raises."""
+        """Applies the changes. `failed` lists what can't be started; the rest runs, whatever a part raises. Channels
+        delete no events meanwhile, because triggers that are replaced are detached for a while."""
+        channels = {name: b.channel for name, b in self._built.brokers.items() if isinstance(b.channel, Retains)}
+        for channel in channels.values():
+            channel.hold(None)
+        try:
+            await self._apply()
+        finally:
+            for name, channel in channels.items():
+                if name in self._built.brokers:
+                    channel.hold({n for n, trigger in self._new.triggers.items() if trigger.broker == name})
+
+    async def _apply(self) -> None:
         changes, built = self.changes, self._built
         for bound_source, admissions in self._fresh.admissions:  # first: what is closed must not wait
             bound_source.intake.admit_by(admissions)

@@ -124,3 +124,51 @@ async def test_a_clock_that_jumps_forward_makes_no_event_old(log: Any, caplog: p
     clock.ahead_s = 0.0
     clock.advance(3600 + AGE_S)
     await log.wait(lambda: channel.info()["first"] > 10)
+
+
+async def test_nothing_is_deleted_while_a_reload_replaces_subscriptions(log: Any) -> None:
+    clock = FakeClock()
+    slow, table = log.Subscriber(), log.Subscriber(acks=True)
+    channel = await log.open({"slow": slow, "other": table}, clock=clock, retention={"max_age_s": AGE_S})
+    channel.attach_reader("table", match_all(), from_start=True)
+    await log.append(channel, log.events(10))
+    channel.hold(None)
+    channel.detach("slow")
+    channel.detach("table")
+    assert (log.folder / "readers" / "table.json").exists(), "another worker would delete what the table needs"
+    for _ in range(3):
+        clock.advance(AGE_S + 20)
+        await log.append(channel, log.events(1))  # behind what retention has put on the writer's thread
+    assert channel.info()["first"] == 1
+    again = log.Subscriber(acks=True)
+    again.feed = channel.attach("slow", again.filter, again)
+    reading = channel.attach_reader("table", match_all())
+    channel.hold({"slow", "other", "table"})
+    await log.wait(lambda: len(again.got) == 13)
+    reading.advance({"0": 14})
+    clock.advance(AGE_S + 20)
+    await log.wait(lambda: channel.info()["events"] == 0)
+
+
+async def test_what_a_reload_could_not_attach_keeps_its_events_until_the_config_drops_it(log: Any) -> None:
+    clock = FakeClock()
+    broken = log.Subscriber()
+    channel = await log.open({"broken": broken}, clock=clock, retention={"max_age_s": AGE_S})
+    channel.attach_reader("table", match_all(), from_start=True)
+    await log.append(channel, log.events(10))
+    broken.ack(*range(1, 5))
+
+    async def reloaded(wanted: set[str]) -> int:
+        channel.hold(None)
+        for name in wanted:
+            channel.detach(name)  # and neither is attached again
+        channel.hold({"broken", "table"} if wanted else set())
+        clock.advance(AGE_S + 20)
+        for _ in range(2):
+            await log.append(channel, log.events(1))
+        return int(channel.info()["first"])
+
+    assert await reloaded({"broken", "table"}) == 1
+    assert await reloaded({"broken"}) == 1
+    assert await reloaded(set()) > 1
+    assert not (log.folder / "readers" / "table.json").exists()
