@@ -36,10 +36,7 @@ def soak(options: Options, *, interruptible: bool = False, quiet: bool = False) 
         say(f"all runs after {time.monotonic() - began:.0f} s; disk: {world.disk.kind}")
         conductor = Conductor(world, say)
         if interruptible:
-            signal.signal(
-                signal.SIGINT,
-                lambda *_: (signal.signal(signal.SIGINT, signal.default_int_handler), conductor.interrupt()),
-            )
+            _interrupts(conductor)
         course = conductor.play()
         if course.hangs:
             _keep_logs(world)
@@ -60,6 +57,17 @@ def soak(options: Options, *, interruptible: bool = False, quiet: bool = False) 
     if course.broken:
         return BROKEN
     return INTERRUPTED if course.interrupted else KEPT
+
+
+def _interrupts(conductor: Conductor) -> None:
+    """The first of these signals ends the run in order, a second Ctrl-C at once."""
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        conductor.interrupt()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
 
 
 def _keep_logs(world: World) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import subprocess
+import socket
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.faults.proxy import Proxy
+from gateway_java.child import Child
+
 from tests.soak.sender import Orders
 
 _ROOT = Path(__file__).parents[2]
+OWN_SESSION = (sys.executable, "-c", "import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])")
+"""Starts a command so that Ctrl-C in the terminal does not reach it."""
 
 
 class Part:
@@ -22,36 +26,35 @@ class Part:
     def __init__(self, log: Path, *arguments: str) -> None:
         self._command = [sys.executable, "-m", *arguments]
         self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
 
     @property
     def pid(self) -> int | None:
         """Its process id while it runs."""
-        return self._process.pid if self._process and self._process.poll() is None else None
+        return self._child.pid if self._child and self._child.ended() is None else None
 
     def start(self) -> None:
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command, cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+        """Starts it; it ends with this process, however this one ends."""
+        self._child = Child(self._command, self._log, {**os.environ, "PYTHONPATH": str(_ROOT)})
 
     def send(self, number: signal.Signals) -> None:
         """Sends a signal; nothing if it has ended."""
-        if self._process:
-            self._process.send_signal(number)
+        if pid := self.pid:
+            os.kill(pid, number)
 
     def kill(self) -> None:
         """kill -9."""
-        if self._process:
-            self._process.kill()
-            self._process.wait()
+        if self._child:
+            self._child.kill()
 
     def join(self, timeout_s: float) -> bool:
         """Waits for its end; False if it goes on."""
-        try:
-            return self._process is None or self._process.wait(timeout_s) is not None
-        except subprocess.TimeoutExpired:
-            return False
+        end = time.monotonic() + timeout_s
+        while self.pid is not None:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.05)
+        return True
 
     def tail(self) -> str:
         """The end of what it wrote."""
@@ -81,8 +84,6 @@ class Senders(Part):
 
 def probe_until_open(port: int, timeout_s: float = 60.0) -> None:
     """Waits until somebody listens there. Raises `TimeoutError`."""
-    import socket
-
     end = time.monotonic() + timeout_s
     while True:
         try:
@@ -92,6 +93,3 @@ def probe_until_open(port: int, timeout_s: float = 60.0) -> None:
             if time.monotonic() > end:
                 raise TimeoutError(f"nobody listens at port {port}") from None
             time.sleep(0.02)
-
-
-__all__ = ["Part", "Proxy", "Receiver", "Senders", "probe_until_open"]

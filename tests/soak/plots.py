@@ -40,7 +40,11 @@ def charts(course: Course, starts: list[tuple[float, str, float]]) -> dict[str, 
         "descriptors": _ending(samples, ": descriptors"),
         "threads": _ending(samples, ": threads"),
         "size": {"log": _of(samples, "log: MB"), "log of steady": _of(samples, "steady log: MB")},
-        "lag": {name.removeprefix("lag "): _of(samples, name) for name in _names(samples) if name.startswith("lag ")},
+        "lag": {
+            name.removeprefix("lag "): _of(samples, name)
+            for name in _names(samples)
+            if name.startswith("lag ") and "sometimes" not in name
+        },
     }
     texts = {name: chart(CHARTS[name], series, marks) for name, series in drawn.items()}
     texts["recovery"] = chart(CHARTS["recovery"], recovery, dots=True)

@@ -33,7 +33,7 @@ from tests.faults.proxy import Proxy
 from tests.ledger import free_port
 from tests.soak.disk import Disk
 from tests.soak.ledger import Account, Control
-from tests.soak.parts import Part, Receiver, Senders
+from tests.soak.parts import OWN_SESSION, Part, Receiver, Senders
 from tests.soak.sender import Lane, Orders
 from tests.soak.traffic import ROADS, Road
 
@@ -126,6 +126,7 @@ class World:
             (self.folder / "steady").mkdir()
             self.storm = GatewayProcess("", self.disk.where, self.options.env, "--workers", "2")
             self.steady = GatewayProcess("", self.folder / "steady", self.options.env)
+            self.storm.launcher = self.steady.launcher = OWN_SESSION
             self.write_configs()
             for name in ("storm", "steady"):
                 self.start_gateway(name)
