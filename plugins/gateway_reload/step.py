@@ -204,6 +204,7 @@ class Step:
             bound_source.intake.admit_by(admissions)
         for name in changes.brokers["changed"]:
             await self._hand_over(name)
+        await self._close_unwanted()
         for name in changes.bridges["removed"]:
             if name in built.bridges:
                 await quietly(partial(self._parts.retire_bridge, built.bridges.pop(name), with_source=True))
@@ -289,6 +290,21 @@ class Step:
             if bound_source.open:
                 gone = [b for b in before if b not in left]
                 broker.bound_sources = [*(b for b in broker.bound_sources if b not in gone), bound_source]
+
+    async def _close_unwanted(self) -> None:
+        """Stops the sources that nothing comes instead of, before anything waits for deliveries. Where sources are yet
+        to be started, one may want the address of one that ends: that one stays open until then."""
+        if self._fresh.brokers or self.changes.bridges["added"] or self.changes.bridges["changed"]:
+            return
+        gone: list[BoundSource] = []
+        for name in self.changes.brokers["removed"]:
+            gone += self._built.brokers[name].bound_sources if name in self._built.brokers else []
+        for name in self.changes.brokers["changed"]:
+            fresh = self._fresh.bound_sources[name]
+            if all(bound_source.open or bound_source.alone for bound_source in fresh):
+                gone += [each for each in self._built.brokers[name].bound_sources if each not in fresh]
+        for bound_source in gone:
+            await quietly(partial(self._parts.stop_source, bound_source))
 
     async def _stop_fetching(self, name: str) -> None:
         """Stops the sources of a changed broker that fetch their events and are no longer wanted. This comes before any

@@ -218,6 +218,24 @@ async def test_a_source_hands_over_its_address_before_deliveries_are_waited_for(
     assert remote.sessions == {}
 
 
+@pytest.mark.spec("AC-10")
+@pytest.mark.parametrize("left", [{"kept": []}, {"other": []}], ids=["ingress", "broker"])
+async def test_an_ingress_without_a_successor_closes_before_deliveries_are_waited_for(
+    tmp_path: Path, left: dict[str, list[Any]]
+) -> None:
+    remote = Remote()
+    listening = {"listens": {"client": "a"}}
+    trigger = {"triggers": {"t": {"subscriber": "heard", "broker": "kept"}}}
+    old = brokers(kept=[listening], other=[]) | trigger
+    new = brokers(**left)
+    if "kept" in left:
+        new["triggers"] = {"t": trigger["triggers"]["t"] | {"delivery": {"retry": 3}}}
+    async with running(remote, old, tmp_path) as (gateway, file):
+        assert await reload(gateway, file, new) == []
+        assert remote.told == ["stop a/t", "stop sink"]
+        assert remote.sessions == {}
+
+
 @pytest.mark.spec("TR-01")
 async def test_a_bridge_too_stops_what_fetches_first(tmp_path: Path) -> None:
     remote = Remote()
