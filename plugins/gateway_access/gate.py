@@ -241,14 +241,17 @@ class Gate:
 
     # -- once it is decoded ------------------------------------------------------------------------------------------
 
+    @property
+    def judges(self) -> bool:
+        """Whether `admit` does more than to set the sender of events."""
+        return self._policies is not None or self._quotas is not None or self._auth_context
+
     def admit(self, who: Identity, request: Message, events: Sequence[Event]) -> Refused | None:
         """Sets the sender of events that came with one request. Returns why they may not come in, None if they may."""
         for event in events:
             event.identity = who
             if self._auth_context:
                 mark(event, who)
-        if self._policies is None and self._quotas is None:
-            return None
         return self._unless(None if self._policies is None else self._policies.refusal(events), who, request, events)
 
     def admit_unread(self, who: Identity, request: Message, event: Event) -> Refused | None:

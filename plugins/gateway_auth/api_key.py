@@ -45,6 +45,7 @@ class _Keys:
     def __init__(self, by_id: dict[str, _Known]) -> None:
         self._by_id = by_id
         self.right: dict[bytes, _Known] = {}  # no more than there are keys
+        self.lasting: dict[bytes, Identity] = {}  # those of them that never expire
 
     @classmethod
     def read(cls, content: bytes, path: Path) -> _Keys:
@@ -59,6 +60,8 @@ class _Keys:
         if not compare_digest(sha256(presented).digest(), known.digest):
             raise Unauthenticated(f"there is no such API key as {id_}, or it was revoked")
         self.right[presented] = known
+        if not known.expires_ns:
+            self.lasting[presented] = known.identity
         return known
 
 
@@ -97,11 +100,9 @@ class ApiKeyAuthenticator:
                 if presented is not None:
                     return None
                 presented = value
-        if presented is None or self._keys is None or self._elsewhere:
+        if presented is None or self._keys is None or self._elsewhere or (keys := self._keys.current()) is None:
             return None
-        keys = self._keys.current()
-        known = keys.right.get(presented) if keys is not None else None
-        return known.identity if known is not None and not known.expires_ns else None
+        return keys.lasting.get(presented)
 
     def authenticate(self, request: Message) -> Identity | None:
         presented = None
