@@ -26,8 +26,8 @@ class Settings(BaseSettings):
     at its first start, in `admin.token` in the data directory. The commands send it from the same variable; see
     `tidegate admin token`."""
     admin_hosts: str = ""
-    """Host names by which callers may address the admin API, separated by commas, beside `localhost` and its addresses.
-    A request with another name in `Host` is refused (403), because it may come from a web page (DNS rebinding)."""
+    """Host names by which callers may address the admin API, separated by commas, beside `localhost` and its addresses;
+    `https://NAME` if a proxy serves it with TLS. Other names in `Host` are refused (403): DNS rebinding."""
     admin_tls: Path | None = None
     """Serves the admin API's address with TLS: a folder with `tls.crt` and `tls.key`, as Kubernetes mounts them, or a
     PEM file with the certificate chain and its key. Renewed certificates are noticed."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 MAX_BODY = 1024 * 1024
 _SAFE = ("GET", "HEAD")
+_HTTPS = "https://"
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
@@ -89,10 +90,12 @@ def probe(settings: Settings) -> list[Probe]:
 
 class Guard:
     """Raises `Problem` for forbidden requests. `host` is the address that the server is bound to; `names` are
-    additional host names."""
+    additional host names, with `https://` before those that a proxy serves with TLS."""
 
     def __init__(self, host: str, callers: Callers, names: Iterable[str] = ()) -> None:
-        self._hosts = {*_LOCAL, host, *filter(None, (_name(name.strip()) for name in names))}
+        given = [name.strip().lower().removesuffix("/") for name in names]
+        self._behind_tls = {_name(name.removeprefix(_HTTPS)) for name in given if name.startswith(_HTTPS)} - {""}
+        self._hosts = {*_LOCAL, host, *filter(None, map(_name, given)), *self._behind_tls}
         self._any_address = not is_loopback(host)
         self._callers = callers
 
@@ -106,6 +109,10 @@ class Guard:
             return
         detail = f"{one_line(host, 100)!r} is not a name of the admin API: use the address that it listens on, or add"
         raise Problem(403, f"{detail} the name to TIDEGATE_ADMIN_HOSTS")
+
+    def is_secure(self, request: Request) -> bool:
+        """Whether the browser speaks TLS with a proxy, as configured: what the proxy adds, anyone could send."""
+        return _name(request.headers.get("host", "")) in self._behind_tls
 
     async def check(self, request: Request) -> Caller:
         """Returns who calls."""
@@ -126,6 +133,10 @@ class LocalGuard:
 
     def check_host(self, request: Request) -> None:
         """Like `Guard.check_host`, but accepts any name."""
+
+    def is_secure(self, request: Request) -> bool:
+        """Like `Guard.is_secure`: there is no proxy."""
+        return False
 
     async def check(self, request: Request) -> Caller:
         """Like `Guard.check`, without a token."""
@@ -170,7 +181,8 @@ def check_origin(request: Request) -> None:
     site = request.headers.get("sec-fetch-site", "none").lower()
     origin = request.headers.get("origin")
     own = request.headers.get("host", "").lower()
-    foreign = origin is not None and origin.lower() not in (f"http://{own}", f"https://{own}")
+    owns = (f"https://{own}",) if request.secure else (f"http://{own}", f"https://{own}")
+    foreign = origin is not None and origin.lower() not in owns
     if foreign or site not in ("none", "same-origin"):
         raise Problem(403, "web pages of another origin can't make changes")
 

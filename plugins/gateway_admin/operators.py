@@ -12,7 +12,7 @@ from dataclasses import replace
 from inspect import isawaitable
 
 from anyio.abc import TaskGroup
-from gateway_access.authenticator import Authenticator
+from gateway_access.authenticator import Authenticator, Presented
 from gateway_access.peer import Peer
 from gateway_serving.unexpected import log_unexpected
 
@@ -48,6 +48,12 @@ class Operators:
     def authenticators(self) -> list[Authenticator]:
         """All of them."""
         return [each for _, authenticators in self._entries for each in authenticators]
+
+    @property
+    def headers(self) -> list[str]:
+        """The header fields besides `Authorization` that may hold credentials, in lower case."""
+        places = [each.presented_in[0] for each in self.authenticators if isinstance(each, Presented)]
+        return [name.decode("latin-1") for name in dict.fromkeys(places) if name]
 
     @property
     def challenges(self) -> list[str]:
@@ -105,7 +111,7 @@ class AdminCallers:
     async def caller(self, request: Request) -> Caller:
         """Who sends a request. Raises `Problem`."""
         if "authorization" not in request.headers:
-            for cookie in self.sessions.of(request.headers.get("cookie", "")):
+            for cookie in self.sessions.of(request):
                 found = await self._of_session(cookie, request)
                 if found is not None:
                     return replace(found, csrf=self.sessions.csrf(cookie))
@@ -122,9 +128,8 @@ class AdminCallers:
             return None
         if time.monotonic() - kept.checked > _CHECKED_AGAIN_S or kept.by is not self.operators:
             by = self.operators
-            headers = {"authorization": kept.authorization}
             try:
-                caller = await self._sent(Request("GET", request.path, {}, headers, peer=request.peer))
+                caller = await self._sent(Request("GET", request.path, {}, kept.headers, peer=request.peer))
             except Problem as e:
                 if e.status == 401:
                     self.sessions.forget(cookie)

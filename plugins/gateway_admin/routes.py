@@ -29,9 +29,10 @@ YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
 class Request:
     """`params` are the parts of the path that the route names, `query` has the values of each parameter after `?`;
     header names are in lower case. `peer` is the client's address without port, "" at the socket; there `user`
-    is the name of the client's user, if the system tells it. `secure` is true with TLS. `who` calls in which `role`;
-    `csrf` is the CSRF token of a browser's session. `end_s` is when the caller's token ends, in Unix time, 0 if it does
-    not; None if the caller has credentials that must be checked again while they are used."""
+    is the name of the client's user, if the system tells it. `secure` is true with TLS, also of a proxy that the
+    settings name. `who` calls in which `role`; `csrf` is the CSRF token of a browser's session. `end_s` is when the
+    caller's token ends, in Unix time, 0 if it does not; None if the caller has credentials that must be checked again
+    while they are used."""
 
     method: str
     path: str

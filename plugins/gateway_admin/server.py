@@ -190,6 +190,8 @@ class Admin:
         asked = Request(scope["method"], path, {}, headers, peer=attempt.peer, user=user, secure=secure)
         attempt.path, attempt.asked = path, asked
         guard.check_host(asked)
+        if not secure and guard.is_secure(asked):
+            asked = attempt.asked = replace(asked, secure=True)
         try:
             fields = scope["query_string"].decode("latin-1")
             query = parse_qs(fields, keep_blank_values=True, max_num_fields=_MOST_FIELDS)

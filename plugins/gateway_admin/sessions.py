@@ -5,10 +5,11 @@ restart; a new token ends it, and so does logging out (`EndedSessions`). Whoever
 (`operators`) gets a random cookie; the credentials stay here, in memory, and are checked again while the session is
 used, so a key that was revoked ends it.
 
-A cookie is sent with each request to the host, whatever its port, and by every page of this origin. So its name differs
-from gateway to gateway, it is `SameSite=Strict` and `HttpOnly`, and each change must also have the session's CSRF token
-in the header `X-CSRF-Token`, or in the field `csrf` of its form (OWASP, "Cross-Site Request Forgery Prevention Cheat
-Sheet").
+A cookie is sent with each request to the host, whatever its port, and by every page of this origin. So its name
+differs from gateway to gateway and from port to port, it is `SameSite=Strict` and `HttpOnly`, and each change must also
+have the session's CSRF token in the header `X-CSRF-Token`, or in the field `csrf` of its form (OWASP, "Cross-Site
+Request Forgery Prevention Cheat Sheet"). With TLS its name begins with `__Host-`, so that nobody sets it without TLS or
+from another host of the domain (RFC 6265bis section 4.1.3.2).
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ import hashlib
 import hmac
 import json
 import math
+import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from .ended_sessions import EndedSessions
 from .roles import ROLES, Role
+from .routes import Request
 from .tokens import Tokens
 
 LASTS_S = 12 * 3600
@@ -32,13 +35,15 @@ LINK_LASTS_S = 60
 _MOST = 1000
 _MOST_COOKIE = 2048
 _MOST_COOKIES = 4
+_PORT = re.compile(r":([0-9]{1,5})$")
 
 
 @dataclass(slots=True)
 class Credentials:
-    """What an operator logged in with, and when it was last found to be good (`time.monotonic`) and by whom."""
+    """The header fields that an operator logged in with, and when they were last found to be good (`time.monotonic`)
+    and by whom."""
 
-    authorization: str
+    headers: Mapping[str, str]
     end_s: float
     who: str
     role: Role | None
@@ -58,13 +63,13 @@ class Signed:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Who made a link, and what the session that it begins is of: the `authorization` of an operator, or else a token
-    that ends at `until_s` (0: never) and `key` was made with."""
+    """Who made a link, and what the session that it begins is of: the credentials of an operator in `headers`, or else
+    a token that ends at `until_s` (0: never) and `key` was made with."""
 
     who: str
     role: Role
     end_s: float
-    authorization: str
+    headers: Mapping[str, str]
     until_s: int
     key: bytes
 
@@ -79,7 +84,7 @@ class Sessions:
         self._links: dict[str, Link] = {}
         self._ended = EndedSessions(tokens.data_dir / "admin.ended", now_s)
         digest = hashlib.sha256(str(tokens.data_dir.absolute()).encode()).hexdigest()
-        self.cookie = f"tidegate_{digest[:10]}"
+        self._cookie = f"tidegate_{digest[:10]}"
 
     # -- signed: of those who have a token ----------------------------------------------------------------------------
 
@@ -107,39 +112,46 @@ class Sessions:
 
     # -- links: a session of the same credentials in a browser ---------------------------------------------------------
 
-    def link(self, who: str, role: Role, authorization: str = "", until_s: int = 0) -> str:
+    def link(self, who: str, role: Role, headers: Mapping[str, str], until_s: int = 0) -> str:
         """A code that logs in once, within a minute and before a restart. The session lasts no longer than what its
-        maker has: `authorization` of an operator, or a token that ends at `until_s` (0: never)."""
+        maker has: the credentials of an operator in `headers`, or a token that ends at `until_s` (0: never)."""
         now = self._now_s()
         self._links = {code: each for code, each in self._links.items() if each.end_s > now}
         while len(self._links) >= _MOST:
             del self._links[next(iter(self._links))]
         code = secrets.token_urlsafe(32)
-        self._links[code] = Link(who, role, now + LINK_LASTS_S, authorization, until_s, self._tokens.key())
+        self._links[code] = Link(who, role, now + LINK_LASTS_S, headers, until_s, self._tokens.key())
         return code
 
+    def find_link(self, code: str) -> Link | None:
+        """What a code stands for; None if it is wrong, too old or was used before."""
+        found = self._links.get(code)
+        good = found is not None and self._now_s() < found.end_s and found.key == self._tokens.key()
+        return found if good else None
+
     def follow(self, code: str) -> str | None:
-        """The cookie for whoever follows a link; None if the code is wrong, too old or was used before."""
-        found = self._links.pop(code, None)
-        if found is None or self._now_s() >= found.end_s or found.key != self._tokens.key():
+        """The cookie for whoever follows a link, once; None as for `find_link`."""
+        found = self.find_link(code)
+        self._links.pop(code, None)
+        if found is None:
             return None
-        if not found.authorization:
+        if not found.headers:
             return self.signed(found.who, found.role, found.until_s or None)
-        cookie = self.remember(found.authorization, found.who, found.role)
+        cookie = self.remember(found.headers, found.who, found.role)
         self._remembered[cookie].checked = -math.inf
         return cookie
 
     # -- remembered: of operators -------------------------------------------------------------------------------------
 
-    def remember(self, authorization: str, who: str, role: Role | None, by: object = None) -> str:
-        """A cookie for an operator who has just logged in with this `Authorization`, which was found to be good `by`
+    def remember(self, headers: Mapping[str, str], who: str, role: Role | None, by: object = None) -> str:
+        """A cookie for an operator who has just logged in with these header fields, which were found to be good `by`
         someone."""
         now = self._now_s()
         self._remembered = {id: each for id, each in self._remembered.items() if each.end_s > now}
         while len(self._remembered) >= _MOST:
             del self._remembered[next(iter(self._remembered))]
         id = secrets.token_urlsafe(32)
-        self._remembered[id] = Credentials(authorization, now + LASTS_S, who, role, time.monotonic(), by)
+        self._remembered[id] = Credentials(headers, now + LASTS_S, who, role, time.monotonic(), by)
         return id
 
     def recall(self, cookie: str) -> Credentials | None:
@@ -158,14 +170,23 @@ class Sessions:
         """The CSRF token of a session."""
         return self._mac("csrf", cookie)[:32]
 
-    def of(self, headers: str) -> list[str]:
-        """The cookies of this gateway in a `Cookie` header (RFC 6265 section 5.4), the first few. There may be several:
-        another server of the host can set one of the same name, for a longer path, which comes first."""
-        pairs = (pair.strip().partition("=") for pair in headers.replace(", ", ";").split(";"))
-        return [value for name, _, value in pairs if name == self.cookie and value][:_MOST_COOKIES]
+    def cookie(self, request: Request) -> str:
+        """The cookie's name at the port that the browser asked."""
+        port = _PORT.search(request.headers.get("host", ""))
+        name = f"{self._cookie}_{port[1]}" if port else self._cookie
+        return f"__Host-{name}" if request.secure else name
 
-    def header(self, value: str, *, secure: bool) -> str:
+    def of(self, request: Request) -> list[str]:
+        """The cookies of this gateway in the header `Cookie` (RFC 6265 section 5.4), the first few. There may be more:
+        another server of the host can set one of the same name, for a longer path, which comes first."""
+        own, text = self.cookie(request), request.headers.get("cookie", "")
+        pairs = (pair.strip().partition("=") for pair in text.replace(", ", ";").split(";"))
+        return [value for name, _, value in pairs if name == own and value][:_MOST_COOKIES]
+
+    def header(self, value: str, request: Request) -> str:
         """`Set-Cookie` for a cookie; an empty one removes it."""
         lasts = LASTS_S if value else 0
+        # a browser that says so itself speaks TLS with a proxy that nobody has told us of
+        secure = request.secure or request.headers.get("origin", "").startswith("https://")
         end = "; Secure" if secure else ""
-        return f"{self.cookie}={value}; Path=/; Max-Age={lasts}; HttpOnly; SameSite=Strict{end}"
+        return f"{self.cookie(request)}={value}; Path=/; Max-Age={lasts}; HttpOnly; SameSite=Strict{end}"

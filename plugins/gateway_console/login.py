@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from .models import Link
 from .page import HTML, LOGIN, action, html, own_path, render, see_other, tell
 
 _WRONG = "This token is wrong, or has ended."
+_OLD_LINK = "This link was used before, or is older than a minute. Make another one."
 _WRONG_PASSWORD = "This name and password are wrong."
 
 
@@ -23,70 +25,81 @@ def login_routes(admin: AdminService) -> list[Route]:
     sessions, callers = admin.callers.sessions, admin.callers
 
     def begun(request: Request, cookie: str, facts: dict[str, str]) -> Answer:
-        # behind a proxy only the browser knows that it speaks TLS
-        secure = request.secure or request.headers.get("origin", "").startswith("https://")
-        headers = {"set-cookie": sessions.header(cookie, secure=secure)}
+        headers = {"set-cookie": sessions.header(cookie, request)}
         return see_other(own_path(request.asked("next") or request.form.get("next", "")), headers, facts)
 
     def show(request: Request) -> Answer:
         if (code := request.asked("code")) and request.method == "GET":
-            cookie = sessions.follow(code)
-            if cookie is not None:
-                return begun(request, cookie, {})
-            return _form(request, 401, "This link was used before, or is older than a minute. Make another one.")
+            link = sessions.find_link(code)
+            if link is None:
+                return _form(request, 401, _OLD_LINK)
+            if request.headers.get("sec-fetch-site", "").lower() == "none":
+                return followed(request, code)
+            # a page of another site may lead here, to have someone work in a session that its author can see into
+            return _form(request, 200, "", link=(code, link.who, link.role))
         return _form(request, 200, "")
+
+    def followed(request: Request, code: str) -> Answer:
+        link, cookie = sessions.find_link(code), sessions.follow(code)
+        if link is None or cookie is None:
+            raise Problem(401, _OLD_LINK)
+        return begun(request, cookie, {"caller": link.who, "role": link.role})
 
     async def log_in(request: Request) -> Answer:
         check_origin(request)
-        form = request.form
-        if form.get("token", "").strip():
-            sent = f"Bearer {form['token'].strip()}"
+        form, by = request.form, callers.operators
+        if code := form.get("code", ""):
+            return followed(request, code)
+        if token := form.get("token", "").strip():
+            # a key of an operator may have a header field of its own
+            names, sent, wrong = by.headers if by is not None else [], f"Bearer {token}", _WRONG
         elif form.get("user"):
             pair = f"{form['user']}:{form.get('password', '')}"
-            sent = f"Basic {b64encode(pair.encode()).decode()}"
+            names, sent, wrong = [], f"Basic {b64encode(pair.encode()).decode()}", _WRONG_PASSWORD
         else:
             raise Problem(422, "Enter a token, or a name and a password.")
         if not sent.isprintable():
             raise Problem(422, "A token has printable characters only.")
-        headers = {"authorization": sent.encode().decode("latin-1")}
-        by = callers.operators
-        try:
-            caller = await callers.caller(replace(request, method="GET", headers=headers))
-        except Problem as e:
-            if e.status != 401:
-                raise
-            raise Problem(401, _WRONG if sent.startswith("Bearer") else _WRONG_PASSWORD) from e
+        for name, value in (("authorization", sent), *((name, token) for name in names)):
+            headers = {name: value.encode().decode("latin-1")}
+            try:
+                caller = await callers.caller(replace(request, method="GET", headers=headers))
+                break
+            except Problem as e:
+                if e.status != 401:
+                    raise
+        else:
+            raise Problem(401, wrong)
         if caller.role is None:
             raise Problem(403, f"{caller.who} has no role here: see `operators` in the config")
         if caller.end_s is not None:
             cookie = sessions.signed(caller.who, caller.role, caller.end_s or None)
         else:
-            cookie = sessions.remember(headers["authorization"], caller.who, caller.role, by)
+            cookie = sessions.remember(headers, caller.who, caller.role, by)
         return begun(request, cookie, {"caller": caller.who, "role": caller.role})
 
     def refused(request: Request, problem: Problem) -> Answer:
         return _form(request, problem.status, problem.detail)
 
     async def log_out(request: Request) -> Answer:
-        for cookie in sessions.of(request.headers.get("cookie", "")):
+        for cookie in sessions.of(request):
             await to_thread.run_sync(sessions.forget, cookie)
-        return see_other(LOGIN, {"set-cookie": sessions.header("", secure=request.secure)})
+        return see_other(LOGIN, {"set-cookie": sessions.header("", request)})
 
     def link(request: Request) -> Answer:
         assert request.role is not None
-        authorization = _authorization(request) if request.end_s is None else ""
-        code = sessions.link(request.who, request.role, authorization, request.end_s or 0)
+        headers = _credentials(request) if request.end_s is None else {}
+        code = sessions.link(request.who, request.role, headers, request.end_s or 0)
         return Answer({"path": f"{LOGIN}?code={quote(code)}"}, headers={"cache-control": "no-store"})
 
-    def _authorization(request: Request) -> str:
-        """What an operator sends or has logged in with. Raises `Problem`."""
-        if sent := request.headers.get("authorization"):
-            return sent
-        kept = (sessions.recall(cookie) for cookie in sessions.of(request.headers.get("cookie", "")))
-        found = next((each.authorization for each in kept if each is not None), "")
-        if not found:
-            raise Problem(403, "send a token, or what you log in with, in `Authorization`")
-        return found
+    def _credentials(request: Request) -> Mapping[str, str]:
+        """The header fields that an operator sends or has logged in with. Raises `Problem`."""
+        names = ("authorization", *(callers.operators.headers if callers.operators is not None else ()))
+        kept = (sessions.recall(cookie) for cookie in sessions.of(request))
+        before = next((each.headers for each in kept if each is not None), {})
+        if found := {name: request.headers[name] for name in names if name in request.headers} or before:
+            return found
+        raise Problem(403, "send a token, or what you log in with, in a header field")
 
     return [
         Route("GET", LOGIN, show, "The login page", {200: Text(HTML)}, open=True, tell=tell, described=False),
@@ -107,6 +120,6 @@ def login_routes(admin: AdminService) -> list[Route]:
     ]
 
 
-def _form(request: Request, status: int, message: str) -> Answer:
+def _form(request: Request, status: int, message: str, link: tuple[str, str, str] | None = None) -> Answer:
     next_path = own_path(request.asked("next") or request.form.get("next", ""))
-    return html(render("login.html", request, title="Log in", message=message, next_path=next_path), status)
+    return html(render("login.html", request, title="Log in", message=message, next_path=next_path, link=link), status)

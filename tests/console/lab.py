@@ -13,6 +13,8 @@ from gateway_testing.process import GatewayProcess
 from gateway_testing.subscriber import Subscriber
 from playwright.sync_api import Browser, BrowserContext, Page
 
+OPENED = {"sec-fetch-site": "none"}
+"""What a browser says of an address that its user opened, and that no page led to."""
 WIDE = {"width": 1280, "height": 800}
 NARROW = {"width": 390, "height": 844}
 

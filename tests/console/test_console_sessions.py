@@ -8,12 +8,14 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from gateway_admin.ended_sessions import MOST, EndedSessions
+from gateway_admin.routes import Request
 from gateway_admin.server import MOST_STREAMS
 from gateway_admin.sessions import Sessions
 from gateway_admin.tokens import Tokens, derived, read_token, write_token
@@ -21,14 +23,21 @@ from gateway_auth.keys import add_key, remove_keys
 from gateway_auth.passwords import hash_of, set_password
 from playwright.sync_api import Browser, expect
 
-from tests.console.lab import CONFIG, Lab, lab, opened
+from tests.console.axe import violations
+from tests.console.lab import CONFIG, OPENED, Lab, lab, opened
 
 pytestmark = pytest.mark.spec("CO-95")
 OPERATORS = """
+console:
+  hide: {{attributes: [card], below: operator}}
 operators:
   people: {{authenticate: [{{basic: {{file: users.json}}}}], role: operator}}
   machines: {{authenticate: [{{api_key: {{file: keys.json, bearer: true}}}}], role: viewer}}
+  scripts: {{authenticate: [{{api_key: {{file: scripts.json, header: x-script}}}}], role: operator}}
 """
+
+
+SCRIPT: list[str] = []
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +46,14 @@ def guarded(tmp_path_factory: pytest.TempPathFactory, processes: None) -> Iterat
     folder = tmp_path_factory.mktemp("guarded")
     set_password(folder / "users.json", "anna", hash_of(b"secret of anna"))
     add_key(folder / "keys.json", "first")
-    with lab(folder, CONFIG + OPERATORS) as found:
+    SCRIPT.append(add_key(folder / "scripts.json", "script")[1])
+    with lab(folder, CONFIG + OPERATORS, ("--admin-hosts", "https://gateway.example")) as found:
         yield found
 
 
 @contextmanager
 def session(found: Lab, **form: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=found.gateway.admin_url, verify=False, timeout=30) as client:
+    with httpx.Client(base_url=found.gateway.admin_url, headers=OPENED, verify=False, timeout=30) as client:
         if form:
             answer = client.post("/console/login", data=form)
             assert answer.status_code == 303, answer.text
@@ -158,7 +168,9 @@ def test_a_cookie_of_another_server_keeps_nobody_out(guarded: Lab, tmp_path: Pat
         headers = {"cookie": f"{name}=planted; {name}={cookie}"}
         assert httpx.get(f"{guarded.gateway.admin_url}/status", headers=headers, verify=False).status_code == 200
     sessions = Sessions(Tokens(tmp_path))
-    assert len(sessions.of(";".join(f"{sessions.cookie}=x" for _ in range(5000)))) < 10
+    request = Request("GET", "/", {}, {"host": "gateway.example"})
+    cookies = "; ".join(f"{sessions.cookie(request)}=x" for _ in range(5000))
+    assert 1 < len(sessions.of(replace(request, headers={**request.headers, "cookie": cookies}))) < 10
 
 
 def test_a_login_leads_back_to_the_page_and_what_it_asks_for(guarded: Lab) -> None:
@@ -180,6 +192,64 @@ def test_a_login_leads_back_to_the_page_and_what_it_asks_for(guarded: Lab) -> No
         for referer in ("http://evil.example//x", "http://[", f"{guarded.url}/login?code=1", "javascript:x"):
             answer = client.post("/console/triggers/orders/pause", headers={**form, "referer": referer})
             assert answer.headers["location"] == "/console/login?next=/console"
+
+
+def test_a_key_with_a_header_of_its_own_logs_in_and_makes_links(guarded: Lab) -> None:
+    with session(guarded, token=SCRIPT[0]) as client, session(guarded) as other, session(guarded) as third:
+        assert 'title="operator"' in client.get("/console").text
+        assert other.get(link(client)).status_code == 303
+        assert 'title="operator"' in other.get("/console").text
+        made = third.post("/api/v1/console/link", headers={"x-script": SCRIPT[0]}).raise_for_status().json()
+        assert third.get(made["path"]).status_code == 303
+        assert third.post("/console/login", data={"token": SCRIPT[0][:-1] + "!"}).status_code == 401
+
+
+def test_no_page_of_another_site_begins_a_session_with_its_link(browser: Browser, guarded: Lab) -> None:
+    with session(guarded, token=guarded.token("viewer")) as maker:
+        path = link(maker)
+        for site in ("cross-site", "same-site", "same-origin", ""):
+            answer = httpx.get(f"{guarded.gateway.admin_url}{path}", headers={"sec-fetch-site": site}, timeout=30)
+            assert (answer.status_code, "set-cookie" in answer.headers) == (200, False)
+        with opened(browser, guarded, log_in=False) as page:
+            page.route("http://elsewhere.example/", lambda route: route.fulfill(body=f"<a href={answer.url}>x</a>"))
+            page.goto("http://elsewhere.example/")
+            page.get_by_role("link").click()
+            expect(page.get_by_text("begins a session of token a-viewer with the role viewer")).to_be_visible()
+            assert violations(page) == []
+            page.get_by_role("button", name="Go on").click()
+            expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        assert maker.get(path).status_code == 401, "it logs in once"
+        form = {"code": path.partition("=")[2]}
+        assert maker.post("/console/login", data=form).status_code == 401
+
+
+def test_a_hidden_attribute_can_not_be_guessed_by_an_expression(guarded: Lab) -> None:
+    with session(guarded, token=guarded.token("viewer")) as viewer, session(guarded, token=SCRIPT[0]) as operator:
+        for text in ("card=4*", "EXISTS card", "LEFT(Card, 1) = '4'", "type = 'a' AND (card LIKE '4%')"):
+            refused = viewer.get("/console/live/tap", params={"filter": text})
+            assert (refused.status_code, "hidden from you" in refused.text) == (422, True)
+            assert "hidden from you" in viewer.get("/console/live/check", params={"filter": text}).text
+            assert "hidden from you" not in operator.get("/console/live/check", params={"filter": text}).text
+        assert "hidden from you" not in viewer.get("/console/live/check", params={"filter": "discard=1"}).text
+
+
+def test_cookies_are_of_a_port_and_of_tls_where_the_config_says_so(guarded: Lab) -> None:
+    port = urlsplit(guarded.url).port
+    form = {"token": guarded.token("viewer")}
+    with session(guarded) as client:
+        plain = client.post("/console/login", data=form, headers={"x-forwarded-proto": "https"}).headers["set-cookie"]
+        assert plain.partition("=")[0].endswith(f"_{port}")
+        assert "Secure" not in plain
+        proxied = {"host": "gateway.example", "origin": "https://gateway.example"}
+        cookie = client.post("/console/login", data=form, headers=proxied).headers["set-cookie"]
+        assert cookie.startswith("__Host-tidegate_")
+        assert "; Secure" in cookie
+        stripped = {**proxied, "origin": "http://gateway.example"}
+        assert client.post("/console/login", data=form, headers=stripped).status_code == 403
+        name, _, value = cookie.partition(";")[0].partition("=")
+        for told, status in ((f"{name}={value}", 200), (f"{name.removeprefix('__Host-')}={value}", 401)):
+            headers = {"host": "gateway.example", "cookie": told}
+            assert httpx.get(f"{guarded.gateway.admin_url}/status", headers=headers, timeout=30).status_code == status
 
 
 def test_a_cookie_is_secure_when_the_browser_speaks_tls_with_a_proxy(guarded: Lab) -> None:

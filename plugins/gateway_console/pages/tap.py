@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from typing import Any
@@ -40,7 +41,7 @@ def routes(console: Console) -> list[Route]:
         values = {
             "title": "Live",
             "asked": found,
-            "fault": _fault(console, found["filter"]),
+            "fault": _fault(console, found["filter"], request),
             "brokers": [*built.brokers, *built.bridges],
             "triggers": list(built.triggers),
             "stream": f"{ROOT}{_PATH}/tap?{urlencode(found)}",
@@ -50,14 +51,14 @@ def routes(console: Console) -> list[Route]:
         return html(render(_TEMPLATE, request, **values))
 
     def check(request: Request) -> Answer:
-        fault = _fault(console, request.asked("filter") or "")
+        fault = _fault(console, request.asked("filter") or "", request)
         return html(fragment(_TEMPLATE, "check", request, fault=fault))
 
     def tap(request: Request) -> Answer:
         text = (request.asked("filter") or "").strip()
         broker, trigger = request.asked("broker") or None, request.asked("trigger") or None
         check_names(gateway.built, broker, trigger)
-        if fault := _fault(console, text):
+        if fault := _fault(console, text, request):
             raise Problem(422, fault)
         choice = Choice(broker, trigger, (text,) if text else (), held=_MOST_ROWS)
         return Answer(stream=_rows(console, choice, request), media=MEDIA, headers={"cache-control": "no-store"})
@@ -74,10 +75,14 @@ def routes(console: Console) -> list[Route]:
     ]
 
 
-def _fault(console: Console, text: str) -> str:
-    """Why an expression can't be used, "" if it can."""
+def _fault(console: Console, text: str, request: Request) -> str:
+    """Why an expression can't be used, "" if it can. Whoever may choose events by an attribute can guess its value."""
     if not text.strip():
         return ""
+    for name in console.hides.attributes:
+        named = re.search(rf"\b{re.escape(name)}\b", text, re.IGNORECASE)
+        if named and console.hides.hides_attribute(name, request.role):
+            return f"the attribute {name} is hidden from you, so you can't choose events by it"
     try:
         compile_all((text.strip(),), console.gateway.registry)
     except BadFilter as e:
