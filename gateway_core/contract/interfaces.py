@@ -41,6 +41,9 @@ class Intake(Protocol):
     """True if `accept` brings events into storage, many as quickly as one. False if it follows each event to its
     destination: a source that reads many at once hands them over one by one, to know of each when it is there."""
 
+    admissions: Sequence[Admission]
+    """What may refuse events that the source itself lets in; nothing for most. A reload may replace it."""
+
     def accept(self, events: Sequence[Event], done: Accepted) -> None:
         """Hands over events that arrived together. `done(None)` follows when all are in stable storage (a broker's
         channel) or at their destination (a bridge); only then may the source acknowledge them. All or none."""

@@ -30,16 +30,12 @@ class SwitchableIntake:
         self, intake: Intake, traced: tuple[Tracer, Origin] | None = None, admissions: Sequence[Admission] = ()
     ) -> None:
         self._traced = traced
-        self.admissions = admissions
-        self.switch_to(intake)
+        self.switch_to(intake, admissions)
 
-    def admit_by(self, admissions: Sequence[Admission]) -> None:
-        """Replaces the admissions."""
-        self.admissions = admissions
-        self.switch_to(self.target)
-
-    def switch_to(self, intake: Intake) -> None:
-        """Forwards to this intake from now on. The previous one still answers what it accepted."""
+    def switch_to(self, intake: Intake, admissions: Sequence[Admission] | None = None) -> None:
+        """Forwards to this intake from now on, by these admissions or as before. The old one answers what it took."""
+        if admissions is not None:
+            self.admissions = admissions
         self.target = intake
         self.stores = intake.stores
         # bound here, so that a call costs no extra step
@@ -95,10 +91,11 @@ class BoundSource:
 class Counted:
     """Counts `refused` inputs, and `failed` attempts that a source made itself."""
 
+    admissions: Sequence[Admission] = ()
+
     def __init__(self, name: str, observers: tuple[Observer, ...]) -> None:
         self.name = name
-        self.refused = self.failed = 0
-        self._told = 0
+        self.refused = self.failed = self._told = 0
         self._tell_at = 0.0
         self.faults: dict[str, str] = {}  # components that do not work any more, by their word in the config
         self._observers = observers

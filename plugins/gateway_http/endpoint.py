@@ -124,7 +124,7 @@ class Endpoint:
         if self._traces and (trace := of_headers(message.headers)):
             for event in events:
                 event.trace = trace
-        if self.gate is not None and who is not None and getattr(self._intake, "admissions", True):
+        if self.gate is not None and who is not None and self._intake.admissions:
             done = self.gate.hearing(who, message, done)  # only admissions refuse what the gate let in
         try:
             self._intake.accept(events, done)

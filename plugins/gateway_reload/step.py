@@ -201,7 +201,7 @@ class Step:
     async def _apply(self) -> None:
         changes, built = self.changes, self._built
         for bound_source, admissions in self._fresh.admissions:  # first: what is closed must not wait
-            bound_source.intake.admit_by(admissions)
+            bound_source.intake.switch_to(bound_source.intake.target, admissions)
         for name in changes.brokers["changed"]:
             await self._hand_over(name)
         await self._close_unwanted()

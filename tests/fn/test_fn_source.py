@@ -21,7 +21,7 @@ from gateway_core.contract.component import BuildContext, Component, Config, Sou
 from gateway_core.contract.errors import Overloaded, Refused, StartError, StorageError
 from gateway_core.contract.event import Event
 from gateway_core.contract.hookspecs import hookimpl
-from gateway_core.contract.interfaces import Accepted, Outcome, Source
+from gateway_core.contract.interfaces import Accepted, Admission, Outcome, Source
 
 pytestmark = pytest.mark.anyio
 RETURNED = Outcome(True, code=200, reply=Event({"specversion": "1.0", "id": "1", "source": "/", "type": "t"}, b"1"))
@@ -31,6 +31,7 @@ class Memory:
     """An intake that answers when the test says so."""
 
     stores = True
+    admissions: Sequence[Admission] = ()
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Sequence[Event], Accepted]] = []

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gateway_core.contract.errors import NotDelivered, Overloaded, Refused, StorageError
 from gateway_core.contract.event import Event
-from gateway_core.contract.interfaces import Accepted, Outcome
+from gateway_core.contract.interfaces import Accepted, Admission, Outcome
 
 ATTRIBUTES = {"specversion": "1.0", "source": "/s", "type": "t"}
 CHOICES = ("ok", "ok", "ok", "later", "busy", "disk", "refused")
@@ -28,6 +28,8 @@ def event(number: int) -> Event:
 class RandomIntake:
     """Answers by chance, at once or later. `safe` are the ids that are stored, `order` those in the order they came,
     without repetitions; ids in `poison` are never taken, but in the dead letter."""
+
+    admissions: Sequence[Admission] = ()
 
     def __init__(self, chance: random.Random, stores: bool, poison: set[str]) -> None:
         self.stores = stores

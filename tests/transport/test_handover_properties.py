@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gateway_core.contract.errors import NotDelivered, Overloaded, Refused, StorageError
 from gateway_core.contract.event import Event
-from gateway_core.contract.interfaces import Accepted, Outcome
+from gateway_core.contract.interfaces import Accepted, Admission, Outcome
 from gateway_core.contract.outcome import Stage
 from tests.budget import examples
 
@@ -53,6 +53,7 @@ class Whim:
     closed: bool = False
     valid: set[int] = field(default_factory=set)  # of this connection
     waiting: set[int] = field(default_factory=set)  # taken, and to be offered (again)
+    admissions: Sequence[Admission] = ()
 
     def accept(self, events: Sequence[Event], done: Accepted) -> None:
         assert not self.closed, "offered during the stop"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
-from gateway_core.contract.interfaces import Accepted, Outcome
+from gateway_core.contract.interfaces import Accepted, Admission, Outcome
 
 
 class MemoryIntake:
@@ -20,6 +20,8 @@ class MemoryIntake:
     `events` are all events that it was offered, also repeatedly, `safe` those whose acceptance it confirmed, `letters`
     what the source passed to `undeliverable` (event, outcome, destination), of which `buried` are safe.
     """
+
+    admissions: Sequence[Admission] = ()
 
     def __init__(self) -> None:
         self.events: list[Event] = []
