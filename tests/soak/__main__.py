@@ -38,13 +38,10 @@ def soak(options: Options, *, interruptible: bool = False, quiet: bool = False) 
         if interruptible:
             _interrupts(conductor)
         course = conductor.play()
-        if course.hangs:
-            _keep_logs(world)
         say("checking the ledger")
         figures = count(world, course)
         write(figures, course, world)
         page = write_page(figures, course, world.starts, world.folder)
-        _keep_logs(world)
     shutil.rmtree(world.ledger, ignore_errors=True) if not course.broken else None
     for what in course.broken:
         say(f"BROKEN: {what}")
@@ -68,12 +65,6 @@ def _interrupts(conductor: Conductor) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
-
-
-def _keep_logs(world: World) -> None:
-    """What the gateway said: its disk goes at the end."""
-    if world.disk.kind != "folder" and world.storm.stderr.exists():
-        shutil.copy(world.storm.stderr, world.folder / "storm.log")
 
 
 def main(arguments: list[str]) -> int:

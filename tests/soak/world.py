@@ -123,8 +123,10 @@ class World:
                 self.kafka.create_topic(TOPIC, PARTITIONS)
                 self.kafka.create_topic(CHANNEL, PARTITIONS)
             self.renew_certificates()
-            (self.folder / "steady").mkdir()
-            self.storm = GatewayProcess("", self.disk.where, self.options.env, "--workers", "2")
+            for name in ("storm", "steady"):
+                (self.folder / name).mkdir()
+            self.storm = GatewayProcess("", self.folder / "storm", self.options.env, "--workers", "2")
+            self.storm.data_dir = self.disk.where / "data"
             self.steady = GatewayProcess("", self.folder / "steady", self.options.env)
             self.storm.launcher = self.steady.launcher = OWN_SESSION
             self.write_configs()
