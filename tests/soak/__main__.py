@@ -8,6 +8,7 @@ once.
 from __future__ import annotations
 
 import argparse
+import shlex
 import shutil
 import signal
 import sys
@@ -103,10 +104,22 @@ def main(arguments: list[str]) -> int:
     if folder.exists() and any(folder.iterdir()):
         parser.error(f"{folder} is not empty")
     tables = {"both": ("log", "kafka"), "none": ()}.get(a.tables, (a.tables,))
+    typed = [word for i, word in enumerate(arguments) if "--folder" not in arguments[max(0, i - 1) : i + 1]]
     options = Options(
-        seconds, folder, a.rate, a.every, a.seed, not a.no_kafka, tables, a.disk_mb, only=tuple(a.only), batch=a.batch,
-        connections=a.connections, capacity=min(1 << 28, int(max(1 << 20, seconds * (a.rate or 20_000) * 1.2))),
-    )  # fmt: skip
+        seconds=seconds,
+        folder=folder,
+        rate=a.rate,
+        every_s=a.every,
+        seed=a.seed,
+        kafka=not a.no_kafka,
+        tables=tables,
+        disk_mb=a.disk_mb,
+        capacity=min(1 << 28, int(max(1 << 20, seconds * (a.rate or 20_000) * 1.2))),
+        only=tuple(a.only),
+        connections=a.connections,
+        batch=a.batch,
+        command=shlex.join(["python", "-m", "tests.soak", *typed]),
+    )
     try:
         return soak(options, interruptible=True)
     except KeyboardInterrupt:

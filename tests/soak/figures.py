@@ -70,6 +70,7 @@ def count(world: World, course: Course) -> Figures:
     return {
         "seconds": round(course.seconds),
         "drained_s": round(course.drained_s, 1),
+        "command": world.options.command,
         "seed": world.options.seed,
         "rate": world.options.rate,
         "every_s": world.options.every_s,

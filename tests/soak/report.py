@@ -30,7 +30,7 @@ def lines(figures: Figures) -> Iterator[str]:
         f"events, {figures['lost']:,} lost.** {verdict}"
     )
     yield ""
-    yield f"{figures['machine']}; the gateway's disk: {figures['disk']}; seed {figures['seed']}."
+    yield f"`{figures['command']}` on {figures['machine']}; the gateway's disk: {figures['disk']}."
     if figures["broken"]:
         yield from ("", "## Broken", "")
         yield from (f"- {what}" for what in figures["broken"])
@@ -99,11 +99,11 @@ def published(runs: list[Figures]) -> Iterator[str]:
         f"{lost:,} lost**, in all runs together:"
     )
     yield ""
-    yield "| seed | minutes | faults | accepted events | lost | not as promised |"
-    yield "| ---: | ---: | ---: | ---: | ---: | ---: |"
+    yield "| command | minutes | faults | accepted events | lost | not as promised |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
     for run in runs:
-        cells = [run["seed"], round(run["seconds"] / 60), run["faults"], run["events"], run["lost"], len(run["broken"])]
-        yield f"| {' | '.join(f'{cell:,}' for cell in cells)} |"
+        cells = [round(run["seconds"] / 60), run["faults"], run["events"], run["lost"], len(run["broken"])]
+        yield f"| `{run['command']}` | {' | '.join(f'{cell:,}' for cell in cells)} |"
     last = runs[-1]
     yield ""
     yield f"The last run in full ({last['machine']}; the gateway's disk: {last['disk']}):"
@@ -115,6 +115,7 @@ def published(runs: list[Figures]) -> Iterator[str]:
     if memory := last["memory"]:
         yield ""
         yield f"The gateway that is never killed had {memory['early_mb']} MB after a third of the run (of two hours"
-        yield f"and more: after the first hour), and {memory['late_mb']} MB at its end ({memory['percent']:+.1f} %)."
+        yield f"and more: after the first hour), and {memory['late_mb']} MB at its end ({memory['percent']:+.1f} %);"
+        yield "caches fill in the first minutes."
     for name in PUBLISHED:
         yield from ("", f"![{CHARTS[name]}](../images/soak-{name}.svg)")

@@ -65,6 +65,8 @@ class Options:
     """More environment for the gateways."""
     connections: int = 4
     batch: int = 25
+    command: str = ""
+    """What was typed, for the report."""
 
 
 class World:
