@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
@@ -100,6 +101,8 @@ class Conductor:
             self._broke(str(hang), hangs=True)
         finally:
             self._over.set()
+            if self.course.hangs:
+                self._keep_status()
             watching.set()
             watcher.join(60)
         self.course.seconds = self.course.seconds or world.elapsed
@@ -226,6 +229,11 @@ class Conductor:
             f"  {now['on their way']:7,.0f} on their way  steady {now.get('steady: MB', 0):.0f} MB"
             f"  log {now['log: MB']:.0f} MB{'  paused: the disk' if self._paused else ''}"
         )
+
+    def _keep_status(self) -> None:
+        """What the gateways say of themselves, for whoever looks into a hang."""
+        for name in ("storm", "steady"):
+            (self.world.folder / name / "status.json").write_text(json.dumps(self.world.status(name), indent=1))
 
     def _broke(self, what: str, *, hangs: bool = False) -> None:
         with self._lock:

@@ -105,6 +105,8 @@ def published(runs: list[Figures]) -> Iterator[str]:
         cells = [round(run["seconds"] / 60), run["faults"], run["events"], run["lost"], len(run["broken"])]
         yield f"| `{run['command']}` | {' | '.join(f'{cell:,}' for cell in cells)} |"
     last = runs[-1]
+    for broken in (what for run in runs for what in run["broken"]):
+        yield from ("", f"Not as promised: {broken}.")
     yield ""
     yield f"The last run in full ({last['machine']}; the gateway's disk: {last['disk']}):"
     yield from ("", *road_table(last))
