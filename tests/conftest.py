@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gateway_core.contract.errors import TidegateError
-from tests import budget
+from tests import budget, forked
 
 pytest_plugins = ["tests.spec_report", "tests.kafka_broker", "tests.servers_shared", "tests.faults.figures"]
 
@@ -94,6 +94,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     once per machine, and here, where no test's time limit counts."""
     if session.config.option.collectonly:
         return
+    if not all(item.get_closest_marker("unit") for item in session.items):
+        forked.install()
     started = {name for item in session.items for name in ("spark", "kafka") if item.get_closest_marker(name)}
     if "kafka" in started:
         from gateway_java import kafka_archive

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import httpx
 
@@ -56,10 +56,11 @@ class GatewayProcess:
         command = [*self.launcher, sys.executable, "-m", "gateway_core.cli", "run", str(self.config)]
         command += ["--data-dir", str(self.data_dir), *self._flags]
         with self.stderr.open("ab") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._env, cwd=self.folder
-            )
+            self._process = self._begin(command, self._env, log)
         self.wait_until(lambda: self._address() is not None, timeout_s, "the gateway to start")
+
+    def _begin(self, command: Sequence[str], env: Mapping[str, str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, cwd=self.folder)
 
     def wait_until(self, condition: Callable[[], Any], timeout_s: float = 60.0, what: str = "a condition") -> None:
         """Waits for a condition. Fails immediately, with the gateway's log, if the gateway ends."""
