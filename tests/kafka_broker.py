@@ -58,20 +58,31 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
         yield broker
 
 
+@pytest.fixture(scope="module")
+def _idle_brokers() -> Iterator[list[KafkaBroker]]:
+    """Brokers that a test of the module had to itself; a new one costs seconds of CPU time until it is warm."""
+    idle: list[KafkaBroker] = []
+    yield idle
+    for broker in idle:
+        broker.kill()
+
+
 @pytest.fixture
-def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., KafkaBroker]]:
-    """Starts a broker for this test alone: `own_kafka()`, to be killed and started again."""
+def own_kafka(
+    tmp_path_factory: pytest.TempPathFactory, _idle_brokers: list[KafkaBroker]
+) -> Iterator[Callable[..., KafkaBroker]]:
+    """Starts a broker that nobody else uses meanwhile: `own_kafka()`, to be killed and started again. It may have
+    topics and groups of earlier tests of the module."""
     made: list[KafkaBroker] = []
 
-    def make(**options: Any) -> KafkaBroker:
-        options["properties"] = {**PROPERTIES, **options.get("properties", {})}
-        made.append(KafkaBroker(tmp_path_factory.mktemp("own-kafka"), **options))
+    def make() -> KafkaBroker:
+        folder = tmp_path_factory.mktemp("own-kafka")
+        made.append(_idle_brokers.pop() if _idle_brokers else KafkaBroker(folder, properties=PROPERTIES))
         made[-1].start()
         return made[-1]
 
     yield make
-    for broker in made:
-        broker.kill()
+    _idle_brokers += made
 
 
 @pytest.fixture(scope="session")
