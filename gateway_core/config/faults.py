@@ -35,17 +35,17 @@ def render(faults: Sequence[Fault], color: bool = False, warnings: Sequence[Faul
 
 def _paragraph(fault: Fault, word: str, ink: str) -> list[str]:
     bold, dim, end = (_BOLD, _DIM, _END) if ink else ("", "", "")
-    where = f"{fault.file}:{fault.line}" if fault.line else fault.file
+    where = _one_line(f"{fault.file}:{fault.line}" if fault.line else fault.file)
     head = f"{bold}{where}:{end} " if where else ""
-    path = f"{bold}{fault.path}{end}: " if fault.path else ""
-    lines = [_one_line(f"{head}{ink}{word}{end}{path}{ink}{fault.message}{end}")]
+    path = f"{bold}{_one_line(fault.path)}{end}: " if fault.path else ""
+    lines = [f"{head}{ink}{word}{end}{path}{ink}{_one_line(fault.message)}{end}"]
     if fault.remedy:
         lines.append(f"    {dim}{_one_line(fault.remedy)}{end}")
     return lines
 
 
 def _one_line(text: str) -> str:
-    return text.replace("\r", "\\r").replace("\n", "\\n")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _count(faults: Sequence[Fault], warnings: Sequence[Fault]) -> str:

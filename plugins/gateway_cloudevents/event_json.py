@@ -72,7 +72,7 @@ def load(text: bytes) -> Event:
             event.data = b64decode(_any(binary), validate=True)
         elif data is not None:
             event.data, event.json_data = _read_data(attributes, bytes(data))
-        if flag is not None:
+        if flag is not None and event.data is not None:
             event.json_data = bool(_any(flag))
     except (msgspec.MsgspecError, TypeError, AttributeError, RecursionError) as e:
         raise ValueError(f"not an event in JSON: {e}") from e

@@ -13,7 +13,7 @@ from gateway_admin.routes import FORM, Answer, Problem, Request, Route, Text
 from gateway_admin.service import AdminService
 
 from .models import Link
-from .page import HTML, LOGIN, action, html, own_path, render, see_other, tell
+from .page import HTML, LOGIN, ROOT, action, html, own_path, render, see_other, tell
 
 _WRONG = "This token is wrong, or has ended."
 _OLD_LINK = "This link was used before, or is older than a minute. Make another one."
@@ -121,5 +121,8 @@ def login_routes(admin: AdminService) -> list[Route]:
 
 
 def _form(request: Request, status: int, message: str, link: tuple[str, str, str] | None = None) -> Answer:
-    next_path = own_path(request.asked("next") or request.form.get("next", ""))
+    try:
+        next_path = own_path(request.asked("next") or request.form.get("next", ""))
+    except Problem:  # a form that can't be read is what it tells of
+        next_path = ROOT
     return html(render("login.html", request, title="Log in", message=message, next_path=next_path, link=link), status)

@@ -43,7 +43,7 @@ from gateway_core.contract.event import Event, position_of
 from . import epochs, meta
 from .epochs import Epoch
 from .rows import Row as Row
-from .rows import Rows, Unreadable, is_damage, salvage, scan
+from .rows import Rows, SafeConnection, Unreadable, is_damage, salvage, scan
 
 log = logging.getLogger("tidegate.log")
 
@@ -227,4 +227,6 @@ def known_bounds(folder: Path, shard: int) -> tuple[int, int]:
 def open_read_only(path: Path) -> sqlite3.Connection:
     """A read-only connection, for one thread at a time."""
     uri = f"file:{quote(str(path.absolute()))}?mode=ro"
-    return sqlite3.connect(uri, uri=True, timeout=10, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(
+        uri, uri=True, timeout=10, isolation_level=None, check_same_thread=False, factory=SafeConnection
+    )

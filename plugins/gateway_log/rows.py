@@ -10,7 +10,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -53,6 +53,25 @@ def is_damage(error: BaseException) -> bool:
     """Whether SQLite reports a damaged file. Other errors are temporary: busy, out of memory, a disk that does not
     respond."""
     return isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
+
+
+class SafeConnection(sqlite3.Connection):
+    """A connection that reports a damaged schema as `sqlite3.DatabaseError`, too. SQLite quotes the schema in its
+    message, and Python fails to decode that if a damaged byte makes it no UTF-8."""
+
+    def execute(self, *args: Any, **options: Any) -> sqlite3.Cursor:
+        """See `sqlite3.Connection.execute`."""
+        try:
+            return super().execute(*args, **options)
+        except UnicodeDecodeError as e:
+            raise damaged_schema() from e
+
+
+def damaged_schema() -> sqlite3.DatabaseError:
+    """The error of a file whose schema is damaged."""
+    error = sqlite3.DatabaseError("malformed database schema")
+    error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_CORRUPT, "SQLITE_CORRUPT"
+    return error
 
 
 def salvage(connection: sqlite3.Connection) -> None:

@@ -11,7 +11,7 @@ from typing import Literal
 from gateway_core.contract.errors import StartError
 
 from .reader import FORMAT, bounds_of
-from .rows import is_damage
+from .rows import damaged_schema, is_damage
 
 WAL_BYTES = 8 * 1024 * 1024
 BUSY_MS = 10_000
@@ -43,7 +43,10 @@ def open_shard(path: Path, sync: Literal["full", "normal"] = "full", wal_bytes: 
     except (sqlite3.Error, OSError) as e:
         raise StartError(f"log: {path} can't be opened: {e}") from e
     try:
-        _prepare(connection, path, sync, wal_bytes)
+        try:
+            _prepare(connection, path, sync, wal_bytes)
+        except UnicodeDecodeError as e:
+            raise damaged_schema() from e
     except sqlite3.Error as e:
         connection.close()
         if is_damage(e):
