@@ -1,6 +1,6 @@
 # Every job of this tree. All need only Python 3.11+; the first one that is run makes .venv (tools/bootstrap.sh).
 .DEFAULT_GOAL := help
-.PHONY: notebook help demo demo-kafka test test-all quick soak oldest check conformance bench docs screenshots lock
+.PHONY: notebook help demo demo-kafka test test-all quick fuzz soak oldest check conformance bench docs screenshots lock
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -39,6 +39,9 @@ quick: $(READY)  ## all that starts no process, in less than a minute
 soak: $(READY)  ## HOURS=8 or MINUTES=10: gateways under load while a fault comes every few seconds; ends with a report
 	@$(BIN)/python tools/fetch.py
 	@$(BIN)/python -m tests.soak --hours $(or $(HOURS),0) --minutes $(or $(MINUTES),0) $(ARGS)
+
+fuzz: $(READY)  ## search with coverage for inputs that break a parser: MINUTES=10 for each target, or TARGET="http rows"
+	$(BIN)/python -m tests.fuzz.run --minutes $(or $(MINUTES),10) $(TARGET) $(ARGS)
 
 oldest: $(READY)  ## make quick with the oldest dependencies that pyproject.toml allows, in .venv-oldest
 	$(BIN)/python -m venv --clear .venv-oldest
