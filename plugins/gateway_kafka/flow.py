@@ -88,6 +88,18 @@ class AssignedPartition:
         return self.partition_id << PARTITION_BITS | offset + 1
 
 
+class Leaving:
+    """Partitions that are being revoked, each with the offsets that were in flight."""
+
+    def __init__(self, partitions: Sequence[tuple[AssignedPartition, set[int]]]) -> None:
+        self.partitions = partitions
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether any of them still is."""
+        return any(p.tracker.open & begun for p, begun in self.partitions)
+
+
 class Flow:
     """The member that receives the partitions and records of a consumer (`client.Member`)."""
 
@@ -150,23 +162,27 @@ class Flow:
     async def _commits(self) -> None:
         while not self._closed:
             await anyio.sleep(self._interval_s)
-            offsets = {p.name: p.tracker.safe for p in self._partitions.values() if p.tracker.safe != p.committed}
-            if not offsets:
+            if not (due := self.due()):
                 continue
             try:
-                await self.consumer.commit(offsets)
+                await self.consumer.commit({p.name: offset for p, offset in due})
             except KafkaFault as e:
                 if not self._commit_fails:
                     log.warning("can't commit offsets, will retry: %s", e)
                 self._commit_fails = True
                 continue
             self._commit_fails = False
-            self._committed(offsets)
+            self.committed(due)
 
-    def _committed(self, offsets: Mapping[Partition, int]) -> None:
-        for name, offset in offsets.items():
-            if name in self._partitions:
-                self._partitions[name].committed = offset
+    def due(self) -> list[tuple[AssignedPartition, int]]:
+        """The offsets to commit now."""
+        return [(p, p.tracker.safe) for p in self._partitions.values() if p.tracker.safe != p.committed]
+
+    def committed(self, done: Sequence[tuple[AssignedPartition, int]]) -> None:
+        """These are committed, as far as the consumer knows. A partition that was assigned again meanwhile is another
+        one here: its offset may have been refused."""
+        for p, offset in done:
+            p.committed = offset
 
     # -- from the consumer ------------------------------------------------------------------------------------------
 
@@ -183,15 +199,23 @@ class Flow:
 
     async def revoked(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
         """See `client.Member`: drops what has not begun, and waits briefly for what has."""
-        leaving = [self._partitions.pop(name) for name in partitions if name in self._partitions]
-        begun = [(p.tracker.open, p.tracker.open - self._drop(p)) for p in leaving]
+        leaving = self.leave(partitions)
         with anyio.move_on_after(self._drain_s):
-            while not self._hurried and any(left & open for open, left in begun):  # noqa: ASYNC110 rare; no event per record
+            while not self._hurried and leaving.in_flight:  # noqa: ASYNC110 rare; no event per record
                 await anyio.sleep(POLL_S)
-        for p in leaving:
+        return self.left(leaving)
+
+    def leave(self, partitions: Iterable[Partition]) -> Leaving:
+        """The first half of `revoked`: drops what has not begun."""
+        leaving = [self._partitions.pop(name) for name in partitions if name in self._partitions]
+        return Leaving([(p, p.tracker.open - self._drop(p)) for p in leaving])
+
+    def left(self, leaving: Leaving) -> Mapping[Partition, int]:
+        """The second half: forgets the partitions, and returns the offsets to commit."""
+        for p, _ in leaving.partitions:
             self._forget(p)
         # includes what may have been committed already: a commit in flight may fail, which would not be reported
-        return {p.name: p.tracker.safe for p in leaving if p.tracker.safe != p.start}
+        return {p.name: p.tracker.safe for p, _ in leaving.partitions if p.tracker.safe != p.start}
 
     def lost(self, partitions: Iterable[Partition]) -> None:
         """See `client.Member`."""
