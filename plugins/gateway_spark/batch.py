@@ -16,6 +16,7 @@ from .readers import KafkaBatches, events
 from .readers.kafka import records
 from .rows import REASON, for_quarantine, known_good, rejected, shaped, stream
 from .tables import FAULT, Tables
+from .targets import targets_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,15 +89,16 @@ class Batches:
         schemas.learn({t: seen for t, seen in found.items() if t is not None}, number)
         tables = schemas.tables()
         rejected: Rejected = []
-        for event_type in sorted(t for t in found if t in tables):
+        targets = targets_of(found, tables)
+        for event_type in targets.own:
             name = tables[event_type]
             own = events.where(f.col(FAULT).isNull() & (f.col("type") == event_type))
             rejected += self._append(own, number, event_type, job.table.replace(TYPE, name), schemas, name)
-        if any(t is not None and t not in tables for t in found):
+        if targets.beyond:
             beyond = events.where(f.col(FAULT).isNull() & ~f.col("type").isin(list(tables)))
             words = f.lit(f"no table for this type: there are {len(tables)} already (max_tables)")
             rejected.append((quarantine_of(job.table, job.quarantine, OTHER), for_quarantine(beyond, words)))
-        if None in found:
+        if targets.unknown:
             none = events.where(f.col(FAULT).isNotNull())
             rejected.append((quarantine_of(job.table, job.quarantine, UNKNOWN), for_quarantine(none, f.col(FAULT))))
         return rejected

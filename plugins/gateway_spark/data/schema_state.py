@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .types import Type
 
@@ -23,6 +23,15 @@ class SchemaState:
     schemas: dict[str, Type] = field(default_factory=dict)
     looked: dict[str, int] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)
+
+
+class StateFile(Protocol):
+    """Where the state is kept."""
+
+    def load(self) -> SchemaState: ...
+
+    def save(self, known: SchemaState) -> None:
+        """Replaces it atomically."""
 
 
 class SchemaStateFile:

@@ -10,7 +10,7 @@ from .. import naming
 from ..errors import SparkFault
 from . import types as data_types
 from .evolution import conflict, grow, merge, observed
-from .schema_state import SchemaState, SchemaStateFile
+from .schema_state import SchemaState, SchemaStateFile, StateFile
 from .types import Type
 
 if TYPE_CHECKING:
@@ -30,10 +30,11 @@ class Schemas:
     are used, so that a repeated batch is read the same way. Raises `SparkFault` if the configured schema conflicts with
     the one that a table was created with."""
 
-    def __init__(self, spark: SparkSession, job: Job) -> None:
+    def __init__(self, spark: SparkSession, job: Job, file: StateFile | None = None) -> None:
+        """`file` replaces the one beside the checkpoint."""
         self._job = job
         needed = job.data_schema or naming.TYPE in job.table
-        self._file = SchemaStateFile(spark, job.checkpoint) if needed else None
+        self._file = (file or SchemaStateFile(spark, job.checkpoint)) if needed else None
         self._known = self._file.load() if self._file else SchemaState()
         self._fixed = {name: _fixed(name, ddl) for name, ddl in job.data_schema.items() if ddl != INFER}
         self._check()

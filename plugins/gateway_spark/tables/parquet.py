@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..data.types import Type
-from ..errors import SparkFault
 from ..job import Job
+from . import numbers
 from .columns import grown, plain, struct_type
 from .jvm import SmallFiles, jvm_class, measured, measurements, query_id
 from .table import taken
@@ -84,20 +84,13 @@ class ParquetTable:
 
     def _number(self, batch: int) -> int | None:
         """The batch's number in this table, or None if the table already has it."""
+        checkpoint = self._job.checkpoint
         if not self._own:
-            if batch > self._last + 1:
-                raise SparkFault(
-                    f"the table {self.location} has no batch {self._last + 1}, but the next is {batch}: it does not "
-                    f"belong to the checkpoint {self._job.checkpoint}; restore the table that does, or delete the "
-                    "checkpoint"
-                )
-            return batch if batch > self._last else None
-        query = query_id(self._spark, self._job.checkpoint)
-        noted = self._files.load(BATCH) or {}
-        if noted.get("query") == query and batch <= noted["batch"] and noted["number"] <= self._last:
-            return None
-        number = self._last + 1
-        self._files.save(BATCH, {"query": query, "batch": batch, "number": number, "checkpoint": self._job.checkpoint})
+            return numbers.of_query(batch, self._last, self.location, checkpoint)
+        query = query_id(self._spark, checkpoint)
+        number = numbers.of_table(batch, self._last, query, self._files.load(BATCH))
+        if number is not None:
+            self._files.save(BATCH, {"query": query, "batch": batch, "number": number, "checkpoint": checkpoint})
         return number
 
     def _grow(self, jschema: Any) -> None:
