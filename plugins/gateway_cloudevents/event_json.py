@@ -66,7 +66,7 @@ def load(text: bytes) -> Event:
         odd = raw.pop("other_attributes", None)
         attributes = {name: value for name, text in raw.items() if (value := _any(text)) is not None}
         if odd is not None:
-            attributes.update(_any(odd))
+            attributes.update({name: value for name, value in _any(odd).items() if value is not None})
         event = Event(attributes, key=None if key is None else b64decode(_any(key), validate=True))
         if binary is not None:
             event.data = b64decode(_any(binary), validate=True)
