@@ -118,7 +118,8 @@ def _check_search(query: bytes) -> None:
 
 def _check_cookie(text: bytes) -> None:
     written = text.decode("latin-1").replace("$", _COOKIE)
-    for cookie in [written, *_SESSIONS.of(f"{_SESSIONS.cookie}={written}")]:
+    name = _SESSIONS.cookie(Request("GET", ROOT))
+    for cookie in [written, *_SESSIONS.of(Request("GET", ROOT, headers={"cookie": f"{name}={written}"}))]:
         found = _SESSIONS.read(cookie)
         assert found is None or cookie == _COOKIE, "a forged cookie is taken"
         assert _SESSIONS.recall(cookie) is None
