@@ -25,6 +25,7 @@ from gateway_core.contract.outcome import raised, short
 from gateway_core.contract.shortage import is_shortage
 
 from .private_files import sync_directory as sync_directory
+from .private_files import write_all
 
 log = logging.getLogger("tidegate.files")
 
@@ -69,7 +70,7 @@ class FileTarget:
     def write(self, data: bytes) -> None:
         with self._lock() as size:
             try:
-                _write_all(self._fd, data)
+                write_all(self._fd, data)
                 if self._fsync and self._regular:
                     os.fsync(self._fd)
             except OSError:
@@ -116,7 +117,7 @@ class FileTarget:
         start = self._line_start(size)
         tail = _read(self._fd, start, size) if size - start <= MOST_TAIL else b""
         if not _is_torn(tail):
-            _write_all(self._fd, b"\n")
+            write_all(self._fd, b"\n")
             log.warning("%s: the last line had no line break; added one", self._path)
             return size + 1
         aside = self._path.with_name(self._path.name + ".torn")
@@ -141,7 +142,7 @@ class FileTarget:
         """Saves a torn line elsewhere. If it raises `OSError`, the line must not be removed."""
         fd = os.open(aside, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, self._mode)
         try:
-            _write_all(fd, tail + b"\n")
+            write_all(fd, tail + b"\n")
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -180,16 +181,10 @@ class StreamTarget:
         return
 
     def write(self, data: bytes) -> None:
-        _write_all(self._fd, data)
+        write_all(self._fd, data)
 
     def close(self) -> None:
         return
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
 
 
 def is_at(path: Path, fd: int) -> bool:

@@ -9,6 +9,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from gateway_core.contract.files import private_folder
+
 log = logging.getLogger("tidegate")
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -39,10 +41,27 @@ def write_private(path: Path, content: bytes) -> None:
     with suppress(FileNotFoundError):
         path.unlink()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
+    try:
+        write_all(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Writes all of it. Raises `OSError`; then a part may be written."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def durable_folder(path: Path, above: int = 0) -> None:
+    """Creates a folder for this user alone. Its name survives a power failure, and so do the names of the `above`
+    folders over it. Raises `OSError`."""
+    private_folder(path)
+    for folder in path.absolute().parents[: above + 1]:
+        with suppress(PermissionError):  # a folder of others: it was there before
+            sync_directory(folder)
 
 
 def sync_directory(path: Path) -> None:

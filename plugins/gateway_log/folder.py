@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from gateway_file.private_files import keep_private
+from gateway_file.private_files import durable_folder, keep_private
 
 from gateway_core.contract.errors import StartError
-from gateway_core.contract.files import private_folder
 
 from . import meta
 from .cursor import Tail
@@ -31,7 +30,7 @@ class LogFolder:
     def open(self, sync: Literal["full", "normal"]) -> tuple[list[Shard], DiskReserve]:
         """The worker's shards, the main one first, and the reserve on their disk. Raises `StartError`."""
         try:
-            private_folder(self.path)
+            durable_folder(self.path, above=2)  # the data directory, too
             keep_private(self.path.parent)
             there = {*shards_in(self.path), *map(int, meta.read(self.path).shards)}
             mine = sorted(s for s in {*there, self._worker} if s % self._workers == self._worker)

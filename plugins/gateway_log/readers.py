@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from gateway_file.private_files import replace_file, sync_directory, write_private
+from gateway_file.private_files import durable_folder, replace_file, sync_directory, write_private
 
 from gateway_core.contract.capabilities import DeliveryState
 from gateway_core.contract.errors import StartError
@@ -65,7 +65,7 @@ def attach(folder: Path, name: str, new: Callable[[], Offsets]) -> Offsets:
     """The offsets of a reader; those of `new()` if it is new, durable when this returns. Raises `StartError`."""
     path = _file(folder, name)
     try:
-        private_folder(path.parent)
+        durable_folder(path.parent)
         if not path.exists():
             with contextlib.suppress(FileNotFoundError):
                 _detached(path).rename(path)
@@ -81,9 +81,10 @@ def attach(folder: Path, name: str, new: Callable[[], Offsets]) -> Offsets:
 
 def _valid(folder: Path, path: Path) -> Offsets:
     """The offsets. If the log went back, they are moved to where it diverged from the log that was read, so that
-    nothing is skipped."""
+    nothing is skipped, and nothing deleted before it is read again."""
     content = json.loads(path.read_text())
     known, found = epochs.ids(content), _offsets(content)
+    before = dict(found)
     with LogReader(folder) as reader:
         for shard, offset in found.items():
             following = reader.bounds(int(shard))[1]
@@ -95,6 +96,8 @@ def _valid(folder: Path, path: Path) -> Offsets:
                     *(path, shard, offset, at),
                 )
                 found[shard] = at
+    if found != before:
+        _write(path, _with_epochs(folder, found))
     return found
 
 
