@@ -30,7 +30,7 @@ from .config import LogConfig
 from .cursor import CursorChanges, CursorState, LogFeed, Tail
 from .damage import DamagedShards
 from .departures import Departures
-from .disk_reserve import DiskFull
+from .disk_reserve import DiskFull, sync_failed
 from .feeder import Feeder
 from .folder import LogFolder
 from .quarantine import Quarantine
@@ -39,7 +39,8 @@ from .readers import LogReaderFeed
 from .retention import Retention
 from .rows import Unreadable
 from .search import at, browse, find
-from .shard import Shard, file_bytes
+from .shard import Shard
+from .wal_file import file_bytes
 from .writer import Commit, Unit, Writer
 
 log = logging.getLogger("tidegate.log")
@@ -52,8 +53,6 @@ RETRY_S = 5.0
 PROBE_S = 1.0
 """How often a write is attempted while the log can't be written."""
 _encode = msgspec.json.Encoder().encode
-
-
 _KEYS = (bytes, type(None))
 
 
@@ -293,6 +292,8 @@ class LogChannel:
             shard.remember()
         except StartError as e:
             log.warning("%s", e)
+            if sync_failed(e.__cause__) and self._writer is not None:
+                self._writer.failed(e.__cause__ or e)
 
     def _put_cursors(self, writer: Writer) -> None:
         for tail in self._tails:

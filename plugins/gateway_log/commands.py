@@ -20,8 +20,8 @@ from .options import DATA_DIR, Broker, DataDir, checked, fail, folder_of, table
 from .quarantine_commands import app as quarantine_app
 from .reader import LogReader, shard_file
 from .repair import repair as repair_log
-from .shard import file_bytes
 from .verify import faults
+from .wal_file import file_bytes
 
 app = typer.Typer(help="Inspect and repair the durable log.", no_args_is_help=True, add_completion=False)
 

@@ -31,9 +31,15 @@ class DiskFull(StorageError):
     """There is no space for events."""
 
 
-def sync_failed(error: BaseException) -> bool:
+class SyncFailed(OSError):
+    """The disk failed to store written data."""
+
+
+def sync_failed(error: BaseException | None) -> bool:
     """Whether the disk failed to store written data. A retry proves nothing: the system may have dropped the data that
     it could not write, and report the next attempt as a success."""
+    if isinstance(error, SyncFailed):
+        return True
     return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) in _UNSYNCED
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import logging
 import os
@@ -18,14 +19,15 @@ from gateway_file.private_files import no_room
 from gateway_core.contract.errors import StartError, StorageError
 from gateway_core.contract.event import Event, position_of
 
-from . import damaged_cursors, epochs, meta
+from . import damaged_cursors, epochs, meta, wal_file
 from .checksum import PRIME
 from .cursor import CursorChanges, CursorState, load_cursors, rewind_cursors, save_cursors
-from .disk_reserve import DiskReserve
+from .disk_reserve import DiskReserve, SyncFailed
 from .meta import ShardMeta
 from .reader import JSON_DATA, TRACED, bounds_of, known_bounds, shard_file
 from .rows import is_damage
 from .schema import BUSY_MS, WAL_BYTES, open_shard
+from .wal_file import file_bytes
 
 log = logging.getLogger("tidegate.log")
 
@@ -35,8 +37,7 @@ _ROW = "(?,?,?,nullif(?,''),?,?,?)"
 # One statement for up to 64 rows: it releases and takes Python's lock once for all of them. `executemany` would do so
 # for each row, and wait each time while the event loop is busy.
 _INSERT = {n: "INSERT INTO events VALUES " + ",".join([_ROW] * n) for n in (*range(1, _MOST_ROWS + 1), 256)}
-_DELETE_ROWS = 1000
-_DELETE_BYTES = 4 * 1024 * 1024
+_DELETE_ROWS, _DELETE_BYTES = 1000, 4 * 1024 * 1024
 _RESTART_WAIT_MS = 250
 
 
@@ -62,7 +63,8 @@ class Shard:
     disk, if the shard grows.
 
     A `damaged` shard (the reason, else empty) is only read: its file is not changed any more, and the cursors of its
-    subscriptions go to a file beside it. `suspected` is damage that a write has found.
+    subscriptions go to a file beside it. `suspected` is damage that a write has found. `unsynced`: a sync failed, so
+    nobody knows what is in stable storage.
     """
 
     def __init__(
@@ -70,13 +72,12 @@ class Shard:
     ) -> None:
         self.number = number
         self.path = shard_file(folder, number)
-        self.suspected = ""
+        self.suspected, self.unsynced = "", False
         self._files: dict[str, tuple[int, int]] = {}
-        self.cursors_lost = self._cursors_written = False
+        self.cursors_lost = self._cursors_written = self._begun = False
         self.routed: int
         self.cursors: dict[str, CursorState]
         self._connection: sqlite3.Connection
-        self._begun = False  # whether this run's epoch is noted
         self._lock = lock(folder, number)
         try:
             self._folder = folder
@@ -100,7 +101,8 @@ class Shard:
 
     def _open(self, known: ShardMeta | None, sync: Literal["full", "normal"], wal_bytes: int) -> None:
         """Raises `sqlite3.DatabaseError` only if the file is damaged."""
-        self._expect_wal(known)
+        if known is not None and known.running:
+            self._after_crash()
         self._connection = open_shard(self.path, sync, wal_bytes)
         try:
             self.first, self.next = bounds_of(self._connection)
@@ -140,13 +142,13 @@ class Shard:
         if known is not None and size <= 0:
             self._refuse("is missing" if size < 0 else "is empty", known)
 
-    def _expect_wal(self, known: ShardMeta | None) -> None:
+    def _after_crash(self) -> None:
         """A file that was not closed has its newest events in the write-ahead log."""
-        if known is None or not known.running or os.path.exists(f"{self.path}-wal"):
-            return
-        with self.path.open("rb") as f:
-            wal_mode = f.read(20)[18:] == b"\2\2"  # a file that was restored from a backup is not in this mode
-        if wal_mode:
+        try:
+            wal_file.store_again(self.path)
+        except OSError as e:
+            raise StartError(f"log: {self.path}-wal can't be written: {e.strerror}") from e
+        if wal_file.is_missing(self.path):
             log.error(
                 "%s-wal is missing, and the gateway did not shut down properly: the events that were accepted last may"
                 " be lost; if you have the file, stop the gateway at once and restore it",
@@ -174,11 +176,12 @@ class Shard:
     def remember(self, *, running: bool = True) -> None:
         """Records outside of the file, durably, how far it has come. Raises `StartError`. May be called on any
         thread."""
+        if self.unsynced:
+            return
         following = self.next
         try:
             if self._sync != "full":
-                with contextlib.suppress(FileNotFoundError), open(f"{self.path}-wal", "rb") as f:
-                    os.fsync(f.fileno())
+                wal_file.sync_wal(self.path)
             meta.remember(
                 self._folder, self.number, self.first, following, cursors_written=self._cursors_written, running=running
             )
@@ -200,6 +203,7 @@ class Shard:
 
     def _expect_files(self) -> None:
         """SQLite keeps writing to files that were removed; that data would be lost with this process."""
+        self._expect_synced()
         for path, known in self._files.items():
             try:
                 found = os.stat(path)
@@ -210,6 +214,10 @@ class Shard:
                     f"{path} was {'replaced' if found else 'removed'} while the gateway ran: stop the gateway,"
                     " restore the log from a backup, and start it again"
                 )
+
+    def _expect_synced(self) -> None:
+        if self.unsynced:
+            raise SyncFailed(errno.EIO, "an earlier sync failed")
 
     def _write_cursors(self, rows: list[Any], changes: CursorChanges | None) -> None:
         if rows:
@@ -326,9 +334,10 @@ class Shard:
 
     def restart_wal(self) -> bool:
         """Copies the whole write-ahead log into the file and restarts it, after waiting briefly for readers. Returns
-        whether that was possible: a reader may hold it. Raises `sqlite3.Error`."""
+        whether that was possible: a reader may hold it. Raises `sqlite3.Error` and `SyncFailed`."""
         if self.damaged:
             return True
+        self._expect_synced()
         self._connection.execute(f"PRAGMA busy_timeout = {_RESTART_WAIT_MS}")
         try:
             busy = self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0]
@@ -357,15 +366,6 @@ class Shard:
 def _identity(path: str) -> tuple[int, int]:
     found = os.stat(path)
     return found.st_dev, found.st_ino
-
-
-def file_bytes(path: Path) -> int:
-    """The bytes that a shard takes on disk."""
-    total = 0
-    for suffix in ("", "-wal"):
-        with contextlib.suppress(OSError):
-            total += os.stat(f"{path}{suffix}").st_size
-    return total
 
 
 def sequence_rows(shard: int, first: int, units: Sequence[Any]) -> list[Any]:

@@ -20,6 +20,7 @@ from .meta import ShardMeta
 from .quarantine import Quarantine
 from .reader import LogReader, bounds_of, described, open_read_only, shard_file, shards_in
 from .rows import Rows, Unreadable, is_damage, salvage
+from .wal_file import has_wal
 
 
 def faults(folder: Path) -> Iterator[str]:
@@ -52,7 +53,8 @@ def shard_faults(folder: Path, shard: int, known: ShardMeta | None = None) -> It
         yield f"is damaged ({known.damaged}): it is not written any more"
     with path.open("rb") as f:
         page = int.from_bytes(f.read(18)[16:])
-    if page and (over := size % page):
+    # a power failure amid a checkpoint leaves half a page, which the write-ahead log still has
+    if page and (over := size % page) and not has_wal(path):
         yield f"is truncated: the {over} bytes at its end are not a whole page"
     quarantine = Quarantine(folder, [shard], lambda _, found: None)
     try:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from .disk_reserve import DiskReserve
+from .disk_reserve import DiskReserve, SyncFailed, sync_failed
 from .shard import Shard
 
 log = logging.getLogger("tidegate.log")
@@ -36,7 +36,7 @@ class Checkpointer:
     write-ahead log."""
 
     def __init__(
-        self, shard: Shard, reserve: DiskReserve, failed: Callable[[sqlite3.Error], None], too_long: Callable[[], None]
+        self, shard: Shard, reserve: DiskReserve, failed: Callable[[Exception], None], too_long: Callable[[], None]
     ) -> None:
         self._shard = shard
         self._reserve = reserve
@@ -88,6 +88,8 @@ class Checkpointer:
             finally:
                 connection.close()
         except sqlite3.Error as e:
+            if sync_failed(e):
+                self._shard.unsynced = True  # at once: another sync may now succeed
             return e
         return None
 
@@ -112,7 +114,7 @@ class Checkpointer:
                 self._bytes, self._wait_s = 0, _WAIT_S
                 return
             self._wait_s = min(2 * self._wait_s, _MOST_WAIT_S)
-        except sqlite3.Error as e:
+        except (sqlite3.Error, SyncFailed) as e:
             self._failed(e)
             return
         if now - self._told >= _TELL_S:

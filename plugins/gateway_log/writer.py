@@ -18,7 +18,7 @@ from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Accepted
 
 from .cursor import CursorChanges
-from .disk_reserve import RETRY_AFTER_S, DiskReserve, is_full, sync_failed
+from .disk_reserve import RETRY_AFTER_S, DiskReserve, SyncFailed, is_full, sync_failed
 from .shard import Shard, sequence_rows
 from .wal import Checkpointer
 
@@ -107,6 +107,10 @@ class Writer:
     def put_later(self, job: Job) -> None:
         """Queues a job that need not run after all units so far. May be called on any thread."""
         self._queue.put(lambda: job() if self._refused is None else None)
+
+    def failed(self, error: BaseException) -> None:
+        """A sync outside of this thread failed. May be called on any thread."""
+        self.put_later(lambda: self._failed(error))
 
     def _hand_over(self) -> None:
         gathered, self._gathered = self._gathered, []
@@ -231,10 +235,12 @@ class Writer:
         for shard in self._shards.values():
             try:
                 free = shard.restart_wal() and free
-            except sqlite3.Error as e:
+            except (sqlite3.Error, SyncFailed) as e:
                 if is_full(e) and self._reserve.release():
                     return self._restart_wals()
                 free = False
+                if sync_failed(e):
+                    self._failed(e)
         return free
 
     def _too_long(self) -> None:
@@ -250,6 +256,8 @@ class Writer:
                 " the gateway",
                 RETRY_AFTER_S,
             )
+            for shard in self._shards.values():
+                shard.unsynced = True
             log.critical(
                 "%s. Until then, no event is accepted and no cursor saved; stored events are delivered, and delivered"
                 " again after the restart",
@@ -278,7 +286,7 @@ class Writer:
     def _do(self, job: Job) -> None:
         try:
             job()
-        except sqlite3.Error as e:
+        except (sqlite3.Error, SyncFailed) as e:
             log.error("the log %s can't be written: %s", self._main.path, e)
             self._failed(e)
             self._suspect()
