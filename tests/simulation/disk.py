@@ -301,6 +301,7 @@ class _SqliteFile:
         self._names = disk.names  # of this life
         self._inode = inode
         self._journal = journal
+        self._failures = inode.failures  # that this open file knows of
 
     def _alive(self) -> None:
         if self._names is not self._disk.names:
@@ -315,7 +316,7 @@ class _SqliteFile:
         self._disk.grow("write", self._inode.path, len(data), offset + len(data) - self._inode.size())
 
     def wrote(self, offset: int, data: bytes) -> None:
-        self._inode.pending.append(Change(offset, data))
+        self._inode.wrote(offset, data)
 
     def truncating(self, size: int) -> None:
         self._alive()
@@ -326,7 +327,13 @@ class _SqliteFile:
 
     def sync(self) -> None:
         self._alive()
-        self._disk.sync(self._inode)
+        if self._failures != self._inode.failures:  # Linux tells each open file once
+            self._failures = self._inode.failures
+            raise Refusal(errno.EIO)
+        try:
+            self._disk.sync(self._inode)
+        finally:
+            self._failures = self._inode.failures
         if self._journal and not self._disk.lying:
             self._journal = False
             self._disk.sync_folder(os.path.dirname(self._inode.path))

@@ -27,6 +27,7 @@ class Inode:
         self.durable = bytearray(durable)
         self.pending: list[Change] = []
         self.exact = False
+        self.failures = 0  # of syncs
         self._seen: bytes | None = None  # what a process read when a sync failed
 
     def copy(self, path: str) -> Inode:
@@ -55,6 +56,11 @@ class Inode:
         if not self.exact:
             self.pending, self.exact = self.changes(), True
 
+    def wrote(self, offset: int, data: bytes) -> None:
+        """A process has written this."""
+        if self.exact:
+            self.pending.append(Change(offset, data))
+
     def sync(self) -> None:
         """All of it survives."""
         apply(self.durable, self.changes())
@@ -62,6 +68,7 @@ class Inode:
 
     def lose(self, how: Survival, random: Random) -> None:
         """A sync failed: some of the writes are on the disk, the others never will be, though processes read them."""
+        self.failures += 1
         apply(self.durable, survivors(self.changes(), how, random))
         self._clean()
 

@@ -8,6 +8,7 @@ comparing when they are synced, or at the crash: faults don't reach them, the cr
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Callable
@@ -33,8 +34,8 @@ class FileDisk(Protocol):
     def step(self, kind: str, path: str, size: int = 0) -> None:
         """Something is about to be changed. Raises `Refusal`."""
 
-    def grow(self, kind: str, path: str, size: int) -> None:
-        """The same, by this many bytes more."""
+    def grow(self, kind: str, path: str, size: int, more: int | None = None) -> None:
+        """The same, and the file gets `more` bytes longer (None: `size`)."""
 
     def sync(self, inode: Inode) -> None: ...
     def sync_folder(self, path: str) -> None: ...
@@ -101,14 +102,22 @@ def _write(descriptor: int, data: Any) -> int:
     if found is None:
         return int(_real["write"](descriptor, data))
     disk, inode = found
-    size = memoryview(data).nbytes
+    view = memoryview(data).cast("B")
+    size = inode.size()
+    at = size if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND else os.lseek(descriptor, 0, os.SEEK_CUR)
     try:
-        disk.grow("write", inode.path, size)
+        disk.grow("write", inode.path, len(view), at + len(view) - size)
     except Refusal as e:
-        if e.part and _real["write"](descriptor, memoryview(data).cast("B")[: e.part]) and e.errno == errno.ENOSPC:
+        if e.part and _put(descriptor, inode, at, view[: e.part]) and e.errno == errno.ENOSPC:
             return e.part  # the next one fails
         raise
-    return int(_real["write"](descriptor, data))
+    return _put(descriptor, inode, at, view)
+
+
+def _put(descriptor: int, inode: Inode, at: int, data: memoryview) -> int:
+    count = int(_real["write"](descriptor, data))
+    inode.wrote(at, bytes(data[:count]))
+    return count
 
 
 def _sync(descriptor: int) -> None:

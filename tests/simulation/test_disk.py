@@ -150,7 +150,7 @@ def test_a_replaced_file_is_the_old_or_the_new_one_at_every_step(tmp_path: Path)
             steps = at
             if returned:
                 break
-    assert steps == 5, "create, write, sync, rename, sync of the folder"
+    assert steps == 6, "create, write, sync, rename, sync of the folder"
 
 
 def test_equal_seeds_make_equal_disks(tmp_path: Path) -> None:
