@@ -13,11 +13,15 @@ from operator import itemgetter
 from pathlib import Path
 
 from gateway_file.line_writer import is_at, sync_directory
+from gateway_file.private_files import write_all
 
 from gateway_core.contract.event import Event
 
 from . import line as line_format
 from .encryption import Keys
+
+_COPIED = 1024 * 1024
+"""Lines are copied in parts of about this size."""
 
 log = logging.getLogger("tidegate.deadletter")
 
@@ -95,24 +99,39 @@ def _rewrite(file: Path, ids: set[str]) -> int:
     with _locked(file) as fd:
         if fd < 0:
             return 0
-        removed = 0
         temporary = file.with_name(file.name + ".tmp")
         made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(made, "wb") as out:
-            os.fchmod(out.fileno(), os.fstat(fd).st_mode & 0o777)
-            for line, end in _lines(file):
-                if line_format.id_of(line) in ids:
-                    removed += 1
-                else:
-                    out.write(line + end)  # also an incomplete one: the next writer handles it
-            out.flush()
-            os.fsync(out.fileno())
+        try:
+            os.fchmod(made, os.fstat(fd).st_mode & 0o777)
+            removed = _copy(file, ids, made)
+            os.fsync(made)
+        except OSError:
+            temporary.unlink()  # it takes space
+            raise
+        finally:
+            os.close(made)
         if not removed:
             temporary.unlink()
             return 0
         temporary.replace(file)
         sync_directory(file.parent)
         return removed
+
+
+def _copy(file: Path, ids: set[str], to: int) -> int:
+    """Copies all lines but these; returns how many those were. Also an incomplete one: the next writer handles it."""
+    removed, parts, size = 0, list[bytes](), 0
+    for line, end in _lines(file):
+        if line_format.id_of(line) in ids:
+            removed += 1
+            continue
+        parts.append(line + end)
+        size += len(line)
+        if size >= _COPIED:
+            write_all(to, b"".join(parts))
+            parts, size = [], 0
+    write_all(to, b"".join(parts))
+    return removed
 
 
 @contextmanager

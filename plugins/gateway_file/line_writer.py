@@ -25,7 +25,7 @@ from gateway_core.contract.outcome import raised, short
 from gateway_core.contract.shortage import is_shortage
 
 from .private_files import sync_directory as sync_directory
-from .private_files import write_all
+from .private_files import sync_names, write_all
 
 log = logging.getLogger("tidegate.files")
 
@@ -87,11 +87,14 @@ class FileTarget:
 
     def _reopen(self) -> None:
         self.close()
-        fresh = not self._path.exists()
         self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, self._mode)
         self._regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
-        if fresh and self._fsync:
-            sync_directory(self._path.parent)
+        if self._fsync and self._regular:
+            try:
+                sync_names(self._path, above=2)  # also if it is there: who made it may have been killed at this point
+            except OSError:
+                self.close()  # the next write tries again
+                raise
 
     @contextmanager
     def _lock(self) -> Iterator[int]:

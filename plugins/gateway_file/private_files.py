@@ -59,8 +59,13 @@ def durable_folder(path: Path, above: int = 0) -> None:
     """Creates a folder for this user alone. Its name survives a power failure, and so do the names of the `above`
     folders over it. Raises `OSError`."""
     private_folder(path)
+    sync_names(path, above)
+
+
+def sync_names(path: Path, above: int = 0) -> None:
+    """Makes the name of a file or folder durable, and those of the `above` folders over it. Raises `OSError`."""
     for folder in path.absolute().parents[: above + 1]:
-        with suppress(PermissionError):  # a folder of others: it was there before
+        with suppress(PermissionError):  # a folder of others
             sync_directory(folder)
 
 
