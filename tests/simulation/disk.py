@@ -37,7 +37,7 @@ from types import TracebackType
 from typing import Literal
 
 from tests.simulation import os_files
-from tests.simulation.crash_image import SURVIVALS, Change, Survival
+from tests.simulation.crash_image import SURVIVALS, Survival
 from tests.simulation.inodes import Inode, Names, Node, write_image
 from tests.simulation.sqlite_vfs import Refusal, WatchedFile, shim
 
@@ -323,7 +323,7 @@ class _SqliteFile:
         self._disk.step("truncate", self._inode.path)
 
     def truncated(self, size: int) -> None:
-        self._inode.pending.append(Change(size, None))
+        self._inode.wrote(size, None)
 
     def sync(self) -> None:
         self._alive()

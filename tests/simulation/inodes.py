@@ -28,13 +28,11 @@ class Inode:
         self.pending: list[Change] = []
         self.exact = False
         self.failures = 0  # of syncs
-        self._seen: bytes | None = None  # what a process read when a sync failed
 
     def copy(self, path: str) -> Inode:
         """The same state for the file that is now at this path; if it is empty, for this file."""
         made = Inode(path or f"/dev/fd/{self._descriptor}", bytes(self.durable))
         made.path, made.mode, made.exact, made.pending = self.path, self.mode, self.exact, list(self.pending)
-        made._seen = self._seen
         return made
 
     def content(self) -> bytes:
@@ -49,34 +47,29 @@ class Inode:
         """The writes since it was synced."""
         if self.exact:
             return self.pending
-        return difference(self.durable if self._seen is None else self._seen, self.content())
+        return difference(self.durable, self.content())
 
     def be_exact(self) -> None:
         """From now on each write is put into `pending`."""
         if not self.exact:
             self.pending, self.exact = self.changes(), True
 
-    def wrote(self, offset: int, data: bytes) -> None:
-        """A process has written this."""
+    def wrote(self, offset: int, data: bytes | None) -> None:
+        """A process has written this, or truncated it to `offset`."""
         if self.exact:
             self.pending.append(Change(offset, data))
 
     def sync(self) -> None:
         """All of it survives."""
         apply(self.durable, self.changes())
-        self._clean()
+        self.pending = []
 
     def lose(self, how: Survival, random: Random) -> None:
         """A sync failed: some of the writes are on the disk, the others never will be, though processes read them."""
         self.failures += 1
-        apply(self.durable, survivors(self.changes(), how, random))
-        self._clean()
-
-    def _clean(self) -> None:
+        self.be_exact()  # from now on the disk and what processes read differ
+        apply(self.durable, survivors(self.pending, how, random))
         self.pending = []
-        if not self.exact:
-            content = self.content()
-            self._seen = None if content == self.durable else content
 
     def after_power_cut(self, how: Survival, random: Random) -> bytes:
         """What it may hold."""

@@ -94,6 +94,8 @@ def _open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
     descriptor = int(_real["open"](path, flags, mode))
     if new:
         disk.names.inode(text)
+    elif flags & os.O_TRUNC:
+        disk.names.inode(text).wrote(0, None)
     return descriptor
 
 
@@ -142,18 +144,24 @@ def _known(disk: FileDisk, number: int) -> Inode | None:
 
 
 def _ftruncate(descriptor: int, size: int) -> None:
-    if (found := _inode(descriptor)) is not None:
+    found = _inode(descriptor)
+    if found is not None:
         found[0].step("truncate", found[1].path)
     _real["ftruncate"](descriptor, size)
+    if found is not None:
+        found[1].wrote(size, None)
 
 
 def _truncate(path: Any, size: int) -> None:
     if isinstance(path, int):
         _ftruncate(path, size)
         return
-    if (found := _found(path)) is not None:
+    found = _found(path)
+    if found is not None:
         found[0].step("truncate", found[1])
     _real["truncate"](path, size)
+    if found is not None:
+        found[0].names.inode(found[1]).wrote(size, None)
 
 
 def _fallocate(descriptor: int, offset: int, size: int) -> None:
@@ -169,6 +177,7 @@ def _fallocate(descriptor: int, offset: int, size: int) -> None:
         raise OSError(e.errno, e.strerror) from None
     if more > 0:
         _real["ftruncate"](descriptor, offset + size)
+        inode.wrote(offset + size, None)
 
 
 def _renamed(name: str) -> Callable[..., None]:
