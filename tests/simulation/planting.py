@@ -50,10 +50,10 @@ class Bug:
     changes: tuple[Change, ...]
 
 
-def bugs() -> dict[str, Bug]:
-    """All planted bugs, by name."""
+def bugs(folder: Path = FOLDER) -> dict[str, Bug]:
+    """All planted bugs of a folder, by name."""
     found: dict[str, Bug] = {}
-    for file in sorted(FOLDER.glob("*.toml")):
+    for file in sorted(folder.glob("*.toml")):
         for name, entry in tomllib.loads(file.read_text()).items():
             changes = tuple(Change(**change) for change in entry["change"])
             found[name] = Bug(name, entry["page"], entry["promise"], entry["broken"], changes)
