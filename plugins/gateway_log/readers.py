@@ -71,6 +71,8 @@ def attach(folder: Path, name: str, new: Callable[[], Offsets]) -> Offsets:
                 _detached(path).rename(path)
         if not path.exists():
             _create(path, _with_epochs(folder, new()))
+        else:
+            sync_directory(path.parent)  # who made it may have been killed before doing so
         return _valid(folder, path)
     except (OSError, ValueError, sqlite3.Error) as e:
         raise StartError(
