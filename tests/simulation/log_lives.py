@@ -27,11 +27,13 @@ class Life:
     stop_at: int = 0
 
 
-def drawn(random: Random, *, faulty: bool) -> Life:
-    """A life."""
+def drawn(random: Random, *, faulty: bool, storm: bool = False) -> Life:
+    """A life. In a storm, many writes and syncs fail."""
     weights = {"append": 10, "burst": 3, "ack": 8, "room": 2, "flush": 4, "wait": 3, "remember": 1, "read": 3, "old": 1}
     if faulty:
         weights |= {"write": 1, "sync": 1, "full": 1, "space": 2}
+    if storm:
+        weights |= {"write": 2, "sync": 5, "full": 2, "space": 3, "remember": 5, "read": 6, "old": 3}
     names = random.choices(list(weights), list(weights.values()), k=random.randrange(4, 25))
     acts = tuple(Act(name, random.randrange(1, 6), random.choice((10, 10, 300, 5000, 40_000))) for name in names)
     crash: Crash = random.choice(("process", "power", "power", "clean"))

@@ -380,12 +380,12 @@ def run(folder: Path, seed: int, lives: Sequence[Life], sync: Literal["full", "n
     return made
 
 
-def run_of_seed(folder: Path, seed: int) -> Run:
+def run_of_seed(folder: Path, seed: int, *, storm: bool = False) -> Run:
     """The run of a seed. Raises `Broken`."""
     random = Random(seed)
     sync: Literal["full", "normal"] = random.choice(("full", "normal"))
     faulty = random.random() < 0.5
-    lives = [drawn(random, faulty=faulty) for _ in range(random.randrange(1, 5))]
+    lives = [drawn(random, faulty=faulty, storm=storm) for _ in range(random.randrange(1, 5))]
     return run(folder, seed, lives, sync)
 
 
