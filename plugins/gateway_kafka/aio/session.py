@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -82,11 +83,19 @@ def _assignor() -> type[StickyPartitionAssignor]:
 
 
 async def close(consumer: Any) -> None:
-    """Leaves the group, if the cluster can be reached within a few seconds."""
-    with anyio.move_on_after(_CLOSE_S, shield=True) as time:
-        await consumer.stop()
-    if time.cancelled_caught:
-        with anyio.move_on_after(_CLOSE_S, shield=True):
-            if consumer._fetcher is not None:
-                await consumer._fetcher.close()
-            await consumer._client.close()
+    """Leaves the group, if the cluster can be reached within a few seconds.
+
+    A request of aiokafka's that waits for its retry ends with a CancelledError that gets out of `stop`. It would count
+    as ours, and end all of the gateway's tasks.
+    """
+    done: BaseException | None = None
+    with anyio.move_on_after(_CLOSE_S, shield=True):
+        [done] = await asyncio.gather(consumer.stop(), return_exceptions=True)
+        if done is None:
+            return
+    if isinstance(done, Exception):
+        raise done
+    with anyio.move_on_after(_CLOSE_S, shield=True):
+        if consumer._fetcher is not None:
+            await asyncio.gather(consumer._fetcher.close(), return_exceptions=True)
+        await consumer._client.close()
