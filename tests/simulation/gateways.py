@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -76,7 +77,11 @@ class Process:
         )
         error = ""
         try:
-            read = read_config([world.file], settings, world.registry)
+            text = world.file.read_text()
+            if text in world.configs:  # reading it is most of a start
+                read = replace(world.configs[text], settings=settings, since_ns=world.now_ns())
+            else:
+                read = world.configs[text] = read_config([world.file], settings, world.registry)
             self.gateway = Gateway(
                 read.loaded.config, settings, world.registry, SimulatedClock(world, self.loop), read=read
             )

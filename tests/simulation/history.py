@@ -75,6 +75,14 @@ class Replied(Record):
 
 
 @dataclass(frozen=True)
+class Heard(Record):
+    """The gateway's process has read the whole answer to arrival `number` before it gave the attempt up. Without this,
+    it may not know of the answer, however early the server wrote it."""
+
+    number: int
+
+
+@dataclass(frozen=True)
 class Partial(Record):
     """A server got a part of a request, and then the connection ended. Such a request counts as an attempt."""
 

@@ -110,7 +110,8 @@ class Kernel(Protocol):
 class Connection:
     """A connection. `kernel` is the gateway's end, set once it is open there; `endpoint` the world's."""
 
-    __slots__ = ("_arrived_early", "_over", "down", "endpoint", "kernel", "name", "network", "up")
+    __slots__ = ("_arrived_early", "_over", "down", "endpoint", "heard", "kernel", "marks", "name", "network", "read",
+                 "sent", "up")  # fmt: skip
 
     def __init__(self, network: Network, name: str, endpoint: Endpoint) -> None:
         self.network = network
@@ -119,6 +120,9 @@ class Connection:
         self.kernel: Kernel | None = None
         self._arrived_early: list[Item] = []
         self._over = False
+        self.sent = self.read = 0  # bytes, to the gateway's process
+        self.marks: deque[tuple[int, int]] = deque()
+        self.heard: Callable[[int], None] = lambda number: None
         scheduler, conditions = network.scheduler, network.conditions
         random = Random(f"{network.seed}/{name}")
         self.up = Pipe(scheduler, conditions, random, self._to_gateway)
@@ -128,7 +132,12 @@ class Connection:
 
     def send(self, data: bytes) -> None:
         """Sends bytes to the gateway."""
+        self.sent += len(data)
         self.up.send(data)
+
+    def mark(self, number: int) -> None:
+        """`heard(number)` follows when the gateway's process has read all that was sent so far."""
+        self.marks.append((self.sent, number))
 
     def end(self) -> None:
         """Ends the world's side. What was sent arrives before."""
@@ -145,6 +154,12 @@ class Connection:
             pipe.stalled = max(pipe.stalled, until)
 
     # -- for the gateway's machine ------------------------------------------------------------------------------------
+
+    def reads(self, size: int) -> None:
+        """The process reads this many bytes."""
+        self.read += size
+        while self.marks and self.marks[0][0] <= self.read:
+            self.heard(self.marks.popleft()[1])
 
     def attach(self, kernel: Kernel) -> None:
         """The gateway's end is there."""

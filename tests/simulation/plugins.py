@@ -31,6 +31,9 @@ class Playing(Protocol):
     def replied(self, number: int, status: int | None, how: str) -> None:
         """What the sink said of it."""
 
+    def heard(self, number: int) -> None:
+        """The gateway is told so."""
+
     def later(self, delay_s: float, call: Callable[..., Any], *args: Any) -> None:
         """Calls it later, in the gateway's process, unless that is gone by then."""
 
@@ -104,6 +107,8 @@ class SimulatedSink:
 
         def answer(outcome: Any, status: int | None) -> None:
             world.replied(number, status, "" if status else f"sink {fault}")
+            if status:
+                world.heard(number)
             done(outcome)
 
         match fault:

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableSet
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import ModuleType, SimpleNamespace
@@ -97,12 +97,53 @@ PACKAGES = (
 )  # fmt: skip
 """Their modules are imported before the first run: one that is imported later would have the real names."""
 
+ORDERED = (
+    "gateway_http.pool", "gateway_serving.acceptor", "gateway_serving.budget", "gateway_core.delivery.deliveries",
+    "gateway_file.line_writer", "anyio._backends._asyncio",
+)  # fmt: skip
+"""Modules with sets of objects whose order would depend on where they are in memory."""
+
+
+class Ordered(MutableSet[Any]):
+    """A `set` in the order in which its items came."""
+
+    def __init__(self, items: Iterable[Any] = ()) -> None:
+        self._items = dict.fromkeys(items)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._items
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def add(self, value: Any) -> None:
+        self._items[value] = None
+
+    def discard(self, value: Any) -> None:
+        self._items.pop(value, None)
+
+    def update(self, items: Iterable[Any]) -> None:
+        """As of `set`."""
+        self._items.update(dict.fromkeys(items))
+
+    def copy(self) -> Ordered:
+        """As of `set`."""
+        return Ordered(self)
+
+
 _found: list[tuple[dict[str, Any], str, int]] = []
 _seen: set[str] = set()
+_modules = 0
 
 
 def look() -> None:
     """Finds the names in all modules of the gateway."""
+    global _modules
+    if len(sys.modules) == _modules:
+        return
     if not _seen:
         for package in PACKAGES:
             for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
@@ -117,6 +158,7 @@ def look() -> None:
         _seen.add(name)
         space = vars(module)
         _found.extend((space, key, id(value)) for key, value in list(space.items()) if id(value) in wanted)
+    _modules = len(sys.modules)
 
 
 async def _run_sync(
@@ -179,6 +221,9 @@ def replaced(simulation: Simulation) -> Iterator[None]:
     names = _names(simulation)
     for space, key, original in _found:
         space[key] = names[original][1]
+    ordered = [vars(importlib.import_module(name)) for name in ORDERED]
+    for space in ordered:
+        space["set"] = Ordered
     state, run_sync, before = random.getstate(), to_thread.run_sync, (os.open, os.close, os.urandom)
     random.seed(simulation.random.random())
     to_thread.run_sync = _run_sync  # type: ignore[assignment]
@@ -190,5 +235,7 @@ def replaced(simulation: Simulation) -> Iterator[None]:
         os.open, os.close, os.urandom = before
         for space, key, original in _found:
             space[key] = names[original][0]
+        for space in ordered:
+            del space["set"]
         to_thread.run_sync = run_sync
         random.setstate(state)

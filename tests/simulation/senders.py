@@ -32,7 +32,7 @@ NONSENSE = (
 def request(send: Send) -> bytes:
     """The request's bytes (CloudEvents HTTP binding 1.0.2)."""
     headers = [b"POST /%s HTTP/1.1" % send.to.encode(), b"host: gateway"]
-    if send.mode == "binary":
+    if send.mode == "binary" and len(send.events) == 1:
         event = send.events[0]
         for name, value in event.attributes.items():
             if name == "datacontenttype":
@@ -40,7 +40,7 @@ def request(send: Send) -> bytes:
             else:
                 headers.append(f"ce-{name}: {quote(value, safe=' /:.-')}".encode())
         body = event.data
-    elif send.mode == "structured":
+    elif send.mode == "structured" and len(send.events) == 1:
         headers.append(b"content-type: application/cloudevents+json")
         body = json.dumps(_document(send.events[0])).encode()
     else:
@@ -126,7 +126,7 @@ class Sender:
         asked = headers.get("retry-after")
         wait = float(asked) if asked is not None and asked.isdigit() else None
         now = self._world.scheduler.now
-        self._world.add(Answered(now, send, attempt, status, body.decode(errors="replace"), wait))
+        self._world.add(Answered(now, send, attempt, status, self._world.plain(body.decode(errors="replace")), wait))
         self._done(again=status in (429, 503), wait=wait)
 
     def lost(self, why: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .history import Arrived, Partial, Refused, Replied
+from .history import Arrived, Heard, Partial, Refused, Replied
 from .network import END, RESET, Connection
 from .plan import Fault
 
@@ -94,6 +94,7 @@ class Session:
     def opened(self, connection: Connection) -> None:
         """See `network.Endpoint`."""
         self.connection = connection
+        connection.heard = self._heard
         if (fault := self._server.faults.get("stall")) is not None:
             connection.stall(self._world.end_of(fault))
 
@@ -179,7 +180,10 @@ class Session:
         elif "pieces" in faults:
             self._drip(data, max(1, faults["pieces"].amount), number, status)
         else:
-            connection.send(data + b"x" * (faults["more"].amount if "more" in faults else 0))
+            connection.send(data)
+            connection.mark(number)
+            if "more" in faults:
+                connection.send(b"x" * faults["more"].amount)
             self._replied(number, status)
             if "close" in faults:
                 self.leave()
@@ -192,10 +196,14 @@ class Session:
         if len(data) > size:
             self._world.scheduler.after(0.02, self._drip, data[size:], size, number, status)
         else:
+            self.connection.mark(number)
             self._replied(number, status)
 
     def _replied(self, number: int, status: int | None, how: str = "") -> None:
         self._world.add(Replied(self._world.scheduler.now, number, status, how))
+
+    def _heard(self, number: int) -> None:
+        self._world.add(Heard(self._world.scheduler.now, number))
 
     # -- the end ----------------------------------------------------------------------------------------------------
 

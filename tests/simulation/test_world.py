@@ -42,6 +42,16 @@ def test_a_crash_ends_one_life_and_loses_no_event() -> None:
     assert accepted <= {dict(a.headers)["ce-id"] for a in history.of(Arrived)}
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_power_failure_soon_after_the_first_start_loses_no_event(seed: int) -> None:
+    faults = (Fault(0.5, "stall", "t1", 2.0), Fault(1.5, "power", seconds=0.5))
+    history = run(Plan(seed, ONE, SENDS[:3], faults, seconds=5))
+    accepted = {SENDS[a.send].events[0].id for a in history.of(Answered) if a.status == 202}
+    second = {dict(a.headers)["ce-id"] for a in history.of(Arrived) if a.generation == 2}
+    assert accepted == {"e0", "e1", "e2"}
+    assert second == accepted
+
+
 def test_a_subscriber_that_refuses_sends_its_events_to_the_dead_letter() -> None:
     policy = Policy(retry=1, backoff_delay_s=0.05)
     faults = (Fault(0.5, "refuse", "t1", 100.0),)

@@ -91,6 +91,7 @@ class Transport(asyncio.Transport):
             while self._inbox and size + len(self._inbox[0]) <= _READ:
                 size += len(self._inbox[0])
                 parts.append(self._inbox.popleft())
+            self._connection.reads(size)
             self._protocol.data_received(b"".join(parts) if len(parts) > 1 else parts[0])
             self._look()
         elif self._end == RESET:

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from gateway_core.config.registry import Registry
+from gateway_core.runtime.config_read import ConfigRead
 
 from . import configs, plugins
 from .disk import Disk
@@ -22,6 +23,7 @@ from .history import (
     Broken,
     Ended,
     Happened,
+    Heard,
     History,
     Logged,
     Over,
@@ -38,7 +40,7 @@ from .letters import letters
 from .logs import captured
 from .network import Endpoint, Network
 from .plan import Fault, Plan
-from .replaced import close_all, replaced
+from .replaced import close_all, look, replaced
 from .scheduler import Scheduler
 from .senders import NONSENSE, Sender, Stranger
 from .servers import Server
@@ -55,14 +57,18 @@ def registry() -> Registry:
     if _registry is None:
         _registry = Registry.installed()
         _registry.add("simulated", plugins)
+        look()
+        gc.collect()
+        gc.freeze()  # so that a collection after each run costs little
     return _registry
 
 
 def run(plan: Plan, folder: Path | None = None) -> History:
     """Runs a plan. The gateway's files are in `folder`, by default in one that is removed afterwards."""
-    where = folder or Path(
-        tempfile.mkdtemp(prefix="tidegate-sim-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
-    )
+    collects = gc.isenabled()
+    gc.disable()
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    where = folder or Path(tempfile.mkdtemp(prefix="tidegate-sim-", dir=memory))
     try:
         world = World(plan, where)
         with world.disk, replaced(world), captured(world.logged, where):
@@ -74,6 +80,8 @@ def run(plan: Plan, folder: Path | None = None) -> History:
                 world.leave()
         return world.history
     finally:
+        if collects:
+            gc.enable()
         if folder is None:
             shutil.rmtree(where, ignore_errors=True)
 
@@ -103,6 +111,8 @@ class World:
         self._over = False
         self._broken = 0
         self.registry = registry()
+        self.configs: dict[str, ConfigRead] = {}
+        """Those that were read at a start."""
         self.data_dir = folder / "data"
         self.file = folder / "gateway.yaml"
         self.descriptors: dict[int, str] = {}
@@ -177,6 +187,11 @@ class World:
         """See `plugins.Playing`."""
         if number >= 0:
             self.add(Replied(self.scheduler.now, number, status, how))
+
+    def heard(self, number: int) -> None:
+        """See `plugins.Playing`."""
+        if number >= 0:
+            self.add(Heard(self.scheduler.now, number))
 
     def later(self, delay_s: float, call: Callable[..., Any], *args: Any) -> None:
         """See `plugins.Playing`; for senders too."""
