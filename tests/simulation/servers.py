@@ -61,7 +61,7 @@ class Server:
             for session in list(self.connections):
                 session.reset()
         elif fault.kind in ("stall", "vanish"):
-            until = self.world.scheduler.now + fault.seconds
+            until = self.world.end_of(fault)
             for session in self.connections:
                 session.connection.stall(until)
 
@@ -85,6 +85,7 @@ class Session:
         self._number = number
         self._buffer = bytearray()
         self._read = 0  # bytes of this request
+        self._taken = self._size = 0  # bytes of the requests before, and of this one's head
         self._head: tuple[tuple[tuple[str, str], ...], int] | None = None
         self._closed = False
         self._silent = False
@@ -131,6 +132,7 @@ class Session:
             lines = bytes(self._buffer[:end]).decode("latin-1").split("\r\n")
             pairs = tuple((n.lower(), v.strip()) for n, _, v in (line.partition(":") for line in lines[1:]))
             del self._buffer[: end + 4]
+            self._size = end + 4
             self._head = pairs, int(dict(pairs).get("content-length", "0"))
         headers, size = self._head
         if len(self._buffer) < size:
@@ -140,7 +142,11 @@ class Session:
         self._head, self._read = None, len(self._buffer)
         number = self._world.arrivals()
         now = self._world.scheduler.now
-        self._world.add(Arrived(now, number, self._server.name, self._number, headers, body, self._world.generation))
+        sent = self.connection.written_at(self._taken)
+        self._taken += self._size + size
+        self._world.add(
+            Arrived(now, number, self._server.name, self._number, headers, body, self._world.generation, sent)
+        )
         self._answer(number)
         return True
 

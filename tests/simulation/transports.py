@@ -35,6 +35,7 @@ class Transport(asyncio.Transport):
         self._end = ""
         self._closing = self._paused = self._reading = self._write_paused = self._closed = False
         self._buffer = bytearray()
+        self._written = 0  # bytes, since the beginning
         self._unread = 0  # bytes that were sent and that the world has not read
         connection.attach(self)
 
@@ -109,6 +110,8 @@ class Transport(asyncio.Transport):
         if self._end == RESET:
             self._lose(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
             return
+        self._connection.writes.append((self._written, self._loop.scheduler.now))
+        self._written += len(data)
         self._buffer += data
         self._flush()
         if len(self._buffer) > _HIGH and not self._write_paused:
