@@ -84,9 +84,9 @@ class Meter:
         return timed
 
     def _answered(self, event: Event, began: float, done: Callable[[Outcome], None], outcome: Outcome) -> None:
-        if not outcome.local:
+        if outcome.__class__ is Outcome and not outcome.local:  # a sink may report anything
             self.attempt.observe(monotonic() - began)
-        if outcome.delivered and event.received_ns:
+        if outcome.__class__ is Outcome and outcome.delivered and event.received_ns:
             # the machine's clock may have been set back since
             self.delivery.observe(max(0.0, (self._now_ns() - event.received_ns) / 1e9))
         done(outcome)

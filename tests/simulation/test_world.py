@@ -61,6 +61,14 @@ def test_a_subscriber_that_refuses_sends_its_events_to_the_dead_letter() -> None
     assert sorted(arrived(server, "dead")) == sorted(f"e{n}" for n in range(20))
 
 
+def test_something_that_is_no_outcome_is_a_failed_attempt() -> None:
+    config = Config((Trigger("t1", policy=Policy(retry=1, backoff_delay_s=0.05), sink="simulated"),))
+    history = run(Plan(1, (config,), SENDS[:1], (Fault(0.5, "sink", "t1", 20.0, 4),), seconds=20))
+    assert not list(history.of(Broken))
+    assert [a.server for a in history.of(Arrived)] == ["t1", "t1", "dead"]
+    assert max(a.at for a in history.of(Arrived)) < 2
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_run_is_a_function_of_its_plan(seed: int) -> None:
     plan = Plan.of(seed)
