@@ -45,7 +45,7 @@ class Process:
     def __init__(self, world: World, generation: int) -> None:
         self._world = world
         self.generation = generation
-        self.machine = Machine(world.network)
+        self.machine = Machine(world.network, generation)
         self.loop = Loop(world.scheduler, self.machine, world.broken, world.thread_delay)
         self.running = False
         self.gateway: Gateway | None = None

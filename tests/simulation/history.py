@@ -56,7 +56,7 @@ class Arrived(Record):
     """Names in lower case. A simulated sink has the attributes as `ce-…`, percent-decoded."""
     body: bytes
     generation: int
-    """The `Started.generation` of the gateway at the time."""
+    """The `Started.generation` of the gateway that sent it."""
     sent: float = -1.0
     """When the gateway wrote the first byte of the request: earlier than `at` by the latency, or by much more if the
     network stalled. -1 for a simulated sink, which has it at once."""

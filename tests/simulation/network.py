@@ -110,8 +110,8 @@ class Kernel(Protocol):
 class Connection:
     """A connection. `kernel` is the gateway's end, set once it is open there; `endpoint` the world's."""
 
-    __slots__ = ("_arrived_early", "_over", "down", "endpoint", "heard", "kernel", "marks", "name", "network", "read",
-                 "sent", "up", "writes")  # fmt: skip
+    __slots__ = ("_arrived_early", "_over", "down", "endpoint", "heard", "kernel", "life", "marks", "name", "network",
+                 "read", "sent", "up", "writes")  # fmt: skip
 
     def __init__(self, network: Network, name: str, endpoint: Endpoint) -> None:
         self.network = network
@@ -120,6 +120,7 @@ class Connection:
         self.kernel: Kernel | None = None
         self._arrived_early: list[Item] = []
         self._over = False
+        self.life = 0  # the generation of the gateway that has it
         self.sent = self.read = 0  # bytes, to the gateway's process
         self.marks: deque[tuple[int, int]] = deque()
         self.writes: deque[tuple[int, float]] = deque()  # of the process: first byte, time

@@ -145,7 +145,7 @@ class Session:
         sent = self.connection.written_at(self._taken)
         self._taken += self._size + size
         self._world.add(
-            Arrived(now, number, self._server.name, self._number, headers, body, self._world.generation, sent)
+            Arrived(now, number, self._server.name, self._number, headers, body, self.connection.life, sent)
         )
         self._answer(number)
         return True

@@ -321,8 +321,9 @@ class ListeningSocket:
 class Machine:
     """The network of one run of the gateway: numbers of sockets, ports, connections."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, life: int) -> None:
         self.network = network
+        self.life = life
         self.listening: dict[int, Listening] = {}
         self._numbers: dict[int, Any] = {}
         self._next = 100
@@ -375,6 +376,7 @@ class Machine:
             elif isinstance(found, str):
                 future.set_exception(real_socket.gaierror(real_socket.EAI_NONAME, "Name or service not known"))
             else:
+                found.life = self.life
                 future.set_result(Transport(self, found, host))
 
         self.network.open(host, opened)
