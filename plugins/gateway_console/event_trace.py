@@ -33,6 +33,8 @@ class Trace:
     document: dict[str, Any] | None
     recorded: list[dict[str, Any]]
     from_ns: int
+    some: bool = False
+    """Whether only some events are recorded now, because many come."""
 
     @property
     def broker(self) -> str:
@@ -141,7 +143,7 @@ def _trace(entry: dict[str, Any], recorded: list[dict[str, Any]], from_ns: int, 
         document = as_document(event)
     else:
         document = next((json.loads(answer["event"]) for answer in answers if answer["event"]), None)
-    return Trace(entry, event, document, mine, from_ns)
+    return Trace(entry, event, document, mine, from_ns, any(answer["some"] for answer in answers))
 
 
 async def _only_recorded(

@@ -31,6 +31,10 @@ from .sampler import Sampler
 MOST = 20_000
 MOST_BYTES = 32 * 1024 * 1024
 """Of data; the data of an event counts for each entry about it."""
+MOST_PER_S = 500
+"""Events in a second of which everything is recorded. Of those that come later in that second only failures and dead
+letters are: nobody can look at so many, and they would cost too much."""
+_LATELY_NS = 10_000_000_000
 LINGERS_S = 300.0
 """How long recording goes on after the last look."""
 SERVICE = "console"
@@ -82,8 +86,12 @@ class Recorder(Observer):
         self._gateway = gateway
         self._now_ns = gateway.clock.now_ns
         self._entries: deque[Entry] = deque()
+        self._of_id: dict[str, list[Entry]] = {}
         self._bytes = 0
         self._origins = Origins()
+        self._left = MOST_PER_S
+        self._second_ends_ns = 0
+        self._left_out_ns = -_LATELY_NS
         self.since_ns = 0
         """When the recording began; 0 if there is none."""
 
@@ -91,13 +99,14 @@ class Recorder(Observer):
         """Records from now on."""
         if not self.since_ns:
             self.since_ns = self._now_ns()
-            self._taps().watch(self, self._origins.came)
+            self._taps().watch(self, self._came)
 
     def end(self) -> None:
         """Ends the recording and drops what it has."""
         if self.since_ns:
             self._taps().unwatch(self)
         self._entries.clear()
+        self._of_id.clear()
         self._origins.clear()
         self._bytes = self.since_ns = 0
 
@@ -108,13 +117,33 @@ class Recorder(Observer):
 
     # -- the observer -----------------------------------------------------------------------------------------------
 
+    def _came(self, events: Sequence[Event], origin: Origin) -> None:
+        if self._has_room(self._now_ns()):
+            self._origins.came(events, origin)
+
     def accepted(self, broker: str, events: Sequence[Event]) -> None:
         now = self._now_ns()
-        for event in events:
-            self._begun(now, "accepted", broker, event)
+        if self._has_room(now):
+            self._left -= len(events)
+            for event in events:
+                self._begun(now, "accepted", broker, event)
 
     def attempted(self, trigger: str, event: Event, outcome: Outcome, seconds: float) -> None:
-        self._begun(self._now_ns(), "attempt", trigger, event, outcome, seconds)
+        now = self._now_ns()
+        if outcome.delivered and str(id_of(event)) not in self._of_id:
+            if not self._has_room(now):
+                return
+            self._left -= 1
+        self._begun(now, "attempt", trigger, event, outcome, seconds)
+
+    def _has_room(self, now: int) -> bool:
+        """Whether this second has room for an event that nothing was recorded of."""
+        if now >= self._second_ends_ns:
+            self._left, self._second_ends_ns = MOST_PER_S, now + 1_000_000_000
+        if self._left > 0:
+            return True
+        self._left_out_ns = now
+        return False
 
     def dead_lettered(self, trigger: str, event: Event) -> None:
         self._add(Entry(self._now_ns(), "dead_letter", trigger, event, size=len(event.data or b"")))
@@ -130,9 +159,15 @@ class Recorder(Observer):
     def _add(self, entry: Entry) -> None:
         entries = self._entries
         entries.append(entry)
+        self._of_id.setdefault(str(id_of(entry.event)), []).append(entry)
         self._bytes += entry.size
         while len(entries) > MOST or self._bytes > MOST_BYTES:
-            self._bytes -= entries.popleft().size
+            gone = entries.popleft()
+            self._bytes -= gone.size
+            own = self._of_id[name := str(id_of(gone.event))]
+            del own[0]  # the oldest of all is the oldest of its id
+            if not own:
+                del self._of_id[name]
 
     # -- questions --------------------------------------------------------------------------------------------------
 
@@ -145,15 +180,12 @@ class Recorder(Observer):
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         """`of`: the entries about an event (`id`, `source`), and the event itself. `find`: the newest accepted events
         with these attributes. JSON values."""
+        some = self._now_ns() - self._left_out_ns < _LATELY_NS
         found = self._of(**question["of"]) if "of" in question else self._find(**question["find"])
-        return {"from_ns": self.from_ns, "worker_since_ns": self.since_ns, **found}
+        return {"from_ns": self.from_ns, "worker_since_ns": self.since_ns, "some": some, **found}
 
     def _of(self, id: str, source: str | None) -> dict[str, Any]:
-        entries = [
-            entry
-            for entry in self._entries
-            if id_of(entry.event) == id and source in (None, entry.event.attributes.get("source"))
-        ]
+        entries = [entry for entry in self._of_id.get(id, ()) if source in (None, entry.event.attributes.get("source"))]
         whole = next((entry.event for entry in reversed(entries) if entry.kind != "dead_letter"), None)
         return {"entries": [_told(entry) for entry in entries], "event": _whole(whole)}
 

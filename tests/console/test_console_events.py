@@ -8,13 +8,18 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urlencode
 
 import httpx
 import pytest
 from gateway_auth.keys import add_key
+from gateway_console.recorder import Recorder
 from playwright.sync_api import Browser, Page, expect
 
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.event import Event
+from gateway_core.contract.outcome import Outcome
 from tests.console.axe import violations
 from tests.console.lab import NARROW, Lab, lab, opened
 
@@ -253,3 +258,19 @@ def test_the_commands_send_the_event_again(page: Page, shared: Lab) -> None:
     assert shlex.split(printed[2]) == [curl[3], "-"]
     page.reload()
     expect(page.get_by_text("This id was found more than once")).to_be_visible()
+
+
+@pytest.mark.spec("CO-23")
+def test_of_many_events_some_are_recorded_and_every_failure() -> None:
+    recorder = Recorder(SimpleNamespace(clock=SystemClock()))  # type: ignore[arg-type]
+    events = [Event({"id": f"m{n}", "source": "/x", "type": "t"}, b"{}") for n in range(20_000)]
+    failed, done = Outcome(False, code=503), Outcome(True)
+    for first in range(0, len(events), 100):
+        recorder.accepted("default", events[first : first + 100])
+        for event in events[first : first + 100]:
+            recorder.attempted("t", event, failed if event is events[first] else done, 0.1)
+    told = [recorder.answer({"of": {"id": f"m{n}", "source": None}}) for n in range(20_000)]
+    kinds = [[entry["kind"] for entry in each["entries"]] for each in told]
+    assert all(kinds[n] for n in range(0, 20_000, 100)), "each failure is there"
+    assert 500 <= sum(each == ["accepted", "attempt"] for each in kinds) < 10_000
+    assert told[0]["some"]

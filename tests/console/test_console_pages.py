@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
-from gateway_console.page import NAVIGATION
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Page, expect
 
 from tests.console.axe import violations
-from tests.console.lab import NARROW, Lab, opened
+from tests.console.lab import CONFIG, NARROW, TABLE, WIDE, Lab, lab
+from tests.console.places import places
 
 pytestmark = pytest.mark.spec("CO-02")
-PATHS = [entry.path for entry in NAVIGATION]
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_a_page_is_accessible_and_fits(browser: Browser, shared: Lab, path: str) -> None:
-    shared.send({"id": "one"})
-    with opened(browser, shared) as page:
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, processes: None) -> Iterator[Lab]:
+    with lab(tmp_path_factory.mktemp("pages"), CONFIG + TABLE) as found:
+        yield found
+
+
+def test_each_page_is_accessible_and_fits(page: Page, shared: Lab) -> None:
+    for path in [*places(shared), "/login"]:
+        page.set_viewport_size(WIDE)  # type: ignore[arg-type]
+        page.emulate_media(color_scheme="light")
+        page.goto(f"{shared.url}{path}")
         for theme in ("light", "dark"):
             page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
-            page.goto(f"{shared.url}{path}")
             expect(page.locator("html")).to_have_attribute("data-theme", theme)
-            assert violations(page) == []
+            assert violations(page) == [], (path, theme)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} is too wide"
         page.set_viewport_size(NARROW)  # type: ignore[arg-type]
         expect(page.get_by_role("heading", level=1)).to_be_visible()
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than a phone"
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} is wider than a phone"
