@@ -76,8 +76,9 @@ def test_each_page_and_each_action_while_events_pour_in(browser: Browser, tmp_pa
             letters(page, found)
             rest(page, found)
         assert load.faults == []
-        found.gateway.wait_until(lambda: found.gateway.drained("orders", "billing"), what="the end of deliveries")
         found.bad.answer = 202
+        found.gateway.wait_until(lambda: not replaying(found), what="the end of the replay that was begun")
+        found.gateway.wait_until(lambda: found.gateway.drained("orders", "billing"), what="the end of deliveries")
         found.bad.requests.clear()
         left = {letter["event_id"] for letter in found.gateway.admin("/api/v1/dead-letters").json()["items"]}
         page.goto(f"{found.url}/dead-letters")
@@ -88,6 +89,12 @@ def test_each_page_and_each_action_while_events_pour_in(browser: Browser, tmp_pa
         assert found.gateway.admin("/api/v1/dead-letters").json()["items"] == []
         assert {f"l{n}" for n in range(0, load.sent, 2)} <= got(found.good)
         assert "Traceback" not in found.gateway.stderr.read_text()
+
+
+def replaying(found: Lab) -> bool:
+    """Whether a replay goes on."""
+    items = found.gateway.admin("/api/v1/replays").json()["items"]
+    return any(item["state"] in ("waiting", "running") for item in items)
 
 
 def got(subscriber: Subscriber) -> set[str]:
