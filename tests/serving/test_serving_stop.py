@@ -25,7 +25,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 @pytest.fixture
 def doors(tmp_path: Path) -> Iterator[Doors]:
-    doors = Doors(tmp_path, limits="limits: {}", env={"TIDEGATE_DRAIN_TIMEOUT_S": "10"})
+    doors = Doors(tmp_path, limits="limits: {}", env={"TIDEGATE_DRAIN_TIMEOUT_S": "120"})
     with doors.subscriber, doors.gateway:
         yield doors
 
@@ -66,7 +66,7 @@ def test_half_open_connections_do_not_hold_up_a_stop(doors: Doors) -> None:
         time.sleep(0.5)
         began = time.monotonic()
         assert doors.gateway.stop() == 0
-        assert time.monotonic() - began < 15, "a stop waits for 20 s at most"
+        assert time.monotonic() - began < 60, "it waited for them"
         assert unread.fileno() >= 0
     assert faults(doors) == []
 
@@ -123,4 +123,4 @@ def test_an_answer_that_no_window_is_opened_for_holds_up_nothing(doors: Doors) -
         time.sleep(0.5)
         began = time.monotonic()
         assert doors.gateway.stop() == 0
-        assert time.monotonic() - began < 15, "a stop waits for 20 s at most"
+        assert time.monotonic() - began < 60, "it waited for them"
