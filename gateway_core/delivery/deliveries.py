@@ -91,13 +91,13 @@ class DeliveryQueue:
     `due`); `spent` have had `most` attempts and can only be given up. The others wait behind one with their order
     key."""
 
-    __slots__ = ("_behind", "_most", "_order_key_of", "due", "spent", "waiting")
+    __slots__ = ("_behind", "_order_key_of", "due", "most", "spent", "waiting")
 
     def __init__(self, order_key_of: OrderKeyOf | None, most: float) -> None:
         self.due: deque[Delivery] = deque()
         self.spent: deque[Delivery] = deque()
         self.waiting: set[Delivery] = set()
-        self._most = most
+        self.most = most
         self._order_key_of = order_key_of
         self._behind: dict[Hashable, deque[Delivery] | None] = {}  # None: nothing waits behind the first
 
@@ -127,7 +127,7 @@ class DeliveryQueue:
         behind = self._behind[order_key]
         if behind:
             following = behind.popleft()
-            (self.due if following.attempts < self._most else self.spent).append(following)
+            (self.due if following.attempts < self.most else self.spent).append(following)
         else:
             del self._behind[order_key]
 
@@ -157,8 +157,8 @@ class DeliveryQueue:
 
     def sort_out(self) -> None:
         """Moves deliveries from `due` to `spent` if they have had all their attempts."""
-        left = [d for d in self.due if d.attempts < self._most]
-        self.spent.extend(d for d in self.due if d.attempts >= self._most)
+        left = [d for d in self.due if d.attempts < self.most]
+        self.spent.extend(d for d in self.due if d.attempts >= self.most)
         self.due.clear()
         self.due.extend(left)
 

@@ -251,7 +251,7 @@ class Outage:
 
     def _share(self, shared: set[Delivery], outcome: Outcome, now_ns: int) -> None:
         for delivery in self._queue.startable():
-            if delivery in shared:
+            if delivery in shared and delivery.attempts < self._queue.most:  # one behind another may have had all
                 delivery.attempts += 1
                 delivery.first_ns = delivery.first_ns or self._began_ns
                 delivery.outcome = outcome
