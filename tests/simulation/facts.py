@@ -55,6 +55,8 @@ class Attempt:
     arrived: Arrived
     attributes: dict[str, str]
     replied: Replied | None = None
+    generation: int = 0
+    """The life of the gateway that made it; 0 if it may be the one before."""
 
     @property
     def at(self) -> float:
@@ -168,12 +170,12 @@ class Facts:
                     self.spans.append(
                         Span(record.at, record.at, record.fault.kind, record.fault.target, record.fault.amount)
                     )
-                    if record.fault.seconds and record.effect != "nothing":
-                        self.spans[-1].end = EVER
+                    if record.fault.kind not in STOPS and record.effect != "nothing":
+                        self.spans[-1].end = max(record.at, min(record.at + record.fault.seconds, self.plan.seconds))
                 case Over():
-                    for number, (_, fault) in enumerate(begun):
-                        if fault == record.fault and self.spans[number].end == EVER:
-                            self.spans[number].end = record.at
+                    for number, (at, fault) in enumerate(begun):
+                        if fault == record.fault and at <= record.at:
+                            self.spans[number].end = max(record.at, at)
                             break
                 case Started():
                     starts[record.generation] = record.at
@@ -200,6 +202,10 @@ class Facts:
         for generation, begin in starts.items():
             ended = ends.get(generation)
             self.lives[generation] = Life(generation, begin, ended.at if ended else EVER, ended.how if ended else "")
+        for attempt in self.attempts:
+            begin = starts.get(attempt.arrived.generation, EVER)
+            sure = attempt.arrived.generation == 1 or attempt.at >= begin + self.lag
+            attempt.generation = attempt.arrived.generation if sure else 0
         for key, one in sorted(sent.items()):
             answer = answers.get(key)
             status = answer.status if answer is not None else None

@@ -30,7 +30,7 @@ def what_is_delivered_does_not_come_again(facts: Facts) -> Found:
     for (name, id), attempts in facts.attempts_of.items():
         copies = len(possible(facts, id))
         for life in facts.lives.values():
-            mine = [a for a in attempts if a.arrived.generation == life.generation]
+            mine = [a for a in attempts if a.generation == life.generation]
             acked = [a for a in mine if a.took and heard(facts, name, a) and not _reloading(facts, a)]
             if len(acked) > copies:
                 yield acked[-1].at, f"{name} took {id} {len(acked)} times, though it was sent {copies} times"
@@ -54,8 +54,8 @@ def a_crash_repeats_little(facts: Facts) -> Found:
         if len(facts.copies.get(id, ())) != 1 or facts.to.get(id) != "default":
             continue
         for before, after in pairwise(attempts):
-            life = facts.lives.get(before.arrived.generation)
-            if before.arrived.generation == after.arrived.generation or life is None:
+            life = facts.lives.get(before.generation)
+            if before.generation == after.generation or life is None:
                 continue
             acked = before.took and heard(facts, name, before) and not _reloading(facts, before)
             if not acked or facts.changing(before.at, life.end):
@@ -75,7 +75,7 @@ def nobody_is_tried_too_often(facts: Facts) -> Found:
     for (name, id), attempts in facts.attempts_of.items():
         copies = len(possible(facts, id))
         for life in facts.lives.values():
-            mine = [a for a in attempts if a.arrived.generation == life.generation]
+            mine = [a for a in attempts if a.generation == life.generation]
             if not mine:
                 continue
             policies = facts.policies(name, life.begin, life.end)
@@ -91,7 +91,7 @@ def an_attempt_has_its_time(facts: Facts) -> Found:
         if len(possible(facts, id)) != 1 or facts.to.get(id) != "default":
             continue
         for before, after in pairwise(attempts):
-            if before.arrived.generation != after.arrived.generation or before.status is not None:
+            if before.generation != after.generation or before.status is not None:
                 continue
             if before.replied is None or before.replied.how not in ("silent", "gone"):
                 continue
@@ -100,7 +100,7 @@ def an_attempt_has_its_time(facts: Facts) -> Found:
             if facts.changing(before.at, after.at) or before.arrived.connection < 0:
                 continue
             kinds = ("refuse", "vanish", "stall", "cut-answer", "cut-request", "close", "freeze", "garbage", "more")
-            if facts.faults(kinds, before.at - facts.lag, after.at):
+            if facts.faults(kinds, before.at - 130, after.at):
                 continue
             limit = min((p.timeout_s for p in facts.policies(name)), default=0.0)
             if after.at - before.at < limit - facts.lag - 0.1:
@@ -114,9 +114,7 @@ def no_more_in_flight_than_allowed(facts: Facts) -> Found:
         flying: list[Attempt] = []
         for attempt in facts.by_server.get(name, ()):
             flying = [
-                a
-                for a in flying
-                if certain_end(facts, name, a) > attempt.at and a.arrived.generation == attempt.arrived.generation
+                a for a in flying if certain_end(facts, name, a) > attempt.at and a.generation == attempt.generation
             ]
             if facts.changing(attempt.at - 60, attempt.at) or attempt.status is None:
                 continue
@@ -168,7 +166,7 @@ def a_rejection_is_final(facts: Facts) -> Found:
         if len(possible(facts, id)) != 1:
             continue
         for before, after in pairwise(attempts):
-            if before.arrived.generation != after.arrived.generation or facts.changing(before.at - 60, after.at):
+            if before.generation != after.generation or facts.changing(before.at - 60, after.at):
                 continue
             if before.status is None or before.took or retried(before.status) or not heard(facts, name, before):
                 continue
@@ -202,10 +200,10 @@ def a_dead_letter_counts_the_tries(facts: Facts) -> Found:
         if len(possible(facts, id)) != 1 or name in facts.bridges:
             continue
         at = write.at if write is not None else EVER
-        generation = write.arrived.generation if write is not None else max(facts.lives, default=0)
+        generation = write.generation if write is not None else max(facts.lives, default=0)
         if write is None and len(facts.lives) > 1:
             continue
-        seen = [a for a in facts.attempts_of.get((name, id), ()) if a.at < at and a.arrived.generation == generation]
+        seen = [a for a in facts.attempts_of.get((name, id), ()) if a.at < at and a.generation == generation]
         if facts.changing(seen[0].at - 60 if seen else at, at):
             continue
         if len(seen) > int(letter["tidegateattempts"]):
@@ -220,9 +218,7 @@ def a_dead_letter_says_what_was_answered(facts: Facts) -> Found:
         if write is None or len(possible(facts, id)) != 1 or letter.get("tidegatestage") != "delivery":
             continue
         seen = [
-            a
-            for a in facts.attempts_of.get((name, id), ())
-            if a.at < write.at and a.arrived.generation == write.arrived.generation
+            a for a in facts.attempts_of.get((name, id), ()) if a.at < write.at and a.generation == write.generation
         ]
         if not seen or not heard(facts, name, seen[-1]) or facts.changing(seen[-1].at - 60, write.at):
             continue

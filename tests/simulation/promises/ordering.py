@@ -74,11 +74,11 @@ def one_of_a_key_at_a_time(facts: Facts) -> Found:
             if event is None or facts.to[attempt.id] != "default" or (key := lane(trigger, event)) is None:
                 continue
             end, id, generation = flying.get(key, (0.0, "", 0))
-            if end > attempt.at and generation == attempt.arrived.generation:
+            if end > attempt.at and generation == attempt.generation:
                 yield attempt.at, f"{name} got {attempt.id} while {id} of the same key {key} was under way"
             end = min(attempt.answered, attempt.at - facts.lag + limit - 0.1)
             calm = attempt.status is not None and facts.calm(name, attempt.at, min(attempt.answered, attempt.at + 40))
             if calm and not facts.changing(attempt.at - 60, attempt.at + 60):
-                flying[key] = end, attempt.id, attempt.arrived.generation
+                flying[key] = end, attempt.id, attempt.generation
             else:
                 flying.pop(key, None)

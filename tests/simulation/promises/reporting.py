@@ -49,7 +49,7 @@ def every_attempt_is_counted(facts: Facts) -> Found:
             told = of_trigger(status, name)
             if told is None:
                 continue
-            seen = [a for a in facts.by_server.get(name, ()) if a.arrived.generation == status.generation]
+            seen = [a for a in facts.by_server.get(name, ()) if a.generation == status.generation]
             seen = [a for a in seen if a.at < status.at - facts.lag and a.id in facts.events]
             if told["attempts"] < len(seen):
                 yield status.at, f"{name} got {len(seen)} attempts; its status counts {told['attempts']}"
@@ -67,9 +67,7 @@ def every_attempt_is_counted(facts: Facts) -> Found:
             took = [a for a in seen if a.took and heard(facts, name, a)]
             if told["delivered"] < len({a.arrived.number for a in took}):
                 yield status.at, f"{name} took {len(took)} events; its status says {told['delivered']}"
-            all_took = [
-                a for a in facts.by_server.get(name, ()) if a.arrived.generation == status.generation and a.took
-            ]
+            all_took = [a for a in facts.by_server.get(name, ()) if a.generation == status.generation and a.took]
             if told["delivered"] > len(all_took):
                 yield status.at, f"{name} took {len(all_took)} events; its status says {told['delivered']}"
 
@@ -114,7 +112,7 @@ def conditions_are_true(facts: Facts) -> Found:
     last = facts.statuses[-1]
     for told in last.document.get("triggers", ()):
         name = told["name"]
-        attempts = [a for a in facts.by_server.get(name, ()) if a.arrived.generation == last.generation]
+        attempts = [a for a in facts.by_server.get(name, ()) if a.generation == last.generation]
         failed = max([*facts.refused.get(name, []), *facts.partial.get(name, [])], default=0.0)
         well = bool(attempts) and attempts[-1].took and heard(facts, name, attempts[-1]) and failed < attempts[-1].at
         never = not attempts and failed < (facts.lives[last.generation].begin if last.generation in facts.lives else 0)
@@ -169,7 +167,7 @@ def dead_letters_are_counted(facts: Facts) -> Found:
                 for (trigger, id), found in facts.dead_of.items()
                 if trigger == name and possible(facts, id)
                 for w in found
-                if w.arrived.generation == status.generation and w.took and w.at <= status.at
+                if w.generation == status.generation and w.took and w.at <= status.at
             ]
             if told["dead_lettered"] > len(writes) and not facts.letters and not _in_a_file(facts, name):
                 yield (

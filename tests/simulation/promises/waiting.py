@@ -30,7 +30,7 @@ def waits_are_no_shorter_than_the_policy_says(facts: Facts) -> Found:
             continue
         number = 0
         for before, after in pairwise(attempts):
-            number = number + 1 if before.arrived.generation == after.arrived.generation else 0
+            number = number + 1 if before.generation == after.generation else 0
             if number == 0 or facts.changing(before.at - 60, after.at):
                 number = 0
                 continue
@@ -55,7 +55,7 @@ def retry_after_is_honoured(facts: Facts) -> Found:
             if facts.changing(attempt.at - 60, end):
                 continue
             for after in facts.between(name, begin, end - facts.lag):
-                if after.arrived.generation == attempt.arrived.generation:
+                if after.generation == attempt.generation:
                     yield after.at, f"{name} got {after.id} at {after.at:.2f} s; it asked for none before {end:.2f} s"
                     break
 
@@ -193,7 +193,7 @@ def the_window_closes(facts: Facts) -> Found:
             if attempt.took or attempt.status is None or not heard(facts, name, attempt):
                 failures = []
                 continue
-            if failures and attempt.arrived.generation != failures[-1].arrived.generation:
+            if failures and attempt.generation != failures[-1].generation:
                 failures = []
             failures.append(attempt)
             if facts.changing(failures[0].at - 60, attempt.at):
