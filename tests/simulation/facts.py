@@ -56,7 +56,7 @@ class Attempt:
     attributes: dict[str, str]
     replied: Replied | None = None
     generation: int = 0
-    """The life of the gateway that made it; 0 if it may be the one before."""
+    """The life of the gateway that made it; a number below 0 of its own if it may be the one before."""
 
     @property
     def at(self) -> float:
@@ -205,7 +205,7 @@ class Facts:
         for attempt in self.attempts:
             begin = starts.get(attempt.arrived.generation, EVER)
             sure = attempt.arrived.generation == 1 or attempt.at >= begin + self.lag
-            attempt.generation = attempt.arrived.generation if sure else 0
+            attempt.generation = attempt.arrived.generation if sure else -attempt.arrived.number - 1
         for key, one in sorted(sent.items()):
             answer = answers.get(key)
             status = answer.status if answer is not None else None
