@@ -1,6 +1,6 @@
 # Every job of this tree. All need only Python 3.11+; the first one that is run makes .venv (tools/bootstrap.sh).
 .DEFAULT_GOAL := help
-.PHONY: notebook help demo demo-kafka test test-all quick fuzz soak oldest check conformance bench docs screenshots lock
+.PHONY: notebook help demo demo-kafka test test-all quick fuzz soak oldest check conformance simulate bench docs screenshots lock
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -54,6 +54,10 @@ check: $(READY)  ## lint, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy tools contrib tests
+
+SEEDS ?= 1000
+simulate: $(READY)  ## search SEEDS simulated runs, full of faults, for one that breaks a promise of docs/discussion/delivery.md
+	$(BIN)/python -m tests.simulation.search --seeds $(SEEDS) $(ARGS)
 
 conformance: $(READY)  ## make test-all, and write docs/conformance.md: each requirement with its tests
 	@$(BIN)/python tools/fetch.py

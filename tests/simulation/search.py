@@ -61,8 +61,11 @@ class Totals:
         )
 
 
-def searched(first: int, seeds: int, jobs: int, planted: str = "") -> Iterator[dict[str, Any]]:
-    """The results of seeds, in any order, from `jobs` processes. Closing the iterator ends them."""
+def searched(
+    first: int, seeds: int, jobs: int, planted: str = "", plan: Path | None = None
+) -> Iterator[dict[str, Any]]:
+    """The results of seeds, in any order, from `jobs` processes; or that of the `plan` in a file, from one. Closing the
+    iterator ends them."""
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     if jobs * 2 > seeds:
         jobs = max(1, min(jobs, seeds))
@@ -71,7 +74,9 @@ def searched(first: int, seeds: int, jobs: int, planted: str = "") -> Iterator[d
     for job in range(jobs):
         command = [sys.executable, "-m", "tests.simulation.searching", str(first + job), str(first + seeds), str(jobs)]
         processes.append(
-            subprocess.Popen([*command, planted], stdout=subprocess.PIPE, cwd=TREE, env=environment, text=True)
+            subprocess.Popen(
+                [*command, planted, str(plan or "")], stdout=subprocess.PIPE, cwd=TREE, env=environment, text=True
+            )
         )
         assert processes[-1].stdout is not None
         selector.register(processes[-1].stdout, selectors.EVENT_READ)
@@ -131,10 +136,13 @@ class Hunt:
         return f"{self.name:45} {found:32} {', '.join(self.promises)}"
 
 
-def hunted(name: str, *, first: int = 1, seeds: int = 2000, jobs: int = 1, cpu_s: float = 600.0) -> Hunt:
-    """Searches for a planted bug until a run breaks a promise, or this much CPU is used up."""
+def hunted(
+    name: str, *, first: int = 1, seeds: int = 2000, jobs: int = 1, cpu_s: float = 600.0, plan: Path | None = None
+) -> Hunt:
+    """Searches for a planted bug until a run breaks a promise, or this much CPU is used up. With a `plan`, tries that
+    one alone."""
     hunt = Hunt(name, None, 0, 0.0, [])
-    results = searched(first, seeds, jobs, name)
+    results = searched(first, seeds if plan is None else 1, jobs, name, plan)
     for result in results:
         hunt.seeds += 1
         hunt.cpu_s += result["cpu_s"]
@@ -174,6 +182,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--story", type=int, help="run this seed alone, and tell it as a story")
     parser.add_argument("--plan", type=Path, help="run the plan of this file alone, and tell it as a story")
     parser.add_argument("--shrink", type=Path, help="shrink what breaks a promise, and write its plan to this file")
+    parser.add_argument("--runs", type=int, default=400, help="how many runs shrinking may take")
     parser.add_argument("--whole", action="store_true", help="the story tells everything")
     given = parser.parse_args(arguments)
     if given.story is not None or given.plan is not None:

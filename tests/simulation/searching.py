@@ -1,5 +1,5 @@
 """The processes of a search: each runs its seeds and prints a line of JSON for each. Its arguments are the first seed,
-the end, the step, and the name of a planted bug or nothing."""
+the end, the step, the name of a planted bug or nothing, and the file of a plan to run in place of seeds, or nothing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import json
 import signal
 import sys
 import time
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -77,23 +78,24 @@ def story(given: argparse.Namespace) -> int:
     history, broken = judged(plan)
     if given.shrink and broken:
         wanted = broken[0].promise
-        plan = shrunk(plan, lambda smaller: any(v.promise == wanted for v in judged(smaller)[1]))
+        plan = shrunk(plan, lambda smaller: any(v.promise == wanted for v in judged(smaller)[1]), given.runs)
         history, broken = judged(plan)
         given.shrink.write_text(plan.json() + "\n")
     print(tell(plan, history, broken, whole=given.whole))
     return 1 if broken else 0
 
 
-def main(first: int, end: int, step: int, planted: str) -> None:
-    """Runs the seeds `first`, `first + step`, … before `end`."""
+def main(first: int, end: int, step: int, planted: str, file: str) -> None:
+    """Runs the seeds `first`, `first + step`, … before `end`; or the plan of a file."""
     if planted:
         planting.plant(planting.bugs()[planted])
     from .plan import Plan
 
     gc.freeze()
-    for seed in range(first, end, step):
-        print(json.dumps(result_of(Plan.of(seed))), flush=True)
+    plans = [Plan.read(Path(file).read_text())] if file else (Plan.of(seed) for seed in range(first, end, step))
+    for plan in plans:
+        print(json.dumps(result_of(plan)), flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5])
