@@ -13,6 +13,8 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
+from gateway_file.private_files import sync_directory
+
 from gateway_core.contract.errors import StorageError
 
 MIB = 1024 * 1024
@@ -66,9 +68,9 @@ class DiskReserve:
         self.full = False
 
     def begin(self) -> None:
-        """Creates the ballast. If there is no space for it, removes an incomplete one."""
-        held = self._held() >= self.size
-        if not (self._free() >= MIN_BALLAST if held else self._hold(self.size)):
+        """Creates the ballast, unless that leaves no space to open the log: then removes it."""
+        held = self._held() >= self.size or self._hold(self.size)
+        if not held or self._free() < MIN_BALLAST:
             self.release()
 
     def release(self) -> bool:
@@ -100,8 +102,8 @@ class DiskReserve:
         return not self.full
 
     def error(self) -> DiskFull:
-        """Why events are refused."""
-        return DiskFull(f"the disk of {self._folder} is full: free some space", RETRY_AFTER_S)
+        """Why events are refused. Senders read it, so it names no folder."""
+        return DiskFull("the gateway's disk is full: free some space", RETRY_AFTER_S)
 
     def _free(self) -> int:
         disk = os.statvfs(self._folder)
@@ -120,6 +122,7 @@ class DiskReserve:
             return False
         try:
             self._allocate(descriptor, size)
+            sync_directory(self._folder)  # after a power failure, a start on a full disk needs it
         except OSError:
             with suppress(OSError):
                 os.ftruncate(descriptor, 0)
@@ -133,7 +136,7 @@ class DiskReserve:
     def _allocate(descriptor: int, left: int) -> None:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(descriptor, 0, left)
-            return
-        while left > 0:
-            left -= os.write(descriptor, _BLOCK[:left])
+        else:
+            while left > 0:
+                left -= os.write(descriptor, _BLOCK[:left])
         os.fsync(descriptor)

@@ -245,30 +245,31 @@ class Writer:
 
     def _too_long(self) -> None:
         self._reserve.full = True
-        log.error("%s: events are refused until the write-ahead log can be shortened", self._reserve.error())
+        log.error(
+            "%s (%s): events are refused until the write-ahead log can be shortened",
+            *(self._reserve.error(), self._reserve.path.parent),
+        )
 
     def _failed(self, error: BaseException) -> None:
         """A write failed. If the disk is full, frees the reserve; if the disk failed to store written data, stops
         writing."""
         if sync_failed(error) and self._refused is None:
-            self._refused = StorageError(
-                f"the disk of {self._main.path} failed to store written data ({error}): check the disk, then restart"
-                " the gateway",
-                RETRY_AFTER_S,
+            self._refused = StorageError(  # senders read it, so it names no folder
+                "the gateway's disk failed to store written data: check it, then restart the gateway", RETRY_AFTER_S
             )
             for shard in self._shards.values():
                 shard.unsynced = True
             log.critical(
-                "%s. Until then, no event is accepted and no cursor saved; stored events are delivered, and delivered"
-                " again after the restart",
-                self._refused,
+                "%s (%s: %s). Until then, no event is accepted and no cursor saved; stored events are delivered, and"
+                " delivered again after the restart",
+                *(self._refused, self._main.path, error),
             )
         if is_full(error) and not self._reserve.full:
             self._reserve.release()
             log.error(
-                "%s: events are refused, deliveries continue; events that all triggers have processed are deleted, and"
-                " events are accepted again when there is room",
-                self._reserve.error(),
+                "%s (%s): events are refused, deliveries continue; events that all triggers have processed are deleted,"
+                " and events are accepted again when there is room",
+                *(self._reserve.error(), self._reserve.path.parent),
             )
             self._restart_wals()
 

@@ -30,9 +30,6 @@ def nothing_breaks(facts: Facts) -> Found:
 @promise("delivery", "senders get 503 and keep their events; deliveries continue, even after a restart")
 def the_gateway_starts(facts: Facts) -> Found:
     for failed in facts.history.of(StartFailed):
-        ends = [life for life in facts.lives.values() if life.end <= failed.at]
-        if ends and ends[-1].how == "power" and facts.faults(("disk-full",), ends[-1].end - 5, failed.at):
-            continue  # the space that the gateway had reserved may be gone with the power
         if not facts.faults(DISK - {"disk-slow", "disk-full"}, failed.at - 5, failed.at):
             yield failed.at, f"a start failed: {failed.error}"
 
