@@ -58,9 +58,3 @@ def colours(stream: TextIO) -> bool:
 def print_json(document: Any) -> None:
     """A document on standard output: indented on a terminal, else on one line."""
     print(json.dumps(document, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False, default=str))
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A line for each row, with columns as wide as their longest text."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from typing import Any, cast
@@ -23,6 +24,13 @@ START_S = 120.0
 """A component that takes longer fails to start."""
 STOP_S = 30.0
 """A component that takes longer to stop, beyond the time for deliveries, is abandoned."""
+
+
+def must_pass(error: BaseException) -> bool:
+    """Whether an error ends the process or cancels this task, and not only what the task waits for."""
+    task = asyncio.current_task()
+    told = (task is not None and task.cancelling() > 0) or anyio.current_effective_deadline() == -math.inf
+    return isinstance(error, KeyboardInterrupt | GeneratorExit) or (isinstance(error, asyncio.CancelledError) and told)
 
 
 def plugin_of(component: object) -> str:
@@ -69,15 +77,15 @@ class _Tasks:
     async def _run(self, func: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> Any:
         try:
             return await func(*args)
-        except (KeyboardInterrupt, GeneratorExit, asyncio.CancelledError):
-            raise
         except BaseException as e:  # also `SystemExit`: a component does not end the gateway
+            if must_pass(e):
+                raise
             self._end(e)
 
     def _end(self, error: BaseException) -> None:
         text = text_of_error(error)
-        log.error("%s: one of its tasks ended: %s. It needs a restart; everything else continues", self.owner, text,
-                  exc_info=error)  # fmt: skip
+        say = "%s: one of its tasks ended: %s. It needs a restart; everything else continues"
+        log.error(say, self.owner, text, exc_info=error)
         self._failed(f"a task of {self.owner} ended: {text}")
 
 
@@ -127,7 +135,8 @@ async def quietly(stop: Callable[[], Awaitable[Any]], owner: str = "a part", wit
         with anyio.move_on_after(within_s) as scope:
             await stop()
         if scope.cancelled_caught:
-            assert within_s is not None
             log.error("%s did not stop within %g s, and is abandoned", owner, within_s)
-    except Exception:
+    except (Exception, asyncio.CancelledError) as e:
+        if must_pass(e):
+            raise
         log.exception("%s failed to stop cleanly", owner)

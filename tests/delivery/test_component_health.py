@@ -3,6 +3,7 @@ conditions, health, status, metrics and the log agree."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,20 @@ class DyingTap(Dying, Tap):
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
         tasks.start_soon(self.task)
         await super().start(intake, tasks)
+
+
+class CancelledTap(DyingTap):
+    """Its task waits for another one, which a library cancels."""
+
+    async def task(self) -> None:
+        await self.die.wait()
+        await cancelled()
+
+
+async def cancelled() -> None:
+    other = asyncio.ensure_future(asyncio.sleep(60))
+    other.cancel()
+    await other
 
 
 class DyingSink(Dying, ScriptedSink):
@@ -141,15 +156,20 @@ async def test_a_bridge_whose_source_is_dead_is_not_ready(tmp_path: Path) -> Non
 
 
 @pytest.mark.spec("SAFE-31", "SAFE-32")
-async def test_a_task_of_a_source_that_raises_ends_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("tap", "told"), [(DyingTap, "RuntimeError: the library gave up"), (CancelledTap, "CancelledError")]
+)
+async def test_a_task_of_a_source_that_raises_ends_alone(
+    tap: type[DyingTap], told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     parts = More()
-    parts.tap = DyingTap()
+    parts.tap = dying = tap()
     async with running(parts, CONFIG, tmp_path) as gateway:
-        parts.tap.die.set()
+        dying.die.set()
         await until(lambda: not gateway.ready)
         ready, message, reason = seen(gateway, "brokers", "default")
         assert (ready, reason) == (False, "SourceFails")
-        assert "RuntimeError: the library gave up" in message
+        assert told in message
         assert seen(gateway, "triggers", "t")[0] is True
         parts.tap.put(event())  # what still comes is delivered
         await until(lambda: parts.far.sent)
@@ -229,7 +249,7 @@ async def test_a_start_that_hangs_is_named_and_given_up(
 
 @pytest.mark.spec("SAFE-32")
 @pytest.mark.parametrize("part", ["tap", "far", "letters", "observer"])
-@pytest.mark.parametrize("how", ["hangs", "raises"])
+@pytest.mark.parametrize("how", ["hangs", "raises", "is cancelled"])
 async def test_a_stop_that_hangs_or_raises_keeps_nobody_from_stopping(
     part: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -240,6 +260,8 @@ async def test_a_stop_that_hangs_or_raises_keeps_nobody_from_stopping(
     async def stop() -> None:
         if how == "raises":
             raise RuntimeError("no stopping this")
+        if how == "is cancelled":
+            await cancelled()
         await anyio.sleep_forever()
 
     parts = More()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from gateway_terminal.tables import aligned
 from gateway_transport.needed_files import faulty_files
 
 from gateway_core.cli import common
@@ -54,7 +55,7 @@ def check_config(
             print(secrets_list.as_text(rows), end="\n\n")
         if probes:
             tried = [("ok" if p.ok else "FAILED", p.path, p.end, p.reason) for p in probes]
-            print("\n".join(common.aligned([("RESULT", "PATH", "END", "REASON"), *tried])), end="\n\n")
+            print("\n".join(aligned([("RESULT", "PATH", "END", "REASON"), *tried])), end="\n\n")
         tail = f"{failed} of {len(probes)} ends FAILED" if failed else f"all {len(probes)} ends ok" if probes else ""
         print(render(faults, common.colours(sys.stdout), warnings, tail), end="")
     return OK if good else FAULT

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from gateway_core.cli import common
+from gateway_terminal.tables import aligned
+
 from gateway_core.config.load import Loading
 
 
@@ -51,4 +52,4 @@ def as_text(rows: Sequence[SecretRow]) -> str:
         ("ok" if not row.missing else "MISSING", row.name, row.origin, ", ".join(row.uses) or "nothing", row.missing)
         for row in rows
     ]
-    return "\n".join(common.aligned([("RESULT", "SECRET", "FROM", "USED BY", "REASON"), *cells]))
+    return "\n".join(aligned([("RESULT", "SECRET", "FROM", "USED BY", "REASON"), *cells]))
