@@ -41,7 +41,7 @@ class Delivery:
     """The attempts for one event. It is its own callback, so no attempt needs a closure."""
 
     __slots__ = (
-        "_owner", "attempts", "awaited", "due_ns", "event", "first_ns", "order_key", "outcome", "size", "started",
+        "_owner", "attempts", "awaited", "due_s", "event", "first_ns", "order_key", "outcome", "size", "started",
         "timer",
     )  # fmt: skip
 
@@ -55,7 +55,7 @@ class Delivery:
         self.attempts = 0
         self.awaited = False  # an attempt is under way
         self.first_ns = 0
-        self.due_ns = 0
+        self.due_s = 0.0  # of the clock that never goes backwards
         self.started = UNTIMED
         self.outcome: Outcome | None = None
         self.timer: Timer | None = None
@@ -137,17 +137,17 @@ class DeliveryQueue:
         for behind in self._behind.values():
             yield from behind or ()
 
-    def take_due(self, now_ns: int) -> Delivery | None:
+    def take_due(self, now: float) -> Delivery | None:
         """Removes and returns the first due delivery whose own wait is over, None if there is none."""
         for index, delivery in enumerate(self.due):
-            if delivery.due_ns <= now_ns:
+            if delivery.due_s <= now:
                 del self.due[index]
                 return delivery
         return None
 
-    def next_due_ns(self) -> int:
+    def next_due_s(self) -> float:
         """When the first wait of `due` ends; `due` must not be empty."""
-        return min(delivery.due_ns for delivery in self.due)
+        return min(delivery.due_s for delivery in self.due)
 
     def stop_waiting(self) -> None:
         """Cancels the timers of retries."""

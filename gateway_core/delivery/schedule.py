@@ -154,13 +154,13 @@ class Schedule:
             self.answered()
         self._window.succeeded()
 
-    def failed(self, delivery: Delivery, outcome: Outcome, now_ns: int, answered: bool) -> float:
+    def failed(self, delivery: Delivery, outcome: Outcome, answered: bool) -> float:
         """An attempt failed, though the subscriber may have answered. Returns how long it asked us to wait, up to the
         configured maximum (0 if it did not). No attempt starts before that."""
         now = self._clock.monotonic()
         if answered:
             self.answered()
-        elif outcome.retry and (wait := self.outage.unanswered(delivery, outcome, now_ns)) is not None:
+        elif outcome.retry and (wait := self.outage.unanswered(delivery, outcome)) is not None:
             self._alone = True
             self._not_before = max(self._not_before, now + wait)
         if not outcome.retry:
@@ -218,7 +218,7 @@ class Outage:
         self._first = self._probe = None
         self._sharing = set()
 
-    def unanswered(self, delivery: Delivery, outcome: Outcome, now_ns: int) -> float | None:
+    def unanswered(self, delivery: Delivery, outcome: Outcome) -> float | None:
         """An attempt got no answer. Returns how long to wait, in seconds, if the subscriber is down now."""
         self.count += 1
         if self._first is None:
@@ -235,26 +235,26 @@ class Outage:
         wait = backoff.wait_s(self._policy, self._rounds, self._draw())
         shared, self._sharing, self._probe = self._sharing, set(), None
         if self._confirmed and shared:
-            self._share(shared, outcome, now_ns)
+            self._share(shared, outcome)
         return min(wait, MOST_WAIT_S)
 
     def take(self) -> Delivery | float:
         """The event for the next attempt, or the seconds until one is due."""
-        now_ns = self._clock.now_ns()
-        found = self._queue.take_due(now_ns)
+        now = self._clock.monotonic()
+        found = self._queue.take_due(now)
         if found is None:
-            return max(0.001, (self._queue.next_due_ns() - now_ns) / 1e9)
+            return max(0.001, self._queue.next_due_s() - now)
         self._probe = found
-        self._began_ns = now_ns
-        self._sharing = {d for d in self._queue.startable() if d.due_ns <= now_ns}
+        self._began_ns = self._clock.now_ns()
+        self._sharing = {d for d in self._queue.startable() if d.due_s <= now}
         return found
 
-    def _share(self, shared: set[Delivery], outcome: Outcome, now_ns: int) -> None:
+    def _share(self, shared: set[Delivery], outcome: Outcome) -> None:
         for delivery in self._queue.startable():
             if delivery in shared and delivery.attempts < self._queue.most:  # one behind another may have had all
                 delivery.attempts += 1
                 delivery.first_ns = delivery.first_ns or self._began_ns
                 delivery.outcome = outcome
                 wait = backoff.wait_s(self._policy, delivery.attempts, self._draw())
-                delivery.due_ns = now_ns + int(wait * 1e9)
+                delivery.due_s = self._clock.monotonic() + wait
         self._queue.sort_out()

@@ -76,7 +76,7 @@ class Subscription:
         self.draw = draw
         self.order_key_of = order_key_of
         self.feed: Feed = NO_FEED
-        self._clock = clock
+        self.clock = clock
         self._filter = filter
         self._undecided = filter.undecided if filter is not None else {}
         self._give_back = give_back
@@ -144,7 +144,7 @@ class Subscription:
     def _without_attempt(self, delivery: Delivery, outcome: Outcome) -> None:
         """No attempt can be made."""
         delivery.outcome = outcome
-        delivery.first_ns = delivery.first_ns or self._clock.now_ns()
+        delivery.first_ns = delivery.first_ns or self.clock.now_ns()
         self.failures.last = one_line(outcome.reason)
         if not self._endless:
             self._give_up(delivery)
@@ -152,7 +152,7 @@ class Subscription:
         # no dead letter, and a source that can wait: try the filter and the key mapper again later
         self.failures.in_a_row += 1
         wait = backoff.wait_s(self.policy, self.failures.in_a_row, self.draw())
-        self._later(delivery, self._clock.now_ns(), wait, self._decide)
+        self._later(delivery, wait, self._decide)
 
     def _decide(self, delivery: Delivery) -> None:
         """Runs the filter and the key mapper again."""
@@ -236,7 +236,7 @@ class Subscription:
             self._settle(delivery)
         else:
             replied = partial(self._replied, delivery)
-            reply.publish(outcome.reply, delivery.event, self._clock.now_ns(), self._publish, replied)
+            reply.publish(outcome.reply, delivery.event, self.clock.now_ns(), self._publish, replied)
 
     def _replied(self, delivery: Delivery, failure: Outcome | None) -> None:
         if failure is None:
@@ -248,9 +248,9 @@ class Subscription:
 
     def _failed(self, delivery: Delivery, outcome: Outcome, answered: bool) -> None:
         delivery.outcome = outcome
-        now_ns = self._clock.now_ns()
+        now_ns = self.clock.now_ns()
         self.failures.failed(now_ns, delivery.event, delivery.attempts, outcome, self.held)
-        asked = self._schedule.failed(delivery, outcome, now_ns, answered)
+        asked = self._schedule.failed(delivery, outcome, answered)
         if (not outcome.retry or delivery.attempts > self.policy.retry) and not self._endless:
             self._give_up(delivery)
             return
@@ -258,13 +258,13 @@ class Subscription:
             log.error("%s waits for its sink, it has no dead letter: %s", self.name, outcome.reason)
         self.retried += 1
         wait = max(asked, backoff.wait_s(self.policy, delivery.attempts, self.draw()))
-        self._later(delivery, now_ns, wait, self._due)
+        self._later(delivery, wait, self._due)
 
-    def _later(self, delivery: Delivery, now_ns: int, wait: float, then: Callable[[Delivery], None]) -> None:
-        delivery.due_ns = now_ns + int(wait * 1e9)
+    def _later(self, delivery: Delivery, wait: float, then: Callable[[Delivery], None]) -> None:
+        delivery.due_s = self.clock.monotonic() + wait
         self._queue.waiting.add(delivery)
         if not self._stopping:
-            delivery.timer = self._clock.call_later(wait, then, delivery)
+            delivery.timer = self.clock.call_later(wait, then, delivery)
 
     def _due(self, delivery: Delivery) -> None:
         self._queue.waiting.discard(delivery)

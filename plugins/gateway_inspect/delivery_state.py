@@ -37,7 +37,9 @@ def _subscription_state(subscription: Subscription, id: str, source: str | None,
         event = delivery.event
         same = event.position == position if position else id_of(event) == id
         if same and source in (None, event.attributes.get("source")):
-            due = rfc3339(delivery.due_ns) if state == "waiting" else None
+            clock = subscription.clock
+            due_ns = clock.now_ns() + int((delivery.due_s - clock.monotonic()) * 1e9)
+            due = rfc3339(due_ns) if state == "waiting" else None
             held = {"state": state, "attempts": delivery.attempts, "next": due}
             break
     failures = [

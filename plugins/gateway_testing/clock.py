@@ -18,7 +18,8 @@ class _Timer:
 
 
 class FakeClock:
-    """A `Clock` for tests: `advance(seconds)` runs the timers that become due, in order."""
+    """A `Clock` for tests: `advance(seconds)` runs the timers that become due, in order; `set_by(seconds)` sets the
+    time of day forward or back, as a machine does whose clock was wrong."""
 
     def __init__(self, start_s: float = 1_800_000_000.0) -> None:
         self._start = start_s
@@ -31,6 +32,10 @@ class FakeClock:
 
     def monotonic(self) -> float:
         return self._now
+
+    def set_by(self, seconds: float) -> None:
+        """Sets the time of day. Timers and `monotonic` go on as before."""
+        self._start += seconds
 
     def call_later(self, delay_s: float, call: Callable[..., Any], *args: Any) -> _Timer:
         timer = _Timer(call, args)

@@ -137,6 +137,20 @@ def test_no_event_is_given_up_sooner_than_its_policy_says() -> None:
 
 
 @pytest.mark.spec("SAFE-37")
+@pytest.mark.parametrize("by_s", [-7200.0, 7200.0])
+def test_a_time_of_day_that_is_set_anew_changes_no_wait(by_s: float) -> None:
+    def played(by_s: float) -> list[float]:
+        rig = Rig(lambda e: REFUSED, retry=8)
+        rig.offer(*(event(n) for n in range(1, 101)))
+        rig.clock.advance(10.0)
+        rig.clock.set_by(by_s)
+        rig.settle()
+        return [at for at, _ in rig.far.sent]
+
+    assert played(by_s) == pytest.approx(played(0.0), abs=0.01)
+
+
+@pytest.mark.spec("SAFE-37")
 def test_a_dead_subscriber_costs_a_few_attempts_whatever_waits() -> None:
     rig = Rig(lambda e: REFUSED, retry=1000)
     rig.offer(*(event(n) for n in range(1, 5001)))

@@ -106,7 +106,7 @@ class Scheduled:
 
     def failed(self, retry_after_s: float | None = None) -> float:
         outcome = Outcome(False, retry=True, code=503, retry_after_s=retry_after_s)
-        return self.schedule.failed(self.delivery, outcome, self.clock.now_ns(), answered=True)
+        return self.schedule.failed(self.delivery, outcome, answered=True)
 
     def may_start(self, in_flight: int) -> bool:
         self.queue.due.append(self.delivery)
