@@ -124,9 +124,9 @@ class Endpoint:
         if self._traces and (trace := of_headers(message.headers)):
             for event in events:
                 event.trace = trace
-        if self.gate is not None and who is not None and self._intake.admissions:
-            done = self.gate.hearing(who, message, done)  # only admissions refuse what the gate let in
         try:
+            if self.gate is not None and who is not None and self._intake.admissions:
+                done = self.gate.hearing(who, message, done)  # only admissions refuse what the gate let in
             self._intake.accept(events, done)
         except Exception as e:
             done(e)

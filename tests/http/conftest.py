@@ -21,7 +21,7 @@ from gateway_core.contract.component import BuildContext, Component, Config
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.hookspecs import hookimpl
-from gateway_core.contract.interfaces import Accepted, Intake, Outcome, Sink, Source
+from gateway_core.contract.interfaces import Accepted, Admission, Intake, Outcome, Sink, Source
 from tests.twins import twins
 
 STRUCTURED = b"application/cloudevents+json"
@@ -86,6 +86,8 @@ class TinyPlugin:
 
 class MemoryIntake:
     """Keeps what it takes. `result` is what `done` gets; with `hold` the test calls `release` itself."""
+
+    admissions: Sequence[Admission] = ()
 
     def __init__(self) -> None:
         self.events: list[Event] = []
