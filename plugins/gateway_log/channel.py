@@ -24,12 +24,11 @@ from gateway_core.contract.errors import Overloaded, Refused, StartError, Storag
 from gateway_core.contract.event import Event, position_of
 from gateway_core.contract.interfaces import Accepted, Filter, Receiver
 
-from . import meta, readers
+from . import meta
 from .chunks import ChunkReader
 from .config import LogConfig
-from .cursor import CursorChanges, CursorState, LogFeed, Tail
+from .cursor import CursorChanges, LogFeed, Tail
 from .damage import DamagedShards
-from .departures import Departures
 from .disk_reserve import DiskFull, sync_failed
 from .feeder import Feeder
 from .folder import LogFolder
@@ -40,6 +39,7 @@ from .retention import Retention
 from .rows import Unreadable
 from .search import at, browse, find
 from .shard import Shard
+from .subscriptions import Subscriptions
 from .wal_file import file_bytes
 from .writer import Commit, Unit, Writer
 
@@ -65,10 +65,6 @@ class LogChannel:
         self._context = context
         self._clock = context.clock
         self._folder = LogFolder(context.data_dir / "log" / context.broker, context.worker, context.workers)
-        self._known: dict[int, dict[str, CursorState]] = {}
-        self._departures = Departures()
-        self._routed: dict[int, int] = {}
-        self._reading: set[str] = set()
         self._queued = 0  # bytes
         self._fault: StorageError | None = StorageError("not open")  # why events can't be written
         self._full = False
@@ -86,14 +82,12 @@ class LogChannel:
         shards, reserve = await self._loop.run_in_executor(None, self._folder.open, self._config.sync)
         self._shards, self._reserve = shards, reserve
         self._tails = [Tail(s.number, s.first, s.next, s.routed, self._changed) for s in shards]
-        self._known = {s.number: s.cursors for s in shards}
-        self._routed = {s.number: s.routed for s in shards}
-        self._lost = {s.number for s in shards if s.cursors_lost}
         self._damage = DamagedShards(self._folder.path, {s.number: s.damaged for s in shards if s.damaged})
         self._tail = self._tails[0]
         self._quarantine = Quarantine(self._folder.path, [s.number for s in shards], self._find_damage)
         self._chunks = ChunkReader(self._folder.path, self._loop, self._quarantine.report)
         self._feeder = Feeder(self._tails, self._chunks, self._loop)
+        self._subscriptions = Subscriptions(self._folder, shards, self._tails, self._feeder)
         self._writer = Writer(shards, reserve, self._loop, self._committed, self._damaged)
         self._retention = self._make_retention(shards, self._writer)
         self._writer.start()
@@ -103,23 +97,15 @@ class LogChannel:
             log.error("%s: until then, this gateway delivers events but accepts none", self._fault)
 
     def _make_retention(self, shards: Sequence[Shard], writer: Writer) -> Retention:
-        config, workers = self._config, self._context.workers
+        config, workers, folder = self._config, self._context.workers, self._folder.path
         return Retention(
-            *(config.retention, config.check_interval_s, workers, shards, self._reserve, self._tails),
-            *(self._folder.path, self._clock, writer.put_later, self._loop.call_soon_threadsafe),
+            *(config.retention, config.check_interval_s, workers, shards, self._reserve, self._tails, folder),
+            *(self._subscriptions.departures, self._clock, writer.put_later, self._loop.call_soon_threadsafe),
         )
 
     async def open(self) -> None:
         """Gives all subscriptions their cursors, makes these durable, and starts to feed. Raises `StorageError`."""
-        for tail in self._tails:
-            for name, state in self._known[tail.shard].items():
-                if state.next is None and name not in self._feeder.feeds:
-                    unused = CursorState(self._routed[tail.shard], state.pending)
-                    self._known[tail.shard][name] = unused
-                    tail.detach(name, unused)
-        if self._context.worker == 0:
-            for name in set(readers.names(self._folder.path)) - self._reading:
-                readers.detach(self._folder.path, name)
+        self._subscriptions.leave_unused(readers_too=self._context.worker == 0)
         await self._feeder.begin()
         if (error := await self._write_cursors()) and not self._full:
             raise error
@@ -253,7 +239,7 @@ class LogChannel:
         self._shards.insert(0, shard)
         self._tails.insert(0, tail)
         self._tail = tail
-        self._known[shard.number], self._routed[shard.number] = {}, shard.routed
+        self._subscriptions.add(shard, tail)
         self._feeder.switch(tail)
         self._retention.add(shard, tail)
         self._changed()
@@ -317,19 +303,7 @@ class LogChannel:
     def attach(self, name: str, filter: Filter, receiver: Receiver, *, from_start: bool = False) -> LogFeed:
         """Adds a subscription. After `open` it starts at once, and its cursor is durable once it has `joined`. The log
         has no other writers or readers, so nothing is ever rejected or withdrawn."""
-        self._departures.back(name)
-        self._detach_reader(name)
-        feed = self._feeder.attach(name, filter, receiver.offer, from_start)
-        for tail in self._tails:
-            state = self._known[tail.shard].get(name)
-            if state is None and tail.shard in self._lost:
-                state = CursorState(tail.first)
-            cursor = self._feeder.add_cursor(feed, filter, tail, state, self._routed[tail.shard])
-            if self._taking or tail.shard in self._lost:
-                tail.mark(cursor)
-            if self._taking:
-                self._feeder.wake(cursor)
-        return feed
+        return self._subscriptions.attach(name, filter, receiver.offer, from_start=from_start, live=self._taking)
 
     async def joined(self, name: str) -> None:
         """See `capabilities.Joined`: the cursor survives a crash. If the disk is full, no events come in either, and
@@ -339,33 +313,15 @@ class LogChannel:
 
     def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> LogReaderFeed:
         """Adds a sink that reads the shards' files itself. Raises `StartError`."""
-        self._departures.back(name)
-        self._reading.add(name)
-        self._feeder.watch(name, filter)
-        start = readers.attach(
-            self._folder.path, name, self._folder.firsts if from_start else lambda: self._folder.ends(self._tails)
-        )
-        return LogReaderFeed(name, self._folder.path, start, lambda: self._folder.ends(self._tails))
+        return self._subscriptions.attach_reader(name, filter, from_start=from_start)
 
     def detach(self, name: str) -> None:
         """Ends a subscription; its cursor is kept but no longer prevents the deletion of events, except in a reload."""
-        states = self._feeder.detach(name)
-        for shard, state in states.items():
-            self._known[shard][name] = state
-        if not self._departures.leave(name, states):
-            self._detach_reader(name)
-
-    def _detach_reader(self, name: str) -> None:
-        if name in self._reading:
-            self._reading.discard(name)
-            readers.detach(self._folder.path, name)
+        self._subscriptions.detach(name)
 
     def hold(self, wanted: Container[str] | None) -> None:
-        """See `gateway_core.contract.capabilities.Retains`. For other workers a reader is gone when its file moves, so
-        the file stays until the end of the reload."""
-        for name in self._departures.hold(wanted):
-            self._detach_reader(name)
-        self._retention.hold(self._departures.kept)
+        """See `gateway_core.contract.capabilities.Retains`."""
+        self._subscriptions.hold(wanted)
 
     # -- status -----------------------------------------------------------------------------------------------------
 

@@ -8,22 +8,21 @@ from .cursor import CursorState
 
 
 class Departures:
-    """`kept` has the sequences that they still need, by name and shard; None during a reload, when nothing at all may
-    be deleted."""
+    """While `reloading`, nothing at all may be deleted."""
 
     def __init__(self) -> None:
-        self._left: dict[str, dict[int, int]] = {}
-        self._reloading = False
+        self.reloading = False
+        self._left: dict[str, dict[int, int]] = {}  # the sequences that they still need, by name and shard
 
-    @property
-    def kept(self) -> Mapping[str, Mapping[int, int]] | None:
-        return None if self._reloading else dict(self._left)
+    def floors(self, shard: int) -> list[int]:
+        """The first sequences of this shard that they still need."""
+        return [needed[shard] for needed in self._left.values() if shard in needed]
 
     def leave(self, name: str, states: Mapping[int, CursorState]) -> bool:
         """A subscription leaves; whether it may come back."""
-        if self._reloading:
+        if self.reloading:
             self._left[name] = {shard: min((*state.pending, state.next or 1)) for shard, state in states.items()}
-        return self._reloading
+        return self.reloading
 
     def back(self, name: str) -> None:
         """It is back, and its own cursor counts."""
@@ -32,7 +31,7 @@ class Departures:
     def hold(self, wanted: Container[str] | None) -> list[str]:
         """A reload begins if None. Else it has ended, and those are returned that are gone for good; the others are
         `wanted`, and could not be attached again."""
-        self._reloading = wanted is None
+        self.reloading = wanted is None
         if wanted is None:
             return []
         gone = [name for name in self._left if name not in wanted]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from gateway_core.contract.clock import Clock, Timer
 
 from .config import RetentionConfig
 from .cursor import Tail
+from .departures import Departures
 from .disk_reserve import DiskReserve
 from .readers import Floors
 from .shard import Shard
@@ -45,6 +46,7 @@ class Retention:
         reserve: DiskReserve,
         tails: Sequence[Tail],
         folder: Path,
+        departures: Departures,
         clock: Clock,
         put: Callable[[Callable[[], Any]], None],
         tell: Callable[..., Any],
@@ -56,8 +58,7 @@ class Retention:
         self._reserve = reserve
         self._pairs = list(zip(shards, tails, strict=True))
         self._floors = Floors(folder)
-        self._held = False
-        self._kept: Mapping[str, Mapping[int, int]] = {}
+        self._departures = departures
         self._clock = clock
         self._put = put
         self._tell = tell
@@ -80,16 +81,10 @@ class Retention:
             self._timer.cancel()
             self._timer = None
 
-    def hold(self, kept: Mapping[str, Mapping[int, int]] | None) -> None:
-        """Deletes nothing from now on if None. Else it goes on; `kept` are the sequences that detached subscriptions
-        still need, by name and shard."""
-        self._held = kept is None
-        self._kept = kept or {}
-
     def relieve(self) -> None:
         """The disk is full: deletes events that are not needed, whatever their age, and accepts events again when there
         is enough room. Call it repeatedly while the disk is full."""
-        pairs = [] if self._held else self._pairs
+        pairs = [] if self._departures.reloading else self._pairs
         wanted = [(shard, tail, self._floor(tail, keep_unread=True)) for shard, tail in pairs]
         self._put(lambda: self._relieve(wanted))
 
@@ -110,8 +105,8 @@ class Retention:
     def _floor(self, tail: Tail, *, keep_unread: bool) -> int:
         if not keep_unread:
             return tail.end
-        kept = [floors[tail.shard] for floors in self._kept.values() if tail.shard in floors]
-        return min([*kept, *(c.floor() for c in tail.cursors.values())], default=tail.end)
+        floors = self._departures.floors(tail.shard)
+        return min([*floors, *(c.floor() for c in tail.cursors.values())], default=tail.end)
 
     def _read_by_all(self, shard: Shard, before: int) -> int:
         """The sequence, at most `before`, before which no reader needs anything."""
@@ -124,7 +119,7 @@ class Retention:
     def _look(self) -> None:
         self._check_clock()
         for shard, tail in self._pairs:
-            if tail.first < tail.end and not self._held:
+            if tail.first < tail.end and not self._departures.reloading:
                 self._begin(shard, tail)
         self.start()
 

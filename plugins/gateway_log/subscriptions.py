@@ -1,0 +1,98 @@
+"""Who takes events from one worker's part of a log, and where each of them goes on: a subscription at its cursors, a
+reader at the offsets in its file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Filter
+
+from . import readers
+from .cursor import CursorState, LogFeed, Tail
+from .departures import Departures
+from .feeder import Feeder
+from .folder import LogFolder
+from .readers import LogReaderFeed
+from .shard import Shard
+
+
+class Subscriptions:
+    """Attaches and detaches them. `departures` are those that a reload has detached."""
+
+    def __init__(self, folder: LogFolder, shards: Sequence[Shard], tails: Sequence[Tail], feeder: Feeder) -> None:
+        self.departures = Departures()
+        self._folder = folder
+        self._feeder = feeder
+        self._tails = [*tails]
+        self._known = {s.number: s.cursors for s in shards}  # of all that were ever attached
+        self._routed = {s.number: s.routed for s in shards}
+        self._lost = {s.number for s in shards if s.cursors_lost}
+        self._reading: set[str] = set()
+
+    def add(self, shard: Shard, tail: Tail) -> None:
+        """Adds a new shard; the feeder has given it cursors."""
+        self._tails.insert(0, tail)
+        self._known[shard.number], self._routed[shard.number] = {}, shard.routed
+
+    def attach(
+        self, name: str, filter: Filter, offer: Callable[[Event], bool], *, from_start: bool, live: bool
+    ) -> LogFeed:
+        """Adds a subscription, at its saved cursors if it has some. `live`: it is fed at once."""
+        self.departures.back(name)
+        self._detach_reader(name)
+        feed = self._feeder.attach(name, filter, offer, from_start)
+        for tail in self._tails:
+            state = self._known[tail.shard].get(name)
+            if state is None and tail.shard in self._lost:
+                state = CursorState(tail.first)
+            cursor = self._feeder.add_cursor(feed, filter, tail, state, self._routed[tail.shard])
+            if live or tail.shard in self._lost:
+                tail.mark(cursor)
+            if live:
+                self._feeder.wake(cursor)
+        return feed
+
+    def attach_reader(self, name: str, filter: Filter, *, from_start: bool) -> LogReaderFeed:
+        """Adds a sink that reads the shards' files itself. Raises `StartError`."""
+        self.departures.back(name)
+        self._reading.add(name)
+        self._feeder.watch(name, filter)
+        start = readers.attach(self._folder.path, name, self._folder.firsts if from_start else self._ends)
+        return LogReaderFeed(name, self._folder.path, start, self._ends)
+
+    def _ends(self) -> dict[str, int]:
+        return self._folder.ends(self._tails)
+
+    def leave_unused(self, *, readers_too: bool) -> None:
+        """Detaches those of earlier runs that have not been attached, the readers only if `readers_too`: these belong
+        to all workers."""
+        for tail in self._tails:
+            known = self._known[tail.shard]
+            for name, state in known.items():
+                if state.next is None and name not in self._feeder.feeds:
+                    known[name] = CursorState(self._routed[tail.shard], state.pending)
+                    tail.detach(name, known[name])
+        if readers_too:
+            for name in set(readers.names(self._folder.path)) - self._reading:
+                readers.detach(self._folder.path, name)
+
+    def detach(self, name: str) -> None:
+        """Ends a subscription or a reader. Its cursors are kept but no longer prevent the deletion of events, except in
+        a reload."""
+        states = self._feeder.detach(name)
+        for shard, state in states.items():
+            self._known[shard][name] = state
+        if not self.departures.leave(name, states):
+            self._detach_reader(name)
+
+    def hold(self, wanted: Container[str] | None) -> None:
+        """See `gateway_core.contract.capabilities.Retains`. For other workers a reader is gone when its file moves, so
+        the file stays until the end of the reload."""
+        for name in self.departures.hold(wanted):
+            self._detach_reader(name)
+
+    def _detach_reader(self, name: str) -> None:
+        if name in self._reading:
+            self._reading.discard(name)
+            readers.detach(self._folder.path, name)
