@@ -243,14 +243,19 @@ class Gate:
 
     @property
     def judges(self) -> bool:
-        """Whether `admit` does more than to set the sender of events."""
+        """Whether `judge` does anything."""
         return self._policies is not None or self._quotas is not None or self._auth_context
 
     def admit(self, who: Identity, request: Message, events: Sequence[Event]) -> Refused | None:
         """Sets the sender of events that came with one request. Returns why they may not come in, None if they may."""
         for event in events:
             event.identity = who
-            if self._auth_context:
+        return self.judge(who, request, events)
+
+    def judge(self, who: Identity, request: Message, events: Sequence[Event]) -> Refused | None:
+        """`admit` for events whose sender is set."""
+        if self._auth_context:
+            for event in events:
                 mark(event, who)
         return self._unless(None if self._policies is None else self._policies.refusal(events), who, request, events)
 

@@ -25,7 +25,7 @@ class Endpoint:
     """One ingress: decodes events from requests and passes them to the intake."""
 
     __slots__ = (
-        "_admit", "_codec", "_decode", "_intake", "_max_body_bytes", "_now_ns", "_traces",
+        "_codec", "_decode", "_intake", "_judge", "_max_body_bytes", "_now_ns", "_traces",
         "asks_peer", "gate", "owner", "path", "target",
     )  # fmt: skip
 
@@ -51,7 +51,7 @@ class Endpoint:
         self._traces = traces
         self._max_body_bytes = max_body_bytes
         self.gate = gate
-        self._admit = gate.admit if gate is not None and gate.judges else None
+        self._judge = gate.judge if gate is not None and gate.judges else None
         self.asks_peer = gate is not None
         """Whether messages must have their `peer`."""
 
@@ -110,7 +110,7 @@ class Endpoint:
                 for event in events:
                     event.received_ns = now
                     event.identity = who
-                if self._admit is not None and (refusal := self._admit(who, message, events)):
+                if self._judge is not None and (refusal := self._judge(who, message, events)):
                     raise refusal
         except Refused as e:
             self._refuse(e, message, done)
