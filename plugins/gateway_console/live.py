@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from inspect import isawaitable
 
 import anyio
-from gateway_admin.routes import Answer, Problem, Request, Route, Text
+from gateway_admin.routes import Answer, Handler, Problem, Request, Route, Text
+from gateway_inspect.tap.stream import MEDIA
 
 from .page import ROOT, tell
 from .sampler import Sampler
 
-MEDIA = "text/event-stream"
 EVERY_S = 1.0
 BEAT = b":\n\n"
 """A comment: it shows whether the reader is still there."""
@@ -33,14 +33,19 @@ def live(path: str, show: Show, sampler: Sampler, summary: str, every_s: float =
     """The route of a page's changes, below `/console`. It is for viewers. A problem that `show` raises ends the stream:
     the page says it, and does not ask again."""
     newest = Newest(show, every_s)
+    return stream(path, lambda request: streamed(_changes(request, newest, sampler, every_s)), summary)
 
-    def answer(request: Request) -> Answer:
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no", "x-content-type-options": "nosniff"}
-        return Answer(stream=_changes(request, newest, sampler, every_s), media=MEDIA, headers=headers)
 
+def stream(path: str, handler: Handler, summary: str) -> Route:
+    """The route of a stream below `/console`, which `handler` answers with `streamed`. It is for viewers."""
     return Route(
-        *("GET", f"{ROOT}{path}", answer, summary, {200: Text(MEDIA)}), role="viewer", tell=tell, described=False
+        *("GET", f"{ROOT}{path}", handler, summary, {200: Text(MEDIA)}), role="viewer", tell=tell, described=False
     )
+
+
+def streamed(events: AsyncIterator[bytes]) -> Answer:
+    """An answer with server-sent events, which no proxy keeps or holds back."""
+    return Answer(stream=events, media=MEDIA, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
 
 
 def present() -> Route:
@@ -51,16 +56,7 @@ def present() -> Route:
             yield BEAT
             await anyio.sleep(_BEAT_S)
 
-    def answer(request: Request) -> Answer:
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no", "x-content-type-options": "nosniff"}
-        return Answer(stream=beats(), media=MEDIA, headers=headers)
-
-    return Route(
-        *("GET", f"{ROOT}/live/present", answer, "Whether the gateway is there", {200: Text(MEDIA)}),
-        role="viewer",
-        tell=tell,
-        described=False,
-    )
+    return stream("/live/present", lambda request: streamed(beats()), "Whether the gateway is there")
 
 
 class Newest:

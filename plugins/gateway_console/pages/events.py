@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 import anyio
 from anyio import to_thread
-from gateway_admin.routes import Answer, Problem, Request, Route, Text
+from gateway_admin.routes import Answer, Problem, Request, Route
 from gateway_inspect.routes import check_names
 from gateway_inspect.why import Wanted
 
@@ -21,8 +21,8 @@ from ..context import Console
 from ..event_search import AUTOMATIC, Search, asked, search
 from ..event_trace import Trace, Traces, again, signature, traces
 from ..event_view import as_curl, as_send, view
-from ..live import BEAT, EVERY_S, MEDIA, event
-from ..page import ROOT, fragment, html, page, render, tell
+from ..live import BEAT, EVERY_S, event, stream, streamed
+from ..page import ROOT, fragment, html, page, render
 from ..table_view import FindsRows, cells
 
 _PATH = "/events"
@@ -170,9 +170,7 @@ def routes(console: Console) -> list[Route]:
         return Answer(body=body, media="application/cloudevents+json", headers=headers)
 
     async def follow(request: Request) -> Answer:
-        trace = await find(request)
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return Answer(stream=changes(request, trace), media=MEDIA, headers=headers)
+        return streamed(changes(request, await find(request)))
 
     async def changes(request: Request, trace: Trace) -> AsyncIterator[bytes]:
         with console.sampler.watched():
@@ -192,12 +190,7 @@ def routes(console: Console) -> list[Route]:
         page(f"{_PATH}/more", more, "The next step of a search"),
         page(f"{_PATH}/row", row, "The row of an event in a table"),
         page(f"{_PATH}/download", download, "An event as a file"),
-        Route(
-            *("GET", f"{ROOT}/live{_PATH}", follow, "Changes of one event", {200: Text(MEDIA)}),
-            role="viewer",
-            tell=tell,
-            described=False,
-        ),
+        stream(f"/live{_PATH}", follow, "Changes of one event"),
     ]
 
 

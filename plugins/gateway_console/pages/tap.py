@@ -10,16 +10,16 @@ from typing import Any
 from urllib.parse import urlencode
 
 import anyio
-from gateway_admin.routes import Answer, Problem, Request, Route, Text
+from gateway_admin.routes import Answer, Problem, Request, Route
 from gateway_inspect.routes import check_names
 from gateway_inspect.tap.choice import BadFilter, Choice, compile_all
-from gateway_inspect.tap.stream import MEDIA, Batch, batches
+from gateway_inspect.tap.stream import Batch, batches
 
 from ..config import HIDDEN, HideConfig
 from ..context import Console
 from ..filters import short
-from ..live import BEAT, event
-from ..page import ROOT, fragment, html, page, render, tell
+from ..live import BEAT, event, stream, streamed
+from ..page import ROOT, fragment, html, page, render
 
 _PATH = "/live"
 _TEMPLATE = "live.html"
@@ -61,17 +61,12 @@ def routes(console: Console) -> list[Route]:
         if fault := _fault(console, text, request):
             raise Problem(422, fault)
         choice = Choice(broker, trigger, (text,) if text else (), held=_MOST_ROWS)
-        return Answer(stream=_rows(console, choice, request), media=MEDIA, headers={"cache-control": "no-store"})
+        return streamed(_rows(console, choice, request))
 
     return [
         page(_PATH, show, "Events as they come"),
         page(f"{_PATH}/check", check, "Whether an expression can be used"),
-        Route(
-            *("GET", f"{ROOT}{_PATH}/tap", tap, "Rows of live events", {200: Text(MEDIA)}),
-            role="viewer",
-            tell=tell,
-            described=False,
-        ),
+        stream(f"{_PATH}/tap", tap, "Rows of live events"),
     ]
 
 
