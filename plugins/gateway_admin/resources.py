@@ -50,10 +50,14 @@ class Resources:
     def tag(self, section: str, name: str) -> str:
         """The entity tag of an entry: it changes with the generation, and across restarts with the spec."""
         version = self._service.generations.get(section, name)
+        return "" if version is None else f'"{version.generation}-{self.digest(section, name)}"'
+
+    def digest(self, section: str, name: str) -> str:
+        """Stands for the spec of an entry as it is now, "" if there is none."""
+        version = self._service.generations.get(section, name)
         if version is None:
             return ""
-        digest = hashlib.sha256(msgspec.json.encode(shown(version.config), enc_hook=str)).hexdigest()
-        return f'"{version.generation}-{digest[:12]}"'
+        return hashlib.sha256(msgspec.json.encode(shown(version.config), enc_hook=str)).hexdigest()[:12]
 
     def _counted(self, section: str) -> Counted:
         if section not in RUNNING:

@@ -127,17 +127,18 @@ def routes(console: Console) -> list[Route]:
         text = _NEW.format(broker=next(iter(gateway.built.brokers), "default"))
         if name:
             text = as_yaml({"triggers": {name: resources.get("triggers", name)["spec"]}})
-        seen = f"{name} {digest(name)}" if name else ""
-        values = {"title": "Apply", "section": "Triggers", "text": text, "planned": None, "seen": seen}
+        noted = seen([name] if name else [])
+        values = {"title": "Apply", "section": "Triggers", "text": text, "planned": None, "seen": noted}
         return html(render("apply.html", request, **values))
 
-    def digest(name: str) -> str:
-        """Stands for what the trigger is now, "" if there is none."""
-        return resources.tag("triggers", name).strip('"').partition("-")[2]
+    def seen(names: Iterable[str]) -> str:
+        """What a form notes of these triggers as they are now: a line for each."""
+        return "\n".join(f"{name} {resources.digest('triggers', name)}" for name in names)
 
-    def changed(seen: Iterable[tuple[str, str]]) -> list[str]:
-        """Which triggers are not what a form has seen."""
-        return [name for name, digest_seen in seen if digest(name) != digest_seen]
+    def changed(request: Request) -> list[str]:
+        """Which triggers are not what the form has seen."""
+        noted = (line.rpartition(" ") for line in request.form.get("seen", "").splitlines() if line)
+        return [name for name, _, digest in noted if resources.digest("triggers", name) != digest]
 
     async def plan(request: Request) -> Answer:
         results, loaded = await control().plan(wanted(request))
@@ -146,8 +147,8 @@ def routes(console: Console) -> list[Route]:
             "planned": planned,
             "text": request.form.get("text", ""),
             "warnings": loaded.warnings,
-            "changed": changed(_seen(request)),
-            "seen": "\n".join(f"{name} {digest(name)}" for name in results),
+            "changed": changed(request),
+            "seen": seen(results),
         }
         return html(fragment("apply.html", "plan", request, **values))
 
@@ -158,7 +159,7 @@ def routes(console: Console) -> list[Route]:
 
     async def apply(request: Request) -> Answer:
         def check() -> None:
-            if names := changed(_seen(request)):
+            if names := changed(request):
                 text = f"{' and '.join(names)} changed while you looked: nothing was applied; check your change again"
                 raise Problem(409, text)
 
@@ -184,12 +185,6 @@ def routes(console: Console) -> list[Route]:
         action(f"{one}/delete", delete, "Delete", role="admin", audit="trigger.delete"),
         action(f"{one}/try", tried, "Whether an event matches", role="viewer"),
     ]
-
-
-def _seen(request: Request) -> list[tuple[str, str]]:
-    """The triggers that a form has seen, each with the digest of what it was then."""
-    pairs = (line.rpartition(" ") for line in request.form.get("seen", "").splitlines() if line)
-    return [(name, digest) for name, _, digest in pairs]
 
 
 def _back(name: str, changed: str) -> Answer:
