@@ -108,6 +108,10 @@ class Sampler:
             self._rates = (last, between(first.status, last.status, last.at - first.at, "name"))
         return self._rates[1]
 
+    def rates_of(self, section: str, name: str) -> dict[str, Any]:
+        """Those of one entry; empty if there is none."""
+        return next((entry for entry in self.rates()[section] if entry["name"] == name), {})
+
     def _first(self, last: Sample) -> Sample:
         """The sample from which on rates are lately."""
         return next(sample for sample in self.samples if last.at - sample.at <= _LATELY_S or sample is last)

@@ -32,12 +32,11 @@ def routes(console: Console) -> list[Route]:
         reader = status.reader
         assert reader is not None
         sink = sink_of(status.name)
-        rates: dict[str, Any] = next((each for each in sampler.rates()["triggers"] if each["name"] == status.name), {})
         lags = sampler.series("triggers", status.name, "lag", rate=False)
         return {
             "status": status,
             "reader": reader,
-            "health": health_of(status, rates),
+            "health": health_of(status, sampler.rates_of("triggers", status.name)),
             "format": sink.format if isinstance(sink, KeepsRows) else "",
             "rate": sampler.rate("triggers", status.name, "delivered"),
             "lags": sparkline(lags, f"Lag, now {status.lag or 0}"),

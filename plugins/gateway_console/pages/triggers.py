@@ -70,7 +70,7 @@ def routes(console: Console) -> list[Route]:
         document = resources.get("triggers", name)
         known = (trigger for trigger in sampler.current.triggers if trigger.name == name)
         status = next(known, TriggerStatus(name=name, broker=""))
-        rates: dict[str, Any] = next((r for r in sampler.rates()["triggers"] if r["name"] == name), {})
+        rates = sampler.rates_of("triggers", name)
         charts = [
             ("Delivered per second", sparkline(sampler.series("triggers", name, "delivered", rate=True), "Delivered")),
             ("Failed attempts per second", sparkline(sampler.series("triggers", name, "retried", rate=True), "Failed")),
