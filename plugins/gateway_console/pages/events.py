@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import anyio
 from anyio import to_thread
@@ -119,7 +119,6 @@ def routes(console: Console) -> list[Route]:
             "trace": trace,
             "line": trace.timeline(hides, request.role),
             "subject": {} if trace.document is None else trace.document,
-            "quote": lambda name: quote(name, safe=""),
             "row_of": f"{ROOT}{_PATH}/row?{_link(trace)}",
         }
 
@@ -152,7 +151,7 @@ def routes(console: Console) -> list[Route]:
                 values = zip(found.columns, *cells(found, hides, request.role), strict=True)
                 table = HIDDEN if hides.hides_attribute("type", request.role) else found.table
                 shown |= {"table": table, "batch": found.batch, "cells": list(values)}
-        return html(fragment(_ONE, "row_found", request, row_found=shown, quote=lambda name: quote(name, safe="")))
+        return html(fragment(_ONE, "row_found", request, row_found=shown))
 
     async def download(request: Request) -> Answer:
         trace = await find(request)
