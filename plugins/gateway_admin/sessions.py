@@ -129,17 +129,17 @@ class Sessions:
         good = found is not None and self._now_s() < found.end_s and found.key == self._tokens.key()
         return found if good else None
 
-    def follow(self, code: str) -> str | None:
-        """The cookie for whoever follows a link, once; None as for `find_link`."""
+    def follow(self, code: str) -> tuple[Link, str] | None:
+        """What a code stands for, and the cookie for whoever follows the link, once; None as for `find_link`."""
         found = self.find_link(code)
         self._links.pop(code, None)
         if found is None:
             return None
         if not found.headers:
-            return self.signed(found.who, found.role, found.until_s or None)
+            return found, self.signed(found.who, found.role, found.until_s or None)
         cookie = self.remember(found.headers, found.who, found.role)
         self._remembered[cookie].checked = -math.inf
-        return cookie
+        return found, cookie
 
     # -- remembered: of operators -------------------------------------------------------------------------------------
 

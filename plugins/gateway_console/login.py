@@ -40,9 +40,10 @@ def login_routes(admin: AdminService) -> list[Route]:
         return _form(request, 200, "")
 
     def followed(request: Request, code: str) -> Answer:
-        link, cookie = sessions.find_link(code), sessions.follow(code)
-        if link is None or cookie is None:
+        found = sessions.follow(code)
+        if found is None:
             raise Problem(401, _OLD_LINK)
+        link, cookie = found
         return begun(request, cookie, {"caller": link.who, "role": link.role})
 
     async def log_in(request: Request) -> Answer:
