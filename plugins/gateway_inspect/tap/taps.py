@@ -24,8 +24,7 @@ class Taps:
         self._built = built
         self._clock = clock
         self._taps: list[Tap] = []
-        self._watching: list[Observer] = []
-        self._witnesses: dict[Observer, Witness] = {}
+        self._watching: dict[Observer, Witness | None] = {}
 
     def open(self, choice: Choice, filter: Filter | None) -> Tap:
         """Opens a tap that sees what happens from now on."""
@@ -43,22 +42,18 @@ class Taps:
 
     def watch(self, observer: Observer, witness: Witness | None = None) -> None:
         """Lets an observer see what happens in all parts from now on; `witness` also where events come from."""
-        self._watching.append(observer)
-        if witness is not None:
-            self._witnesses[observer] = witness
+        self._watching[observer] = witness
         self.attach()
 
     def unwatch(self, observer: Observer) -> None:
         """Ends that."""
         if observer in self._watching:
-            self._watching.remove(observer)
-            self._witnesses.pop(observer, None)
+            del self._watching[observer]
             self.attach()
 
     def close_all(self) -> None:
         """Closes all taps when the gateway stops."""
         self._watching.clear()
-        self._witnesses.clear()
         for tap in list(self._taps):
             self.close(tap)
         self.attach()
@@ -68,15 +63,16 @@ class Taps:
         for part, observed in self._parts():
             taps = tuple(tap for tap in self._taps if part.shown_by(tap.choice))
             observed.observe((*self._built.observers, *self._watching, *taps))
-        witness = self._came if self._witnesses else None
+        witness = self._came if any(self._watching.values()) else None
         sources = [source for broker in self._built.brokers.values() for source in broker.sources]
         for source in (*sources, *(bridged.bound_source.source for bridged in self._built.bridges.values())):
             if isinstance(source, Witnessed):
                 source.witness(witness)
 
     def _came(self, events: Sequence[Event], origin: Origin) -> None:
-        for witness in self._witnesses.values():
-            witness(events, origin)
+        for witness in self._watching.values():
+            if witness is not None:
+                witness(events, origin)
 
     def _parts(self) -> Iterator[tuple[Part, Any]]:
         for broker in self._built.brokers.values():
