@@ -23,7 +23,7 @@ from gateway_core.contract.options import HIDDEN as SECRET
 from .checkpoint import committed
 from .config import SparkSinkConfig, schemas
 from .job import LOG, Job
-from .naming import OTHER, TYPE, name_of
+from .naming import OTHER, TYPE, name_of, quarantine_of
 from .query_status import QueryStatus
 from .source_options import CHANNELS, HIDDEN, options_of
 from .supervisor import Supervisor
@@ -51,6 +51,7 @@ class SparkSink:
         self._home = (context.data_dir / "spark" / self._name).absolute()
         self._reads = context.worker == 0  # one query covers the shards of all workers
         self._table = location_of(config.path, config.format, config.conf)
+        self._quarantine = location_of(config.quarantine, config.format, config.conf) if config.quarantine else ""
         self._feed: ReaderFeed | None = None
         self._supervisor: Supervisor | None = None
         self._checkpoint = location_of(config.checkpoint or str(self._home / "checkpoint"))
@@ -114,9 +115,7 @@ class SparkSink:
     def tables(self) -> dict[str, str]:
         """Its tables by name: "table" and "quarantine", or the names of their folders with one for each event type.
         It looks into folders: call it in a thread."""
-        config = self._config
-        quarantine = location_of(config.quarantine, config.format, config.conf) if config.quarantine else ""
-        return tables(self._table, quarantine)
+        return tables(self._table, self._quarantine)
 
     def newest_rows(self, table: str, most: int) -> NewestRows:
         """The newest rows of one of its tables. It blocks: call it in a thread. Raises `ValueError` with
@@ -138,8 +137,10 @@ class SparkSink:
         if TYPE not in self._table:
             return known
         own = name_of(type)
-        names = [name for name in known if own in name or OTHER in name]
-        return {name: known[name] for name in sorted(names, key=lambda name: own not in name)}
+        of_other = name_of(type, [own])  # if another type has the name
+        patterns = (self._table, quarantine_of(self._table, self._quarantine, TYPE))
+        folders = (Path(each.replace(TYPE, name)).name for name in (own, of_other, OTHER) for each in patterns)
+        return {name: known[name] for name in folders if name in known}
 
     def job(self, feed: ReaderFeed) -> Job:
         """The query that fills the table from these offsets of a channel."""
@@ -152,7 +153,7 @@ class SparkSink:
             home=str(self._home),
             format=config.format,
             name=self._name,
-            quarantine=location_of(config.quarantine, config.format, config.conf) if config.quarantine else "",
+            quarantine=self._quarantine,
             data_schema=schemas(config),
             evolve=config.evolve,
             infer_sample=config.infer_sample,

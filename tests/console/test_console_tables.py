@@ -14,11 +14,15 @@ import pytest
 from gateway_console.health import health_of
 from gateway_console.sampler import Sample
 from gateway_console.table_view import batches
+from gateway_spark.naming import name_of
 from gateway_spark.tables.event_row import event_row
 from gateway_spark.tables.newest_rows import newest, tables
 from playwright.sync_api import Page, expect
 from pyarrow import parquet
 
+from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext, SinkRef
 from gateway_core.contract.status import GatewayStatus, ReaderStatus, TriggerStatus
 from tests.console.axe import violations
 from tests.console.lab import CONFIG, Lab, lab
@@ -178,6 +182,19 @@ def test_an_event_has_its_row_in_a_table_on_its_page(page: Page, shared: Lab) ->
     expect(page.get_by_text("Its row is not among the newest ones of the table")).to_have_count(2)
     with pytest.raises(ValueError, match="only be read with Spark"):
         event_row("x.y.z", "iceberg", "table", "e1", "/tests")
+
+
+def test_an_event_is_looked_for_in_the_tables_of_its_type_alone(tmp_path: Path) -> None:
+    context = BuildContext("triggers.lake", tmp_path, SystemClock(), Registry.installed(), trigger="lake")
+    config = {"path": str(tmp_path / "t_{type}"), "runs": "submitted"}
+    sink: Any = Registry.installed().build(SinkRef("spark", config), context)
+    twin = f"t_{name_of('order', ['order'])}"
+    places = {"e1": "t_order", "e2": "t_order_quarantine", "e3": twin, "e4": "t_other_quarantine", "e5": "t_order.paid"}
+    for number, name in enumerate(places.values(), 1):
+        (tmp_path / name).mkdir()
+        commit(tmp_path / name, "0", write(tmp_path / name, "part.parquet", number, 1))
+    found = {id: sink.event_row(id, "/tests", "order") for id in places}
+    assert {id: row and row.table for id, row in found.items()} == {**places, "e5": None}
 
 
 def test_a_query_says_how_it_does_with_the_same_words_everywhere() -> None:
