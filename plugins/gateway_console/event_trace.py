@@ -78,7 +78,7 @@ class Traces:
 
 async def traces(console: Console, wanted: Wanted, rest: Mapping[str, Any] | None, position: int = 0) -> Traces:
     """One step of the search; if its broker and position are known, there is nothing to search."""
-    if position and (event := await _at(console, wanted, position)) is not None:
+    if (event := await event_at(console, wanted, position)) is not None:
         dead_letters, complete = await to_thread.run_sync(dead_letters_of, console.gateway, wanted)
         entry = await entry_of(console.inspect, wanted, wanted.broker or "", event, dead_letters)
         answers = await _recorded(console, wanted)
@@ -93,9 +93,10 @@ async def traces(console: Console, wanted: Wanted, rest: Mapping[str, Any] | Non
     return Traces(found, report["searched"], report["rest"], report["unsearchable"], report["dead_letters_searched"])
 
 
-async def _at(console: Console, wanted: Wanted, position: int) -> Event | None:
+async def event_at(console: Console, wanted: Wanted, position: int) -> Event | None:
+    """The event at its position in its broker; None if that is not known (0), or has another event by now."""
     broker = console.gateway.built.brokers.get(wanted.broker or "")
-    if broker is None or not isinstance(broker.channel, Browsable):
+    if not position or broker is None or not isinstance(broker.channel, Browsable):
         return None
     try:
         event = await broker.channel.at(position)

@@ -19,7 +19,7 @@ from gateway_core.pipeline.broker import ReadingTrigger
 from ..config import HIDDEN
 from ..context import Console
 from ..event_search import AUTOMATIC, Search, asked, search
-from ..event_trace import Trace, Traces, again, signature, traces
+from ..event_trace import Trace, Traces, again, event_at, signature, traces
 from ..event_view import as_curl, as_send, view
 from ..live import BEAT, EVERY_S, event, stream, streamed
 from ..page import ROOT, fragment, html, page, render
@@ -139,7 +139,9 @@ def routes(console: Console) -> list[Route]:
         sink = trigger.sink if isinstance(trigger, ReadingTrigger) else None
         if not isinstance(sink, FindsRows):
             raise Problem(404, f"there is no trigger {name!r} whose table can be read here")
-        known = (await find(request)).entry["event"]
+        wanted = asked(request, hides)
+        kept = await event_at(console, _wanted(wanted), wanted.position)
+        known = (await find(request)).entry["event"] if kept is None else kept.attributes
         shown: dict[str, Any] = {"trigger": name, "table": "", "batch": None, "cells": [], "fault": ""}
         try:
             keys = (str(known.get(name, "")) for name in ("id", "source", "type"))
