@@ -53,8 +53,10 @@ class Trace:
 
     def timeline(self, hides: HideConfig, role: Role | None) -> Timeline:
         """Its timeline as this role may see it."""
-        recorded = [without_sender(each) for each in self.recorded] if hides.hides_attribute("authid", role) else None
-        made = timeline(self.entry, self.recorded if recorded is None else recorded)
+        recorded = self.recorded
+        if hides.hides_attribute("authid", role):
+            recorded = [without_sender(each) for each in recorded]
+        made = timeline(self.entry, recorded)
         for step in made.before:
             step.headers = shown(step.headers, self.document, hides, role)
         if hides.hides_some(role):
