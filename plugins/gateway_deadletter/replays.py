@@ -89,6 +89,11 @@ class Replay:
         """Whether it will do nothing more."""
         return self.state not in ("waiting", "running")
 
+    @property
+    def handled(self) -> int:
+        """How many of them it is done with."""
+        return self.accepted + self.refused + self.skipped
+
     def fault(self, dead_letter: DeadLetter, reason: str) -> None:
         """Notes that one failed."""
         if len(self.faults) < _MOST_FAULTS:
@@ -247,7 +252,7 @@ class _Run:
     def _tell_of_gone(self) -> None:
         """Says so if somebody else was faster."""
         replay = self._replay
-        gone = replay.total - replay.accepted - replay.refused - replay.skipped
+        gone = replay.total - replay.handled
         if not replay.total:
             replay.detail = "there was nothing to send any more: these dead letters were replayed or removed before"
         elif gone > 0:

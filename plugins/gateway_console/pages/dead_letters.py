@@ -172,7 +172,6 @@ def routes(console: Console) -> list[Route]:
             "kind": _GOOD[replay.state],
             "chosen": selection(replay),
             "rows": rows,
-            "handled": replay.accepted + replay.refused + replay.skipped,
         }
 
     def show_replay(request: Request) -> Answer:
