@@ -64,17 +64,30 @@ class Lab:
         media = {"content-type": "application/cloudevents-batch+json"}
         httpx.post(self.gateway.ingress(broker), json=made, headers=media, verify=False).raise_for_status()
 
-    def post(self, path: str, **more: Any) -> httpx.Response:
-        """A POST to the admin API with the gateway's token."""
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """All dead letters, as the admin API lists them."""
+        items: list[dict[str, Any]] = self.gateway.admin("/api/v1/dead-letters").json()["items"]
+        return items
+
+    def down(self, *events: dict[str, Any]) -> None:
+        """Sends events that end up as dead letters."""
+        before = len(self.dead_letters())
+        self.send(*events)
+        self.gateway.wait_until(lambda: len(self.dead_letters()) == before + len(events), what="dead letters")
+
+    def post(self, path: str, role: str = "admin", **more: Any) -> httpx.Response:
+        """A POST to the admin API with this role."""
         url = self.gateway.admin_url + path
-        return httpx.post(url, headers=self.gateway.admin_headers, verify=False, timeout=30, **more)
+        return httpx.post(url, headers=self.headers(role), verify=False, timeout=30, **more)
 
     def link(self, role: str = "admin") -> str:
         """A link that logs in once."""
-        headers = {"authorization": f"Bearer {self.token(role)}"} if role != "admin" else self.gateway.admin_headers
-        url = f"{self.gateway.admin_url}/api/v1/console/link"
-        answer = httpx.post(url, headers=headers, verify=False, timeout=30).raise_for_status()
+        answer = self.post("/api/v1/console/link", role).raise_for_status()
         return str(self.gateway.admin_url + answer.json()["path"])
+
+    def headers(self, role: str) -> dict[str, str]:
+        """The header of a request with this role; the gateway's own token for an admin."""
+        return self.gateway.admin_headers if role == "admin" else {"authorization": f"Bearer {self.token(role)}"}
 
     def token(self, role: str) -> str:
         """A token of this role."""

@@ -11,11 +11,8 @@ from tests.console.lab import Lab
 
 def places(found: Lab) -> list[str]:
     """The paths of all pages below `/console`, each with something on it. The lab has `CONFIG` and `TABLE`."""
-    event = {"id": "dead", "type": "order.paid", "source": "/tests", "data": {"amount": 3}}
-    found.send(event)
-    letters = "/api/v1/dead-letters"
-    found.gateway.wait_until(lambda: found.gateway.admin(letters).json()["items"], what="a dead letter")
-    letter = found.gateway.admin(letters).json()["items"][0]["id"]
+    found.down({"id": "dead", "type": "order.paid", "source": "/tests", "data": {"amount": 3}})
+    letter = found.dead_letters()[0]["id"]
     replay = found.post("/api/v1/replays", json={"all": True, "trigger": "orders"}).raise_for_status().json()["id"]
     found.gateway.admin("/console/catalogue").raise_for_status()
     return [

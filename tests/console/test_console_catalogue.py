@@ -50,8 +50,7 @@ def order(number: int) -> dict[str, Any]:
 
 
 def ask(shared: Lab, path: str, role: str = "viewer") -> httpx.Response:
-    headers = {"authorization": f"Bearer {shared.token(role)}"}
-    return httpx.get(f"{shared.url}{path}", headers=headers, verify=False, timeout=60)
+    return httpx.get(f"{shared.url}{path}", headers=shared.headers(role), verify=False, timeout=60)
 
 
 @pytest.mark.spec("CO-70")

@@ -29,18 +29,6 @@ def _clean(shared: Lab) -> None:
     file_of(shared).write_bytes(b"")
 
 
-def down(found: Lab, *events: dict[str, Any]) -> None:
-    """Sends events that end up as dead letters."""
-    before = len(letters(found))
-    found.send(*events)
-    found.gateway.wait_until(lambda: len(letters(found)) == before + len(events), what="dead letters")
-
-
-def letters(found: Lab) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = found.gateway.admin("/api/v1/dead-letters").json()["items"]
-    return items
-
-
 def letter(number: int, **more: Any) -> bytes:
     facts = {
         "tidegatetrigger": "billing",
@@ -75,7 +63,7 @@ def facts(page: Page, name: str) -> Any:
 @pytest.mark.spec("CO-40")
 def test_from_down_for_an_hour_to_all_seen_delivered(page: Page, shared: Lab) -> None:
     events = [{"id": f"hour-{n}", "type": "order.paid", "data": {"n": n, "text": "é\u2028"}} for n in range(120)]
-    down(shared, *events)
+    shared.down(*events)
     sent = Counter(request.body for request in shared.bad.requests)
     shared.bad.requests.clear()
     shared.bad.answer = 202
@@ -90,7 +78,7 @@ def test_from_down_for_an_hour_to_all_seen_delivered(page: Page, shared: Lab) ->
     expect(row.get_by_role("cell").nth(1)).to_have_text("120")
     expect(row.get_by_role("cell").nth(2)).to_have_text("0")
     assert violations(page) == []
-    assert letters(shared) == []
+    assert shared.dead_letters() == []
     assert Counter(request.body for request in shared.bad.wait_for(120)) == sent
     last = audit(shared)[-1]
     assert (last["who"], last["result"], last["replayed"], last["left"]) == ("admin token", "done", 120, 0)
@@ -98,13 +86,13 @@ def test_from_down_for_an_hour_to_all_seen_delivered(page: Page, shared: Lab) ->
 
 @pytest.mark.spec("CO-43")
 def test_what_fails_again_is_a_dead_letter_again(shared: Lab) -> None:
-    down(shared, {"id": "again", "type": "order.paid"})
+    shared.down({"id": "again", "type": "order.paid"})
     bury(shared, file_of(shared).read_bytes().rstrip(), letter(1, tidegatestage="decode"))
-    first = {row["event_id"]: row["id"] for row in letters(shared)}
+    first = {row["event_id"]: row["id"] for row in shared.dead_letters()}
     done = ended(shared, replay(shared, all=True))
     assert (done["state"], done["accepted"], done["skipped"], done["left"]) == ("done", 1, 1, 1)
-    shared.gateway.wait_until(lambda: len(letters(shared)) == 2, what="the same again")
-    second = {row["event_id"]: row["id"] for row in letters(shared)}
+    shared.gateway.wait_until(lambda: len(shared.dead_letters()) == 2, what="the same again")
+    second = {row["event_id"]: row["id"] for row in shared.dead_letters()}
     assert second["1"] == first["1"], "it was never an event"
     assert second["again"] != first["again"]
     assert audit(shared)[-1]["result"] == "failed"
@@ -124,7 +112,7 @@ def test_a_replay_is_cancelled(page: Page, shared: Lab) -> None:
     expect(facts(page, "State")).to_have_text("cancelled")
     expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
     done = shared.gateway.admin("/api/v1/replays").json()["items"][-1]
-    left = {row["event_id"] for row in letters(shared)}
+    left = {row["event_id"] for row in shared.dead_letters()}
     sent = {request.headers["ce-id"] for request in shared.bad.wait_for(done["accepted"])}
     assert 4 <= len(sent) < 200
     assert sent | left == {str(n) for n in range(200)}
@@ -133,7 +121,7 @@ def test_a_replay_is_cancelled(page: Page, shared: Lab) -> None:
 
 @pytest.mark.spec("CO-41", "CO-43")
 def test_one_is_edited_and_stays_until_it_is_delivered(page: Page, shared: Lab) -> None:
-    down(shared, {"id": "wrong", "type": "order.paid", "data": {"amount": -1}})
+    shared.down({"id": "wrong", "type": "order.paid", "data": {"amount": -1}})
     page.goto(f"{shared.url}/dead-letters")
     page.get_by_role("link", name="wrong").click()
     expect(page.get_by_label("Data")).to_contain_text("-1")
@@ -157,7 +145,7 @@ def test_one_is_edited_and_stays_until_it_is_delivered(page: Page, shared: Lab) 
             kept = [line_format.read(line)[1].data for line in file_of(shared).read_bytes().splitlines()]
             assert [json.loads(data or b"") for data in kept] == [{"amount": -1}, {"amount": 1}]
     assert json.loads(shared.bad.requests[-1].body) == {"amount": 1}
-    assert len(letters(shared)) == 1, "that of the edited event which failed"
+    assert len(shared.dead_letters()) == 1, "that of the edited event which failed"
     text_of = page.goto(f"{address}")
     assert text_of is not None
     assert text_of.status == 404
@@ -234,7 +222,7 @@ def test_a_crash_amid_a_replay_loses_nothing(shared: Lab) -> None:
     assert ended(shared, replay(shared, all=True, rate=0))["left"] == 0
     everything = {str(n) for n in range(300)}
     shared.gateway.wait_until(lambda: seen(shared) == everything, what="all delivered")
-    assert letters(shared) == []
+    assert shared.dead_letters() == []
 
 
 @pytest.mark.spec("CO-41")
@@ -263,10 +251,10 @@ console: {{hide: {{data: true, attributes: [source, subject]}}}}
 @pytest.mark.spec("CO-42", "CO-43")
 def test_encrypted_ones_are_replayed_and_what_is_hidden_stays_hidden(tmp_path: Path, processes: None) -> None:
     with lab(tmp_path, HIDING, key=bytes(range(32)).hex()) as found:
-        down(found, {"id": "closed", "source": "/ours", "data": "card 4711"})
+        found.down({"id": "closed", "source": "/ours", "data": "card 4711"})
         assert b"4711" not in file_of(found).read_bytes()
-        (row,) = letters(found)
-        headers = {"authorization": f"Bearer {found.token('operator')}"}
+        (row,) = found.dead_letters()
+        headers = found.headers("operator")
         for path in ("", f"/{row['id']}"):
             page = httpx.get(f"{found.url}/dead-letters{path}", headers=headers, verify=False).raise_for_status()
             assert "closed" in page.text
@@ -281,7 +269,7 @@ def test_encrypted_ones_are_replayed_and_what_is_hidden_stays_hidden(tmp_path: P
         )
         assert ended(found, started.raise_for_status().json()["id"])["left"] == 0
         assert found.bad.wait_for(2)[-1].body == b'"card 4711"'
-        assert letters(found) == []
+        assert found.dead_letters() == []
 
 
 def seen(found: Lab) -> set[Any]:

@@ -123,7 +123,7 @@ def test_who_sent_an_event_from_where_and_with_which_headers(page: Page, shared:
     assert violations(page) == []
     page.set_viewport_size(NARROW)  # type: ignore[arg-type]
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    headers = {"authorization": f"Bearer {shared.token('viewer')}"}
+    headers = shared.headers("viewer")
     text = httpx.get(f"{shared.url}/events?id=sent", headers=headers, timeout=60).text
     assert "key anna" in text
     assert "x-double" in text
@@ -225,7 +225,7 @@ def test_hostile_content_is_text(page: Page, shared: Lab) -> None:
 @pytest.mark.spec("CO-22")
 def test_what_is_hidden_can_t_be_seen_or_searched(browser: Browser, shared: Lab) -> None:
     shared.send({"id": "private", "card": "4111", "type": "secret.type", "data": {"pin": "1234"}})
-    headers = {"authorization": f"Bearer {shared.token('viewer')}"}
+    headers = shared.headers("viewer")
 
     def get(**asked: str) -> httpx.Response:
         return httpx.get(f"{shared.url}/events", params=asked, headers=headers, timeout=60)

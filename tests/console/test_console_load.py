@@ -80,13 +80,13 @@ def test_each_page_and_each_action_while_events_pour_in(browser: Browser, tmp_pa
         found.gateway.wait_until(lambda: not replaying(found), what="the end of the replay that was begun")
         found.gateway.wait_until(lambda: found.gateway.drained("orders", "billing"), what="the end of deliveries")
         found.bad.requests.clear()
-        left = {letter["event_id"] for letter in found.gateway.admin("/api/v1/dead-letters").json()["items"]}
+        left = {letter["event_id"] for letter in found.dead_letters()}
         page.goto(f"{found.url}/dead-letters")
         page.get_by_label("Events per second").fill("0")
         click(page, "Replay all", sure=True)
         expect(page.get_by_label("Progress")).to_contain_text("done")
         found.gateway.wait_until(lambda: left <= got(found.bad), what="all that failed before to be delivered")
-        assert found.gateway.admin("/api/v1/dead-letters").json()["items"] == []
+        assert found.dead_letters() == []
         assert {f"l{n}" for n in range(0, load.sent, 2)} <= got(found.good)
         assert "Traceback" not in found.gateway.stderr.read_text()
 

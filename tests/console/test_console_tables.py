@@ -213,7 +213,7 @@ def test_data_that_is_hidden_is_hidden_in_rows(shared: Lab) -> None:
     lake = shared.gateway.config.parent / "lake"
     commit(lake, "0", write(lake, "part-0.parquet", 1, 30))
     shared.send({"id": "e7"})
-    headers = {"authorization": f"Bearer {shared.token('viewer')}"}
+    headers = shared.headers("viewer")
     found = httpx.get(f"{shared.url}/tables/lake/rows?table=table", headers=headers, verify=False, timeout=60).text
     assert "e30" in found
     assert "(hidden)" in found

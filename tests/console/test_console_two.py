@@ -27,9 +27,8 @@ def two(browser: Browser, found: Lab, role: str, path: str) -> Iterator[tuple[Pa
 def dead(found: Lab, name: str, count: int) -> None:
     """Brings dead letters about; the subscriber takes events afterwards."""
     found.bad.answer = 503
-    found.send(*({"id": f"{name}-{n}", "type": "order.paid", "data": {"n": n}} for n in range(count)))
-    letters = "/api/v1/dead-letters"
-    found.gateway.wait_until(lambda: len(found.gateway.admin(letters).json()["items"]) == count, what="dead letters")
+    assert not found.dead_letters()
+    found.down(*({"id": f"{name}-{n}", "type": "order.paid", "data": {"n": n}} for n in range(count)))
     found.bad.answer = 202
     found.bad.requests.clear()
 
@@ -56,7 +55,7 @@ def test_both_replay_the_same_dead_letters_at_once(browser: Browser, shared: Lab
 
 def test_both_edit_the_same_dead_letter(browser: Browser, shared: Lab) -> None:
     dead(shared, "edited", 1)
-    letter = shared.gateway.admin("/api/v1/dead-letters").json()["items"][0]["id"]
+    letter = shared.dead_letters()[0]["id"]
     with two(browser, shared, "admin", f"/dead-letters/{letter}/edit") as (one, other):
         for number, page in enumerate((one, other)):
             text = page.get_by_label("Event")
