@@ -13,6 +13,7 @@ from gateway_transport.witness import Origin
 from gateway_core.contract.event import Event
 
 from .config import HIDDEN, HideConfig
+from .filters import short
 
 MOST = 4096
 MOST_BYTES = 8 * 1024 * 1024
@@ -67,8 +68,7 @@ def told(origin: Origin) -> dict[str, Any]:
 def _text(name: str, value: bytes, origin: Origin) -> str:
     if name.lower().encode() in origin.secret or names_credential(name):
         return HIDDEN
-    text = value.decode("utf-8", "backslashreplace")
-    return text if len(text) <= _MOST_VALUE else f"{text[:_MOST_VALUE]}… ({len(text):,} characters)"
+    return short(value.decode("utf-8", "backslashreplace"), _MOST_VALUE)
 
 
 def without_sender(entry: Mapping[str, Any]) -> dict[str, Any]:

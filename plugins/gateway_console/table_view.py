@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from gateway_admin.roles import Role
 
 from .config import HIDDEN, HideConfig
+from .filters import short
 from .sampler import Sample
 
 MOST_CELL = 400
@@ -114,8 +115,7 @@ def _cell(column: str, value: Any, hides: HideConfig, role: Role | None) -> str:
         return HIDDEN
     if column == "extensions" and value:
         value = {name: HIDDEN if hides.hides_attribute(name, role) else each for name, each in dict(value).items()}
-    text = _text(value)
-    return text if len(text) <= MOST_CELL else f"{text[:MOST_CELL]}… ({len(text):,} characters)"
+    return short(_text(value), MOST_CELL)
 
 
 def _text(value: Any) -> str:
