@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from .newest_rows import MOST_GROUP_BYTES, NewestRows
-from .table_files import files_of, readable
+from .table_files import open_files
 
 _MOST_FILES = 100
 _WITHIN_S = 2.0
@@ -28,14 +28,10 @@ def event_row(location: str, format: str, table: str, id: str, source: str) -> E
     """The newest row of an event; None if the newest files have none. It blocks for some seconds at most. Raises
     `ValueError` with the reason if the table can't be read this way."""
     until = time.monotonic() + _WITHIN_S
-    files = files_of(location, format)
-    from pyarrow import parquet
-
-    with readable():
-        for count, file in enumerate(islice(files, _MOST_FILES), 1):
-            with parquet.ParquetFile(file.path) as opened:
-                if (row := _row(opened, {"id": id, "source": source})) is not None:
-                    return EventRow(opened.schema_arrow.names, [row], count, table, file.batch)
+    with open_files(location, format) as files:
+        for count, (opened, batch) in enumerate(islice(files, _MOST_FILES), 1):
+            if (row := _row(opened, {"id": id, "source": source})) is not None:
+                return EventRow(opened.schema_arrow.names, [row], count, table, batch)
             if time.monotonic() > until:
                 break
     return None

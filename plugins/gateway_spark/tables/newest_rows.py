@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from glob import escape
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ..naming import QUARANTINE, TYPE, quarantine_of
 from .owner import local_path
-from .table_files import files_of, readable
+from .table_files import open_files
 
 _MOST_FILES = 10
 MOST_GROUP_BYTES = 64 * 1024 * 1024
@@ -52,20 +53,16 @@ def _folders(pattern: str) -> Iterator[Path]:
 def newest(location: str, format: str, most: int) -> NewestRows:
     """Up to `most` rows of the files that were committed last. It blocks: call it in a thread. Raises `ValueError` with
     the reason if the table can't be read this way."""
-    files = files_of(location, format)
-    from pyarrow import parquet
-
     found: list[Mapping[str, Any]] = []
     columns: dict[str, None] = {}
     read = 0
-    with readable():
-        for file in files:
-            if len(found) >= most or read >= _MOST_FILES:
-                break
-            with parquet.ParquetFile(file.path) as opened:
-                columns.update(dict.fromkeys(opened.schema_arrow.names))
-                found += _last_rows(opened, most - len(found))
+    with open_files(location, format) as files:
+        for opened, _ in islice(files, _MOST_FILES):
+            columns.update(dict.fromkeys(opened.schema_arrow.names))
+            found += _last_rows(opened, most - len(found))
             read += 1
+            if len(found) >= most:
+                break
     order = [name for name in _ORDER if name in columns]
     if order:
         found.sort(key=lambda row: [(row.get(name) is not None, row.get(name)) for name in order], reverse=True)

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from .owner import CATALOG, local_path
@@ -25,28 +25,28 @@ class TableFile(NamedTuple):
     batch: int | None
 
 
-def files_of(location: str, format: str) -> Iterator[TableFile]:
-    """The files that count, the newest first. Raises `ValueError` with the reason if the table can't be read this way;
-    reading them raises what `readable` turns into one."""
+@contextmanager
+def open_files(location: str, format: str) -> Iterator[Iterator[tuple[Any, int | None]]]:
+    """The files that count, the newest first, each as an open `ParquetFile` until the next one, with its batch as in
+    `TableFile`. Raises `ValueError` with the reason if the table, or what is read inside, can't be read this way."""
     if format not in ("parquet", "delta") or location.startswith(CATALOG):
         raise ValueError(f"a table of the format {format} can only be read with Spark")
     folder = local_path(location)
     if folder is None:
         raise ValueError("the table is not on this machine: read it with Spark, where it is")
     try:
-        import pyarrow as pa  # noqa: F401
+        from pyarrow import ArrowException, parquet
     except ImportError:
         raise ValueError("pyarrow is not installed: pip install 'tidegate[spark]'") from None
-    return _parquet_files(folder) if format == "parquet" else _delta_files(folder)
 
-
-@contextmanager
-def readable() -> Iterator[None]:
-    """Raises `ValueError` with the reason if files can't be read inside."""
-    from pyarrow import ArrowException
+    def opened() -> Generator[tuple[Any, int | None], None, None]:
+        for file in _parquet_files(folder) if format == "parquet" else _delta_files(folder):
+            with parquet.ParquetFile(file.path) as one:
+                yield one, file.batch
 
     try:
-        yield
+        with closing(opened()) as files:
+            yield files
     except (OSError, ValueError, KeyError, TypeError, ArrowException) as e:
         raise ValueError(f"the table can't be read: {(str(e) or type(e).__name__).splitlines()[0]}") from None
 
