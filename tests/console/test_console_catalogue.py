@@ -162,6 +162,14 @@ def test_a_shape_says_only_what_is_sure() -> None:
 
 
 @pytest.mark.spec("CO-70")
+def test_types_of_cloudevents_0_1_that_come_together_are_told_apart() -> None:
+    counter = Counter()
+    events = [Event({"eventID": str(n), "eventType": f"old.{n % 2}", "source": "/x"}, b"{}") for n in range(5)]
+    counter.accepted("default", [*events, Event({"id": "5", "type": "new", "source": "/x"}, b"{}")])
+    assert {type_: count for _, type_, _, count, _ in counter.take().counts} == {"old.0": 3, "old.1": 2, "new": 1}
+
+
+@pytest.mark.spec("CO-70")
 def test_what_is_kept_is_bounded() -> None:
     counter, catalogue = Counter(), Catalogue(0)
     many = [Event({"id": "1", "type": f"t{n}", "source": "/x"}, b"{}", True) for n in range(MOST_KEYS + 10)]

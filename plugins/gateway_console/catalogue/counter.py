@@ -46,8 +46,10 @@ class Counter(Observer):
         type_ = source = found = None
         for event in events:
             attributes = event.attributes
-            # many that come together are alike: that is faster to find out than to look each up
-            if found is None or attributes.get("type") != type_ or attributes.get("source") != source:
+            # many that come together are alike: that is faster to find out than to look each up; but those without
+            # `type` may differ in what they have in its place (`names_of`)
+            changed = attributes.get("type") != type_ or attributes.get("source") != source
+            if found is None or type_ is None or changed:
                 key = (broker, type_ := attributes.get("type"), source := attributes.get("source"))
                 found = counts.get(key)
                 if found is None:
