@@ -18,7 +18,7 @@ from gateway_core.pipeline.broker import ReadingTrigger
 
 from ..config import HIDDEN
 from ..context import Console
-from ..event_search import AUTOMATIC, Search, asked, search
+from ..event_search import AUTOMATIC, Results, Search, asked, search
 from ..event_trace import Trace, Traces, again, event_at, signature, traces
 from ..event_view import as_curl, as_send, view
 from ..live import BEAT, EVERY_S, event, stream, streamed
@@ -72,7 +72,7 @@ def routes(console: Console) -> list[Route]:
         if wanted.faults:
             raise Problem(422, "; ".join(wanted.faults))
         if request.asked("stop"):
-            stopped = {"rows": [], "next": wanted, "searched": wanted.searched, "unsearchable": [], "faults": []}
+            stopped = Results([], wanted, wanted.searched, [], [])
             return html(fragment(_LIST, "rows", request, **{**shown, "found": stopped, "stopped": True}))
         if not wanted.for_one:
             found = await search(console, wanted, request.role)
@@ -199,7 +199,7 @@ def _wanted(wanted: Search) -> Wanted:
     return Wanted(wanted.id, wanted.source or None, wanted.broker or None)
 
 
-def _step(found: Any) -> dict[str, Any]:
+def _step(found: Results) -> dict[str, Any]:
     automatic = found.next is not None and not found.rows and found.next.steps <= AUTOMATIC
     return {"found": found, "automatic": automatic}
 
@@ -209,7 +209,7 @@ def _one_step(found: Traces, wanted: Search, request: Request, console: Console)
     searched = wanted.searched + found.searched
     if found.rest is not None and not found.found:
         following = replace(wanted, rest=found.rest, searched=searched, steps=wanted.steps + 1)
-    step = {"rows": [], "next": following, "searched": searched, "unsearchable": found.unsearchable, "faults": []}
+    step = Results([], following, searched, found.unsearchable, [])
     hides = console.hides
     choice = [
         {
@@ -222,8 +222,7 @@ def _one_step(found: Traces, wanted: Search, request: Request, console: Console)
         }
         for each in found.found
     ]
-    automatic = following is not None and following.steps <= AUTOMATIC
-    return {"found": step, "choice": choice, "automatic": automatic}
+    return {**_step(step), "choice": choice}
 
 
 def _chosen(found: Traces, request: Request) -> Trace | None:
