@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.soak import gateway_faults, operator_faults, remote_faults, server_faults
 from tests.soak.ledger import Control
-from tests.soak.world import World
-
-Play = Callable[[World, random.Random], str | None]
+from tests.soak.world import Play, World
 
 
 @dataclass(frozen=True, slots=True)

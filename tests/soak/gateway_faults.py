@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.soak.world import START_S, Stopped, World
-
-Play = Callable[[World, random.Random], str | None]
+from tests.soak.world import START_S, World, stopped
 
 
 def kill_gateway(world: World, chance: random.Random) -> str:
@@ -44,32 +42,24 @@ def stop_worker(world: World, chance: random.Random) -> str | None:
     if not workers:
         return None
     seconds = chance.choice([0.5, 2, 8])
-    with Stopped(chance.choice(workers)):
+    with stopped(chance.choice(workers)):
         time.sleep(seconds)
     return f"{seconds:g} s"
 
 
 def stop_gateway(world: World, chance: random.Random) -> str:
     seconds = chance.choice([0.5, 2, 8])
-    everything = [world.storm.pid, *world.workers()]
-    for pid in everything:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)
-    time.sleep(seconds)
-    for pid in everything:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
+    with stopped(world.storm.pid, *world.workers()):
+        time.sleep(seconds)
     return f"supervisor and workers, {seconds:g} s"
 
 
 def little_cpu(world: World, chance: random.Random) -> str:
     pids = [world.storm.pid, *world.workers()]
     for _ in range(20):
-        for number in (signal.SIGSTOP, signal.SIGCONT):
-            for pid in pids:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, number)
-            time.sleep(0.18 if number == signal.SIGSTOP else 0.02)
+        with stopped(*pids):
+            time.sleep(0.18)
+        time.sleep(0.02)
     return "a tenth of its time, for 4 s"
 
 

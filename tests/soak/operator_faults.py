@@ -9,14 +9,11 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
 import httpx
 
 from tests.soak.world import START_S, World
-
-Play = Callable[[World, random.Random], str | None]
 
 
 def reload(world: World, chance: random.Random) -> str:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Callable
 
 from tests.soak.ledger import Control
-from tests.soak.world import World
-
-Play = Callable[[World, random.Random], str | None]
+from tests.soak.world import Play, World
 
 
 def receiver(index: int, number: signal.Signals) -> Play:

@@ -7,12 +7,9 @@ import random
 import resource
 import signal
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
-from tests.soak.world import START_S, Stopped, World, children, command_line
-
-Play = Callable[[World, random.Random], str | None]
+from tests.soak.world import START_S, Play, World, children, command_line, stopped
 
 
 def kill_broker(world: World, chance: random.Random) -> str:
@@ -28,7 +25,7 @@ def stop_broker(world: World, chance: random.Random) -> str | None:
     if not world.kafka or world.kafka.pid is None:
         return None
     seconds = chance.choice([1, 4, 10])
-    with Stopped(world.kafka.pid):
+    with stopped(world.kafka.pid):
         time.sleep(seconds)
     return f"{seconds} s"
 
@@ -44,7 +41,7 @@ def spark(part: str, number: signal.Signals) -> Play:
             if number == signal.SIGKILL:
                 os.kill(pid, signal.SIGKILL)
                 return f"kill -9, table of {table}"
-        with Stopped(pid):
+        with stopped(pid):
             time.sleep(seconds)
         return f"SIGSTOP for {seconds} s, table of {table}"
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -313,13 +314,6 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def tree(pid: int) -> Iterator[int]:
-    """It, and all below it."""
-    yield pid
-    for child in children(pid):
-        yield from tree(child)
-
-
 def command_line(pid: int) -> bytes:
     """The command line of a process; nothing if there is none."""
     with suppress(OSError):
@@ -327,17 +321,21 @@ def command_line(pid: int) -> bytes:
     return b""
 
 
-@dataclass
-class Stopped:
-    """`with Stopped(pid):` holds a process by SIGSTOP."""
+@contextmanager
+def stopped(*pids: int) -> Iterator[None]:
+    """Inside, these processes are held by SIGSTOP."""
+    _signal(pids, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        _signal(pids, signal.SIGCONT)
 
-    pid: int
 
-    def __enter__(self) -> Self:
+def _signal(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
         with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGSTOP)
-        return self
+            os.kill(pid, number)
 
-    def __exit__(self, *exception: object) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGCONT)
+
+Play = Callable[[World, random.Random], str | None]
+"""What a fault does; returns a word on it, None if there was nothing to hurt."""
