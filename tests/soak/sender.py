@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit
 import uvloop
 
 from tests.soak.ledger import Account, Control
-from tests.soak.traffic import attributes_of, body_of, structured
+from tests.soak.traffic import attributes_of, batch, body_of
 
 _SINGLE = 10
 """Every so manieth request has one event, in binary mode."""
@@ -159,7 +159,7 @@ def _request(road: str, numbers: range, host: str, *, single: bool) -> bytes:
         head = "".join(f"ce-{name}: {quote(value, safe='/!#$&+-.:;')}\r\n" for name, value in attributes.items())
     else:
         kind, head = "application/cloudevents-batch+json", ""
-        body = f"[{','.join([structured(road, number) for number in numbers])}]".encode()
+        body = batch(road, numbers)
     return (
         f"POST / HTTP/1.1\r\nhost: {host}\r\ncontent-type: {kind}\r\n{head}content-length: {len(body)}\r\n\r\n".encode()
         + body

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import random
 from dataclasses import dataclass
 from functools import cache
+
+import msgspec
 
 NEVER = 97
 """The subscriber rejects every event whose number is a multiple of this: it belongs into the dead letter."""
@@ -63,14 +64,9 @@ def attributes_of(road: str, number: int) -> dict[str, str]:
     }
 
 
-def structured(road: str, number: int) -> str:
-    """The event as JSON."""
-    data = base64.b64encode(body_of(number)).decode()
-    return (
-        f'{{"specversion":"1.0","id":"{number}","source":"/soak/{road}","type":"soak.test",'
-        f'"datacontenttype":"application/octet-stream","partitionkey":"key-{number % _KEYS}",'
-        f'"kind":"{kind_of(number % 5)}","note":"Grüße {number % 7} 100%20 \\"q\\"","data_base64":"{data}"}}'
-    )
+def batch(road: str, numbers: range) -> bytes:
+    """Events as JSON."""
+    return msgspec.json.encode([{**attributes_of(road, n), "data_base64": body_of(n)} for n in numbers])
 
 
 def read_source(source: str) -> str:
