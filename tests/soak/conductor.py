@@ -37,6 +37,11 @@ class Played:
     recovered: float = 0.0
     detail: str = ""
 
+    @property
+    def recovery_s(self) -> float:
+        """How long it took until every road flowed again."""
+        return max(0.0, self.recovered - self.healed)
+
 
 @dataclass(slots=True)
 class Course:

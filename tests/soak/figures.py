@@ -6,6 +6,7 @@ import json
 import os
 import platform
 from collections import Counter, defaultdict
+from dataclasses import asdict
 from statistics import median
 
 from tests.soak.conductor import Course, Played
@@ -13,7 +14,7 @@ from tests.soak.faults import ALL
 from tests.soak.ledger import PLACES, Account
 from tests.soak.report import Figures
 from tests.soak.samples import Sample
-from tests.soak.tables import as_dict, check_table
+from tests.soak.tables import check_table
 from tests.soak.world import World
 
 AFTER_S = 30
@@ -61,9 +62,9 @@ def count(world: World, course: Course) -> Figures:
         if course.hangs or course.drained_s == 0:
             continue
         checked = check_table(world, table)
-        tables[table] = as_dict(checked)
+        tables[table] = asdict(checked)
         if not checked.kept:
-            course.broken.append(f"the table of {table} is not exactly once: {as_dict(checked)}")
+            course.broken.append(f"the table of {table} is not exactly once: {tables[table]}")
     memory = _growth(course.samples)
     if memory and course.seconds >= JUDGED_S and memory["percent"] > GROWTH:
         course.broken.append(f"the memory of the gateway that is never killed grew by {memory['percent']} %")
@@ -101,14 +102,12 @@ def _repeats(account: Account, played: list[Played]) -> Counter[str]:
     for place in PLACES:
         column = account.at[place].again
         raw = column.map
-        position = 0
         # most seconds have none: look for bytes that are not zero
         for second in range(min(last, len(raw) // 4)):
             if raw[second * 4 : second * 4 + 4] == b"\0\0\0\0":
                 continue
-            position = second
             reason = next(
-                (p.name for p in reversed(capable) if p.begin - 1 <= position <= p.recovered + AFTER_S), "no fault"
+                (p.name for p in reversed(capable) if p.begin - 1 <= second <= p.recovered + AFTER_S), "no fault"
             )
             found[reason] += column.get(second)
     return found
@@ -117,14 +116,12 @@ def _repeats(account: Account, played: list[Played]) -> Counter[str]:
 def _by_fault(course: Course, repeats: Counter[str]) -> dict[str, dict[str, float]]:
     spent: dict[str, list[float]] = defaultdict(list)
     for played in course.played:
-        spent[played.name].append(max(0.0, played.recovered - played.healed))
-    hard = {fault.name for fault in ALL if fault.hard}
+        spent[played.name].append(played.recovery_s)
     return {
         fault.name: {
             "times": len(spent[fault.name]),
             "again": repeats[fault.name],
-            **({"median_s": round(median(spent[fault.name]), 2)} if fault.name in hard else {}),
-            **({"most_s": round(max(spent[fault.name]), 2)} if fault.name in hard else {}),
+            **(_spent(spent[fault.name]) if fault.hard else {}),
         }
         for fault in ALL
         if fault.name in spent
@@ -135,10 +132,11 @@ def _starts(world: World) -> dict[str, dict[str, float]]:
     by_part: dict[str, list[float]] = defaultdict(list)
     for _, part, seconds in world.starts:
         by_part[part].append(seconds)
-    return {
-        part: {"times": len(some), "median_s": round(median(some), 2), "most_s": round(max(some), 2)}
-        for part, some in by_part.items()
-    }
+    return {part: {"times": len(some), **_spent(some)} for part, some in by_part.items()}
+
+
+def _spent(seconds: list[float]) -> dict[str, float]:
+    return {"median_s": round(median(seconds), 2), "most_s": round(max(seconds), 2)}
 
 
 def _growth(samples: list[Sample]) -> dict[str, float]:

@@ -9,12 +9,11 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.soak.traffic import NEVER, kind_of
 
-_U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _CHUNK = 1 << 22
@@ -94,7 +93,6 @@ class Account:
     """One road's events."""
 
     def __init__(self, folder: Path, road: str, capacity: int) -> None:
-        self.road = road
         self.capacity = capacity
         self.attempts = Column(folder / f"{road}.attempts", capacity)
         self.accepted = Column(folder / f"{road}.accepted", capacity)
@@ -171,10 +169,7 @@ class Verdict:
 
     missing: int = 0
     misplaced: int = 0
-    lost: list[int] = None  # type: ignore[assignment]
-
-    def __post_init__(self) -> None:
-        self.lost = []
+    lost: list[int] = field(default_factory=list)
 
 
 class Control:

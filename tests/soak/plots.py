@@ -29,7 +29,7 @@ def charts(course: Course, starts: list[tuple[float, str, float]]) -> dict[str, 
     recovery: dict[str, list[tuple[float, float]]] = {}
     for p in course.played:
         if p.name in hard:
-            recovery.setdefault(p.name.partition(":")[0], []).append((p.begin, max(0.0, p.recovered - p.healed)))
+            recovery.setdefault(p.name.partition(":")[0], []).append((p.begin, p.recovery_s))
     started: dict[str, list[tuple[float, float]]] = {}
     for at, part, seconds in starts:
         started.setdefault(part, []).append((at, seconds))

@@ -64,18 +64,19 @@ def road_table(figures: Figures) -> Iterator[str]:
     """Events by road."""
     yield "| road | accepted | delivered | dead letters | behind the proxy | arrived again | lost |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
-    for name, row in figures["roads"].items():
-        cells = [row[key] for key in ("accepted", "delivered", "dead letters", "proxied", "again", "lost")]
-        yield f"| {name} | {' | '.join(f'{cell:,}' for cell in cells)} |"
+    yield from _rows(figures["roads"], "accepted", "delivered", "dead letters", "proxied", "again", "lost")
 
 
 def table_table(figures: Figures) -> Iterator[str]:
     """The Spark tables."""
     yield "| table of | events | rows | missing | a position twice | wrong bytes | sent or read again by their sender |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
-    for name, row in figures["tables"].items():
-        cells = [row[key] for key in ("wanted", "rows", "missing", "twice", "wrong", "copies")]
-        yield f"| {name} | {' | '.join(f'{cell:,}' for cell in cells)} |"
+    yield from _rows(figures["tables"], "wanted", "rows", "missing", "twice", "wrong", "copies")
+
+
+def _rows(rows: dict[str, dict[str, int]], *keys: str) -> Iterator[str]:
+    for name, row in rows.items():
+        yield f"| {name} | {' | '.join(f'{row[key]:,}' for key in keys)} |"
 
 
 def fault_table(figures: Figures) -> Iterator[str]:

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from tests.soak.world import World, children, command_line
+from tests.soak.world import World
 
 Sample = dict[str, float]
 
@@ -25,8 +25,8 @@ def sample(world: World) -> Sample:
         for part in ("driver", "jvm"):
             if working := world.spark(table, part):
                 found |= {f"{part} {table}: {key}": value for key, value in _process(working).items()}
-    found["log: MB"] = size(world.disk.where / "data" / "log") / 1e6
-    found["steady log: MB"] = size(world.folder / "steady" / "data" / "log") / 1e6
+    found["log: MB"] = _size(world.disk.where / "data" / "log") / 1e6
+    found["steady log: MB"] = _size(world.folder / "steady" / "data" / "log") / 1e6
     for name in ("storm", "steady"):
         if (status := world.status(name)) is None:
             continue
@@ -55,7 +55,7 @@ def _process(pid: int) -> Sample:
     return {}
 
 
-def size(folder: Path) -> int:
+def _size(folder: Path) -> int:
     """Bytes of all files below a folder."""
     total = 0
     for root, _, names in os.walk(folder):
@@ -63,6 +63,3 @@ def size(folder: Path) -> int:
             with suppress(OSError):
                 total += os.stat(os.path.join(root, name)).st_blocks * 512
     return total
-
-
-__all__ = ["Sample", "children", "command_line", "sample", "size"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +80,3 @@ def _files(table: Path, format: str) -> list[Path]:
 def _rows(file: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = pq.ParquetFile(file).read(columns=_COLUMNS).to_pylist()
     return rows
-
-
-def as_dict(verdict: TableVerdict) -> dict[str, int]:
-    """For the figures."""
-    return asdict(verdict)
