@@ -53,7 +53,11 @@ KINDS: dict[str, Kind] = {
     "cut-request": Kind("resets the connection after `amount` bytes of each request", SERVER, _SHORT, _AT_BYTE),
     "garbage": Kind("answers with nonsense, the `amount`-th", SERVER, _SHORT, tuple(range(8))),
     "more": Kind("sends `amount` bytes after each answer", SERVER, _SHORT, (1, 40)),
-    "close": Kind("ends the connection after each answer without a word", SERVER, _SHORT),
+    "close": Kind(
+        "ends the connection after an answer without a word, or announces it and leaves the end to the gateway",
+        SERVER,
+        _SHORT,
+    ),
     "pieces": Kind("sends its answers in pieces of `amount` bytes, 20 ms apart", SERVER, _SHORT, (1, 5)),
     "interim": Kind("sends `amount` times 102 before each answer", SERVER, _SHORT, (1, 3)),
     # -- senders' connections

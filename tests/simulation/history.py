@@ -70,7 +70,8 @@ class Arrived(Record):
 @dataclass(frozen=True)
 class Replied(Record):
     """What a server did with arrival `number`: it wrote the whole answer `status` at this time (the gateway gets it
-    later, or never), or None if it did anything else (`how`: the kind of fault)."""
+    later, or never; `how`: "retry-after" or "announced" if it asked for a pause or for the end of the connection), or
+    None if it did anything else (`how`: the kind of fault)."""
 
     number: int
     status: int | None

@@ -165,12 +165,15 @@ class Session:
             self._replied(number, None, "gone")
             return
         faults, connection = self._server.faults, self.connection
-        status, headers = 202, []
+        status, headers, how = 202, [], ""
         if "status" in faults:
             status = faults["status"].amount
         if "retry-after" in faults:
-            status = 503
+            status, how = 503, "retry-after"
             headers.append(b"retry-after: %d" % faults["retry-after"].amount)
+        if "close" in faults and number % 2:
+            how = "announced"
+            headers.append(b"connection: close")
         data = head(status, *headers)
         if "interim" in faults:
             data = head(102) * faults["interim"].amount + data
@@ -184,26 +187,26 @@ class Session:
             self._replied(number, None, "cut-answer")
             self.leave() if number % 2 else self.reset()
         elif "pieces" in faults:
-            self._drip(data, max(1, faults["pieces"].amount), number, status)
+            self._drip(data, max(1, faults["pieces"].amount), number, status, how)
         else:
             connection.send(data)
             connection.mark(number)
             if "more" in faults:
                 connection.send(b"x" * faults["more"].amount)
-            self._replied(number, status)
-            if "close" in faults:
+            self._replied(number, status, how)
+            if "close" in faults and how != "announced":
                 self.leave()
 
-    def _drip(self, data: bytes, size: int, number: int, status: int) -> None:
+    def _drip(self, data: bytes, size: int, number: int, status: int, how: str) -> None:
         if self._closed:
             self._replied(number, None, "gone")
             return
         self.connection.send(data[:size])
         if len(data) > size:
-            self._world.scheduler.after(0.02, self._drip, data[size:], size, number, status)
+            self._world.scheduler.after(0.02, self._drip, data[size:], size, number, status, how)
         else:
             self.connection.mark(number)
-            self._replied(number, status)
+            self._replied(number, status, how)
 
     def _replied(self, number: int, status: int | None, how: str = "") -> None:
         self._world.add(Replied(self._world.scheduler.now, number, status, how))
