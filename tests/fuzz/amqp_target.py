@@ -7,22 +7,16 @@ An input is the length of the content header in two bytes, the content header, a
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 
 from gateway_rabbitmq.binding import AMQP, as_text, split, to_message
 from gateway_rabbitmq.wire import Content, delivery, properties, read_header
-from gateway_testing import FakeClock
-from gateway_transport.messages import reader, writer
 from gateway_transport.not_an_event import wrapped
 
-from gateway_core.config.registry import Registry
-from gateway_core.contract.component import BuildContext, CodecRef
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
+from tests.fuzz.checks import JSON_EVENT, Side, check_same
 
-_CONTEXT = BuildContext("fuzz", Path(), FakeClock(), Registry.installed(), binding=AMQP)
-_read = reader(CodecRef("cloudevents"), AMQP, _CONTEXT)
-_writers = [writer(CodecRef("cloudevents", {"mode": mode}), AMQP, _CONTEXT) for mode in ("binary", "structured")]
+_side = Side(AMQP)
 
 
 def check(data: bytes) -> None:
@@ -38,20 +32,12 @@ def check(data: bytes) -> None:
         return
     headers = [(name.decode(errors="replace"), as_text(value)) for name, value in found.headers.items()]
     wrapped(id="1", source="rabbitmq:/q", type="t", data=body, headers=headers, prefix="rabbitmq")
-    try:
-        event = _read(to_message(found))
-    except Refused as e:
-        refused = e
-    else:
+    if (event := _side.event(to_message(found))) is not None:
         _check_written(event)
-        return
-    assert not refused.detail.startswith("the codec failed"), refused.detail
-    assert refused.status in (400, 413, 415)
-    assert 0 < len(refused.detail) < 2000
 
 
 def _check_written(event: Event) -> None:
-    for write in _writers:
+    for write in _side.writers:
         try:
             message = write(event)
             content_type, headers = split(message)
@@ -61,10 +47,7 @@ def _check_written(event: Event) -> None:
         packed = properties(content_type, headers, True, b"")
         read_header(b"\0\x3c\0\0" + bytes(8) + packed, again)
         assert not again.fault, again.fault
-        back = _read(to_message(again))
-        if event.attributes.get("specversion") == "1.0":
-            assert back.attributes.keys() >= event.attributes.keys(), "an attribute is lost"
-        assert (back.data or b"").strip() == (event.data or b"").strip()
+        check_same(event, _side.read(to_message(again)))
 
 
 def _made(*pairs: tuple[bytes, bytes], content_type: bytes = b"", body: bytes = b"x") -> bytes:
@@ -85,10 +68,9 @@ def _event(prefix: bytes) -> list[tuple[bytes, bytes]]:
     return [(prefix + name, _text(value)) for name, value in attributes.items()]
 
 
-_JSON = b'{"specversion":"1.0","id":"1","source":"/s","type":"t","data":{"a":1}}'
 SEEDS = [
     *(_made(*_event(prefix), content_type=b"text/plain") for prefix in (b"cloudEvents_", b"cloudEvents:", b"ce-", b"")),
-    _made(content_type=b"application/cloudevents+json", body=_JSON),
+    _made(content_type=b"application/cloudevents+json", body=JSON_EVENT),
     _made(*_event(b"cloudEvents_"), (b"cloudEvents_n", b"I\0\0\0\x05"), (b"cloudEvents_b", b"t\x01"), (b"x-a", b"V")),
     _made(*_event(b"cloudEvents_"), (b"cloudEvents_d", b"d@\x14\0\0\0\0\0\0"), (b"cloudEvents_t", b"T" + bytes(8))),
     _made((b"x-death", b"A\0\0\0\x0eF\0\0\0\x09\x01aI\0\0\0\x01"), (b"m", b"F\0\0\0\0"), (b"y", b"x\0\0\0\x01\xff")),

@@ -21,6 +21,7 @@ from gateway_core.contract.component import BuildContext, CodecRef, KeyMapperRef
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Codec
+from tests.fuzz.checks import check_refusal
 
 JSON = (b"content-type", b"application/cloudevents+json")
 BATCH = (b"content-type", b"application/cloudevents-batch+json")
@@ -60,14 +61,8 @@ def _events(codec: Codec, message: Message) -> list[Event] | Refused:
     except Refused as e:
         refused = e
     check_refusal(refused)
-    return refused
-
-
-def check_refusal(refused: Refused) -> None:
-    """What any refusal must be."""
-    assert refused.status in (400, 413, 415)
     assert refused.rule
-    assert 0 < len(refused.detail) < 2000, "an answer as long as what was sent"
+    return refused
 
 
 def _same(one: list[Event] | Refused, other: list[Event] | Refused) -> None:
@@ -138,8 +133,8 @@ def _check_record(headers: list[tuple[bytes, bytes]], body: bytes) -> None:
     else:
         _check_written(event)
         return
-    assert not refused.detail.startswith("the codec failed"), refused.detail
     check_refusal(refused)
+    assert refused.rule
 
 
 def _check_written(event: Event) -> None:
