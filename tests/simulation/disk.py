@@ -2,7 +2,7 @@
 
     with Disk(tmp_path / "data", Random(seed)) as disk:
         ...                                   # the gateway runs on tmp_path / "data"
-        disk.fail("sync", errno.EIO, "*-wal") # faults, see `fail`, `fill`, `lying`, `before`
+        disk.fail("sync", errno.EIO, "*-wal") # faults, see `fail`, `fill`, `lying`
         disk.crash("power")                   # tmp_path / "data" is now what a power cut could leave
         ...                                   # the next life of the gateway
 
@@ -17,9 +17,7 @@ old life left open stay open and lead nowhere. `crash("process")` keeps all that
 still be lost in a later power cut. `crash("power")` keeps what was synced, any part of the rest (`crash_image`), and
 any first part of the unsynced changes of names.
 
-**Threads.** A step runs in the thread that made it. `before(kind, path)`, if set, is called first, without any lock: it
-may wait, so it can make a disk slow or put threads in an order. With equal steps in equal order, equal `random` gives
-equal images.
+**Threads.** A step runs in the thread that made it. With equal steps in equal order, equal `random` gives equal images.
 
 If something in here is wrong, SQLite only sees an I/O error: `check` raises it; leaving the `with` block does, too.
 """
@@ -83,10 +81,7 @@ class Disk:
         """While True, syncs say yes and do nothing. The next sync of a file after that makes up for it."""
         self.stopped = False
         self.watches_reads = False
-        self.before: Callable[[str, str], None] | None = None
         self.on_stop: Callable[[], None] | None = None
-        self.trace: list[tuple[str, str]] | None = None
-        """If a list, all steps are noted there: their kinds and names."""
         self._random = random
         self._lock = threading.RLock()
         self._stop_at = 0
@@ -187,14 +182,10 @@ class Disk:
     def step(self, kind: str, path: str, size: int = 0) -> None:
         """Something is about to change. Raises `Refusal`."""
         name = path[len(self.root) :]
-        if self.before is not None:
-            self.before(kind, name)
         with self._lock:
             if self.stopped:
                 raise Refusal(errno.EIO)
             self.steps += 1
-            if self.trace is not None:
-                self.trace.append((kind, name))
             if self.steps == self._stop_at:
                 self.stop()
                 raise Refusal(errno.EIO, self._part(size))

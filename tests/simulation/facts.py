@@ -344,15 +344,6 @@ class Facts:
             for letter in letters:
                 yield trigger, id, letter, None
 
-    def dead_server(self, trigger: str, at: float) -> set[str]:
-        """The servers at which the trigger's dead letters may arrive."""
-        found = set()
-        for config in self.configs(at, at):
-            for t in config.triggers:
-                if t.name == trigger:
-                    found.add(f"dead-{trigger}" if t.dead_letter == "own" else "dead")
-        return found
-
     @cached_property
     def order_of_acceptance(self) -> dict[str, tuple[float, float, int, int]]:
         """For events that were stored once at most: begin and end of their sending, the send and the place in it."""

@@ -67,13 +67,13 @@ class Faults:
                 if gateway is None or not gateway.running or fault.amount >= len(world.plan.configs):
                     return "nothing"
                 world.write_config(fault.amount)
-                world.reload(fault.amount)
+                world.reload()
             case "bad-config":
                 if gateway is None or not gateway.running:
                     return "nothing"
                 before = world.config
                 world.write_config(before, configs.BROKEN)
-                world.reload(before)
+                world.reload()
                 self._until(fault, lambda: self._good_config(before))
             case "pause":
                 if gateway is None or not gateway.running:
@@ -161,7 +161,7 @@ class Faults:
         world = self._world
         if world.config == number:
             world.write_config(number)
-            world.reload(number)
+            world.reload()
 
     def _resume(self, fault: Fault, generation: int) -> None:
         world = self._world

@@ -122,11 +122,11 @@ class Process:
             self.running = False
             self.loop.call_soon(self._stop.set)
 
-    def reload(self, number: int) -> None:
+    def reload(self) -> None:
         """SIGHUP, after the file has changed."""
-        self.loop.call_soon(lambda: self.loop.create_task(self._reload(number)))
+        self.loop.call_soon(lambda: self.loop.create_task(self._reload()))
 
-    async def _reload(self, number: int) -> None:
+    async def _reload(self) -> None:
         assert self.gateway is not None
         service: Any = self.gateway.services["reload"]
         async with self._reloading:

@@ -40,7 +40,6 @@ class Answered(Record):
     status: int | None
     reason: str
     """The body of the answer, or why there was none."""
-    retry_after: float | None = None
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,6 @@ class Arrived(Record):
     body: bytes
     generation: int
     """The `Started.generation` of the gateway that sent it."""
-    sent: float = -1.0
-    """When the gateway wrote the first byte of the request: earlier than `at` by the latency, or by much more if the
-    network stalled. -1 for a simulated sink, which has it at once."""
 
     @property
     def dead(self) -> bool:
@@ -96,10 +92,9 @@ class Partial(Record):
 
 @dataclass(frozen=True)
 class Refused(Record):
-    """A server refused a connection of the gateway's, or (`vanished`) did not answer to it."""
+    """A server refused a connection of the gateway's, or did not answer to it."""
 
     server: str
-    vanished: bool = False
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ class Connection:
     """A connection. `kernel` is the gateway's end, set once it is open there; `endpoint` the world's."""
 
     __slots__ = ("_arrived_early", "_over", "down", "endpoint", "heard", "kernel", "life", "marks", "name", "network",
-                 "read", "sent", "up", "writes")  # fmt: skip
+                 "read", "sent", "up")  # fmt: skip
 
     def __init__(self, network: Network, name: str, endpoint: Endpoint) -> None:
         self.network = network
@@ -123,7 +123,6 @@ class Connection:
         self.life = 0  # the generation of the gateway that has it
         self.sent = self.read = 0  # bytes, to the gateway's process
         self.marks: deque[tuple[int, int]] = deque()
-        self.writes: deque[tuple[int, float]] = deque()  # of the process: first byte, time
         self.heard: Callable[[int], None] = lambda number: None
         scheduler, conditions = network.scheduler, network.conditions
         random = Random(f"{network.seed}/{name}")
@@ -154,12 +153,6 @@ class Connection:
         """Nothing arrives in either direction until then."""
         for pipe in (self.up, self.down):
             pipe.stalled = max(pipe.stalled, until)
-
-    def written_at(self, offset: int) -> float:
-        """When the process wrote this byte."""
-        while len(self.writes) > 1 and self.writes[1][0] <= offset:
-            self.writes.popleft()
-        return self.writes[0][1] if self.writes else -1.0
 
     # -- for the gateway's machine ------------------------------------------------------------------------------------
 

@@ -14,15 +14,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 TREE = Path(__file__).parents[2]
-SEED_CPU_S = 60
-"""A seed that takes longer spins."""
 EVERY_S = 10.0
 
 
@@ -61,22 +60,16 @@ class Totals:
         )
 
 
-def searched(
-    first: int, seeds: int, jobs: int, planted: str = "", plan: Path | None = None
-) -> Iterator[dict[str, Any]]:
-    """The results of seeds, in any order, from `jobs` processes; or that of the `plan` in a file, from one. Closing the
-    iterator ends them."""
+def searched(first: int, seeds: int, jobs: int, planted: str = "") -> Generator[dict[str, Any]]:
+    """The results of seeds, in any order, from `jobs` processes. Closing the generator ends them."""
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    if jobs * 2 > seeds:
-        jobs = max(1, min(jobs, seeds))
+    jobs = max(1, min(jobs, seeds))
     selector = selectors.DefaultSelector()
     processes = []
     for job in range(jobs):
         command = [sys.executable, "-m", "tests.simulation.searching", str(first + job), str(first + seeds), str(jobs)]
         processes.append(
-            subprocess.Popen(
-                [*command, planted, str(plan or "")], stdout=subprocess.PIPE, cwd=TREE, env=environment, text=True
-            )
+            subprocess.Popen([*command, planted], stdout=subprocess.PIPE, cwd=TREE, env=environment, text=True)
         )
         assert processes[-1].stdout is not None
         selector.register(processes[-1].stdout, selectors.EVENT_READ)
@@ -100,16 +93,16 @@ def searched(
         selector.close()
 
 
-def search(first: int, seeds: int, jobs: int, *, most: int, told: bool = True) -> Totals:
+def search(first: int, seeds: int, jobs: int, *, most: int) -> Totals:
     """Searches seeds until `most` of them have broken promises. Ctrl-C ends it with what it has."""
     totals = Totals()
     then = time.monotonic() + EVERY_S
     try:
         for result in searched(first, seeds, jobs):
             totals.add(result)
-            if result["broken"] and told:
+            if result["broken"]:
                 print(f"seed {result['seed']}:", *result["broken"][:3], sep="\n  ", flush=True)
-            if told and time.monotonic() > then:
+            if time.monotonic() > then:
                 then = time.monotonic() + EVERY_S
                 print(totals, file=sys.stderr, flush=True)
             if len(totals.failing) >= most:
@@ -136,22 +129,18 @@ class Hunt:
         return f"{self.name:45} {found:32} {', '.join(self.promises)}"
 
 
-def hunted(
-    name: str, *, first: int = 1, seeds: int = 2000, jobs: int = 1, cpu_s: float = 600.0, plan: Path | None = None
-) -> Hunt:
-    """Searches for a planted bug until a run breaks a promise, or this much CPU is used up. With a `plan`, tries that
-    one alone."""
+def hunted(name: str, *, first: int, seeds: int, jobs: int = 1, cpu_s: float = 600.0) -> Hunt:
+    """Searches for a planted bug until a run breaks a promise, or this much CPU is used up."""
     hunt = Hunt(name, None, 0, 0.0, [])
-    results = searched(first, seeds if plan is None else 1, jobs, name, plan)
-    for result in results:
-        hunt.seeds += 1
-        hunt.cpu_s += result["cpu_s"]
-        if result["broken"]:
-            hunt.seed, hunt.promises = result["seed"], sorted(set(result["promises"]))
-            break
-        if hunt.cpu_s > cpu_s:
-            break
-    results.close()  # type: ignore[attr-defined]
+    with closing(searched(first, seeds, jobs, name)) as results:
+        for result in results:
+            hunt.seeds += 1
+            hunt.cpu_s += result["cpu_s"]
+            if result["broken"]:
+                hunt.seed, hunt.promises = result["seed"], sorted(set(result["promises"]))
+                break
+            if hunt.cpu_s > cpu_s:
+                break
     return hunt
 
 

@@ -1,5 +1,5 @@
 """The processes of a search: each runs its seeds and prints a line of JSON for each. Its arguments are the first seed,
-the end, the step, the name of a planted bug or nothing, and the file of a plan to run in place of seeds, or nothing."""
+the end, the step, and the name of a planted bug or nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import json
 import signal
 import sys
 import time
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +32,7 @@ def judged(plan: Plan, cpu_s: float = 60.0) -> tuple[History, list[Violation]]:
     """Runs a plan and judges its history. A run that takes more CPU than this has broken a promise, too."""
     from .history import Broken, History
     from .oracle import violations
-    from .world import run  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    from .world import run
 
     before = signal.signal(signal.SIGPROF, _spins)
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
@@ -85,17 +84,16 @@ def story(given: argparse.Namespace) -> int:
     return 1 if broken else 0
 
 
-def main(first: int, end: int, step: int, planted: str, file: str) -> None:
-    """Runs the seeds `first`, `first + step`, … before `end`; or the plan of a file."""
+def main(first: int, end: int, step: int, planted: str) -> None:
+    """Runs the seeds `first`, `first + step`, … before `end`."""
     if planted:
         planting.plant(planting.bugs()[planted])
     from .plan import Plan
 
     gc.freeze()
-    plans = [Plan.read(Path(file).read_text())] if file else (Plan.of(seed) for seed in range(first, end, step))
-    for plan in plans:
-        print(json.dumps(result_of(plan)), flush=True)
+    for seed in range(first, end, step):
+        print(json.dumps(result_of(Plan.of(seed))), flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5])
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .history import Arrived, Heard, Partial, Refused, Replied
-from .network import END, RESET, Connection
+from .network import END, Connection
 from .plan import Fault
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Server:
         now = self.world.scheduler.now
         for kind in ("vanish", "refuse"):
             if kind in self.faults:
-                self.world.add(Refused(now, self.name, kind == "vanish"))
+                self.world.add(Refused(now, self.name))
                 return kind
         self._count += 1
         session = Session(self, self._count - 1)
@@ -85,10 +85,8 @@ class Session:
         self._number = number
         self._buffer = bytearray()
         self._read = 0  # bytes of this request
-        self._taken = self._size = 0  # bytes of the requests before, and of this one's head
         self._head: tuple[tuple[tuple[str, str], ...], int] | None = None
         self._closed = False
-        self._silent = False
 
     # -- network.Endpoint -------------------------------------------------------------------------------------------
 
@@ -132,7 +130,6 @@ class Session:
             lines = bytes(self._buffer[:end]).decode("latin-1").split("\r\n")
             pairs = tuple((n.lower(), v.strip()) for n, _, v in (line.partition(":") for line in lines[1:]))
             del self._buffer[: end + 4]
-            self._size = end + 4
             self._head = pairs, int(dict(pairs).get("content-length", "0"))
         headers, size = self._head
         if len(self._buffer) < size:
@@ -142,18 +139,13 @@ class Session:
         self._head, self._read = None, len(self._buffer)
         number = self._world.arrivals()
         now = self._world.scheduler.now
-        sent = self.connection.written_at(self._taken)
-        self._taken += self._size + size
-        self._world.add(
-            Arrived(now, number, self._server.name, self._number, headers, body, self.connection.life, sent)
-        )
+        self._world.add(Arrived(now, number, self._server.name, self._number, headers, body, self.connection.life))
         self._answer(number)
         return True
 
     def _answer(self, number: int) -> None:
         faults = self._server.faults
         if "silent" in faults:
-            self._silent = True
             self._replied(number, None, "silent")
         elif "late" in faults:
             self._world.scheduler.after(faults["late"].amount / 1000, self._write, number)
@@ -234,6 +226,3 @@ class Session:
             self._server.connections.remove(self)
         if self._head is not None or self._buffer or self._read:
             self._world.add(Partial(self._world.scheduler.now, self._server.name, self._read))
-
-
-__all__ = ["END", "GARBAGE", "RESET", "Server", "Session", "head"]

@@ -1,8 +1,8 @@
 """Threads of the gateway, one at a time: each runs until it would block, and only when the loop lets it.
 
-A thread is a greenlet of the loop's thread. The code under test needs no change: it gets these classes in place of
-those of `threading`, `queue` and `concurrent.futures` (`machine.py`). A thread that gets work is a callback of the loop
-a moment later, so it is frozen and dies with the loop, and every run has the same order.
+A thread is a greenlet of the loop's thread. The code under test needs no change: `replaced.py` gives it these classes
+in place of those of `threading`, `queue` and `concurrent.futures`. A thread that gets work is a callback of the loop a
+moment later, so it is frozen and dies with the loop, and every run has the same order.
 """
 
 from __future__ import annotations

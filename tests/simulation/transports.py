@@ -16,7 +16,6 @@ _WINDOW = 128 * 1024
 """What the kernels of both ends hold of bytes that were written and not read."""
 _HIGH = 64 * 1024
 _READ = 256 * 1024
-_GONE = 0.2
 
 
 class Transport(asyncio.Transport):
@@ -35,7 +34,6 @@ class Transport(asyncio.Transport):
         self._end = ""
         self._closing = self._paused = self._reading = self._write_paused = self._closed = False
         self._buffer = bytearray()
-        self._written = 0  # bytes, since the beginning
         self._unread = 0  # bytes that were sent and that the world has not read
         connection.attach(self)
 
@@ -110,8 +108,6 @@ class Transport(asyncio.Transport):
         if self._end == RESET:
             self._lose(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
             return
-        self._connection.writes.append((self._written, self._loop.scheduler.now))
-        self._written += len(data)
         self._buffer += data
         self._flush()
         if len(self._buffer) > _HIGH and not self._write_paused:

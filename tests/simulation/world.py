@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from gateway_core.config.registry import Registry
@@ -42,7 +41,7 @@ from .network import Endpoint, Network
 from .plan import Fault, Plan
 from .replaced import close_all, look, replaced
 from .scheduler import Scheduler
-from .senders import NONSENSE, Sender, Stranger
+from .senders import NONSENSE, PORT, Sender, Stranger
 from .servers import Server
 
 EPOCH_S = 1_800_000_000
@@ -291,7 +290,7 @@ class World:
 
     def nonsense(self, amount: int) -> None:
         """A stranger sends nonsense."""
-        self.dial(8080, Stranger(self, NONSENSE[amount % len(NONSENSE)]), "stranger")
+        self.dial(PORT, Stranger(self, NONSENSE[amount % len(NONSENSE)]), "stranger")
 
     # -- the gateway's lives ------------------------------------------------------------------------------------------
 
@@ -344,10 +343,10 @@ class World:
         self.gateway = None
         self.scheduler.process = None
 
-    def reload(self, number: int) -> None:
-        """The config becomes another one."""
+    def reload(self) -> None:
+        """The gateway is to read its config again."""
         if self.gateway is not None:
-            self.gateway.reload(number)
+            self.gateway.reload()
 
     def reloaded(self, number: int, faults: tuple[str, ...]) -> None:
         """The gateway has reloaded, or could not."""
@@ -374,6 +373,3 @@ class _Delegate:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._what(), name)
-
-
-__all__ = ["EPOCH_S", "Random", "World", "registry", "run"]

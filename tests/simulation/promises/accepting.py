@@ -9,9 +9,6 @@ from ..facts import DISK, EVER, FACTS, Attempt, Copy, Facts
 from ..plan import Event
 from .registry import Found, promise
 
-FINAL = frozenset((400, 404, 405, 413, 415, 431, 500, 501))
-"""Answers after which the event is not stored."""
-
 
 def possible(facts: Facts, id: str) -> list[Copy]:
     """The sendings that may have stored the event."""
