@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -20,6 +19,7 @@ from gateway_core.contract.errors import Overloaded, Refused, TidegateError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.identity import ANONYMOUS, Identity
 from gateway_core.contract.interfaces import Accepted
+from gateway_core.runtime.component_tasks import must_pass
 
 from .authenticator import Authenticator, Forbidden, Presented, Recognizing, Reporting, Unauthenticated
 from .config import AccessConfig
@@ -176,14 +176,9 @@ class Gate:
                 finally:
                     self._checks.discard(check)
             return None, Overloaded("the check of the credentials took too long")
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except asyncio.CancelledError as e:
-            task = asyncio.current_task()
-            if (task is not None and task.cancelling()) or anyio.current_effective_deadline() == -math.inf:
-                raise
-            return None, e  # what it waited for was cancelled, and not this task
         except BaseException as e:  # also `SystemExit`, and the panics of libraries in Rust
+            if must_pass(e):
+                raise
             return None, e
 
     def _known(self, who: Identity, request: Message, checked: Checked, again: bool) -> None:
