@@ -88,8 +88,8 @@ def of_key(event: Event) -> Hashable:
 
 class DeliveryQueue:
     """Deliveries between attempts. `due` may start now; `waiting` wait for their retry (the owner moves them back to
-    `due`); `spent` have had `most` attempts and can only be given up. The others wait behind one with their order
-    key."""
+    `due`); `spent` have had `most` attempts, or can't have any, and can only be given up. The others wait behind one
+    with their order key."""
 
     __slots__ = ("_behind", "_order_key_of", "due", "most", "spent", "waiting")
 

@@ -147,7 +147,7 @@ class Subscription:
         delivery.first_ns = delivery.first_ns or self.clock.now_ns()
         self.failures.last = one_line(outcome.reason)
         if not self._endless:
-            self._give_up(delivery)
+            self._give_up(delivery) if self._may_give_up() else self._queue.spent.append(delivery)
             return
         # no dead letter, and a source that can wait: try the filter and the key mapper again later
         self.failures.in_a_row += 1

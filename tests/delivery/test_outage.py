@@ -220,6 +220,21 @@ def test_answers_are_never_shared() -> None:
 
 
 @pytest.mark.spec("SAFE-37")
+def test_letters_of_events_without_an_attempt_come_a_few_at_once() -> None:
+    def no_key(event: Event) -> bytes:
+        raise ValueError("no key")
+
+    rig = Rig(lambda e: DELIVERED, order_key_of=no_key, max_in_flight=4)
+    most = 0
+    rig.offer(*(event(n) for n in range(1, 201)))
+    while rig.subscription.held:
+        most = max(most, sum(1 for state, _ in rig.subscription.under_way() if state == "letter"))
+        rig.clock.advance(rig.clock.next_timer() or 0)
+    assert most == 4
+    assert rig.letters.ids() == [str(n) for n in range(1, 201)]
+
+
+@pytest.mark.spec("SAFE-37")
 def test_letters_of_events_that_are_given_up_together_come_a_few_at_once() -> None:
     rig = Rig(lambda e: REFUSED, retry=0, max_in_flight=4)
     most = 0
