@@ -10,6 +10,7 @@ from typing import Literal
 
 from gateway_core.contract.errors import StartError
 
+from .disk_reserve import is_full
 from .reader import FORMAT, bounds_of
 from .rows import damaged_schema, is_damage
 
@@ -51,11 +52,18 @@ def open_shard(path: Path, sync: Literal["full", "normal"] = "full", wal_bytes: 
         connection.close()
         if is_damage(e):
             raise
-        raise StartError(f"log: {path} can't be used: {e}") from e
+        raise unusable(path, e) from e
     except StartError:
         connection.close()
         raise
     return connection
+
+
+def unusable(path: Path, error: sqlite3.Error) -> StartError:
+    """Why a shard's file can't be used."""
+    if is_full(error):
+        return StartError(f"log: {path} can't be used, as the disk seems to be full: free some space ({error})")
+    return StartError(f"log: {path} can't be used: {error}")
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, sync: str, wal_bytes: int) -> None:

@@ -26,7 +26,7 @@ from .disk_reserve import DiskReserve, SyncFailed
 from .meta import ShardMeta
 from .reader import JSON_DATA, TRACED, bounds_of, known_bounds, shard_file
 from .rows import is_damage
-from .schema import BUSY_MS, WAL_BYTES, open_shard
+from .schema import BUSY_MS, WAL_BYTES, open_shard, unusable
 from .wal_file import file_bytes
 
 log = logging.getLogger("tidegate.log")
@@ -119,7 +119,7 @@ class Shard:
             if isinstance(e, ValueError):
                 raise sqlite3.DatabaseError(f"can't read the cursors of its triggers: {e}") from e
             if isinstance(e, sqlite3.Error) and not is_damage(e):
-                raise StartError(f"log: {self.path} can't be used: {e}") from e
+                raise unusable(self.path, e) from e
             raise
 
     def _open_damaged(self) -> None:

@@ -178,6 +178,29 @@ def test_a_full_disk_with_a_subscriber_that_is_away_survives_restarts(disk: Path
 
 
 @pytest.mark.spec("SAFE-51")
+def test_a_start_without_any_room_says_so_and_loses_nothing(disk: Path, tmp_path: Path) -> None:
+    """Another program took the reserve, too, while the gateway was down."""
+    headers = {"ce-specversion": "1.0", "ce-id": "kept", "ce-source": "/t", "ce-type": "t"}
+    flow = Flow()
+    flow.up = False
+    with Subscriber(decide=flow.decide) as s, gateway_on(disk, tmp_path, s.url) as gateway:
+        assert httpx.post(gateway.ingress(), content=b"x", headers=headers, verify=False).status_code == 202
+        gateway.kill()
+        for ballast in disk.rglob("*.ballast"):
+            ballast.unlink()
+        for index in disk.rglob("*-shm"):
+            index.unlink()
+        file = fill(disk)
+        with pytest.raises(AssertionError, match=r"the disk seems to be full: free some space"):
+            gateway.start()
+        assert "Traceback" not in gateway.log()
+        file.unlink()
+        flow.up = True
+        gateway.start()
+        gateway.wait_until(lambda: flow.got == {"kept": 1}, 60, "the delivery")
+
+
+@pytest.mark.spec("SAFE-51")
 def test_the_write_ahead_log_has_a_bound(disk: Path, tmp_path: Path) -> None:
     flow = Flow()
     with Subscriber(decide=flow.decide) as s, gateway_on(disk, tmp_path, s.url) as gateway:
