@@ -32,6 +32,7 @@ class ChunkReader:
         self._report = report
         self._loop = loop
         self._pool = ThreadPoolExecutor(1, "tidegate-log-read")
+        self._pool.submit(int)  # starts its thread now: later there may be no memory for one
         self._line: deque[tuple[Callable[[], tuple[list[Event], int]], Answer]] = deque()
         self._reading = False
         self._closed = False

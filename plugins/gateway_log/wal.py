@@ -44,6 +44,7 @@ class Checkpointer:
         self._too_long = too_long
         self._wal = f"{shard.path}-wal"
         self._pool = ThreadPoolExecutor(1, "tidegate-log-checkpoint")
+        self._pool.submit(int)  # starts its thread now: later there may be no memory for one
         self._running: Future[sqlite3.Error | None] | None = None
         self._bytes = self._unseen = 0  # since the last copy, since the last look
         self._waited = self._told = float("-inf")

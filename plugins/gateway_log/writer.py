@@ -16,6 +16,7 @@ from typing import Any
 from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Accepted
+from gateway_core.pipeline.guards import text_of_error
 
 from .cursor import CursorChanges
 from .disk_reserve import RETRY_AFTER_S, DiskReserve, SyncFailed, is_full, sync_failed
@@ -139,10 +140,12 @@ class Writer:
             jobs: list[Job] = []
             going = self._gather(units, changes, jobs)
             if units or changes:
-                self._commit(units, changes)
+                commit = self._committing(units, changes)
+                self._tell(self._committed, commit)
+                self._do(partial(self._after, commit, changes))
             for job in jobs:
                 self._do(job)
-                self._look()
+                self._do(self._look)
 
     def _gather(self, units: list[Unit], changes: list[CursorChanges], jobs: list[Job]) -> bool:
         """Waits for work and takes all there is, within limits. False at the end."""
@@ -168,16 +171,22 @@ class Writer:
             except Empty:
                 return True
 
-    def _commit(self, units: list[Unit], changes: list[CursorChanges]) -> None:
+    def _committing(self, units: list[Unit], changes: list[CursorChanges]) -> Commit:
+        """`_commit`, also if it fails in an unexpected way, as for want of memory: this thread must go on, and senders
+        wait for an answer."""
+        try:
+            return self._commit(units, changes)
+        except Exception as e:
+            log.exception("the log's writer failed")
+            error = StorageError(f"the log {self._main.path} can't be written: {text_of_error(e)}")
+            return Commit(self._main.number, units, changes, self._main.next, error)
+
+    def _commit(self, units: list[Unit], changes: list[CursorChanges]) -> Commit:
         if self._refused is not None:
-            self._tell(self._committed, Commit(self._main.number, units, changes, self._main.next, self._refused))
-            return
+            return Commit(self._main.number, units, changes, self._main.next, self._refused)
         if self._reserve.full and not self._restart_wals():
             # a reader holds a write-ahead log: more writes would make it too long to be copied
-            self._tell(
-                self._committed, Commit(self._main.number, units, changes, self._main.next, self._reserve.error())
-            )
-            return
+            return Commit(self._main.number, units, changes, self._main.next, self._reserve.error())
         first = self._main.next
         mine = [c for c in changes if c.shard == self._main.number]
         failed: list[CursorChanges] = []
@@ -197,11 +206,16 @@ class Writer:
                 shard = self._shards[change.shard]
                 if self._try(shard, partial(shard.write, [], change)) is not None:
                     failed.append(change)
-        self._tell(self._committed, Commit(self._main.number, units, failed, first, error))
+        return Commit(self._main.number, units, failed, first, error)
+
+    def _after(self, commit: Commit, changes: list[CursorChanges]) -> None:
+        """Keeps the write-ahead logs short."""
+        if self._refused is not None:
+            return
         if self._reserve.full:
             self._restart_wals()
         else:
-            self._checkpointers[0].wrote(0 if error else sum(u.size for u in units))
+            self._checkpointers[0].wrote(0 if commit.error else sum(u.size for u in commit.units))
             if changes:  # possibly of other shards
                 self._look()
 
@@ -213,9 +227,9 @@ class Writer:
     def switch(self, shard: Shard, why: str, switched: Callable[[Shard], None]) -> None:
         """Appends to another shard from now on, since the previous one is damaged. `switched` is called on the loop,
         after all earlier commits. A job for `put`."""
+        self._checkpointers.insert(0, Checkpointer(shard, self._reserve, self._failed, self._too_long))
         before, self._main = self._main, shard
         self._shards[shard.number] = shard
-        self._checkpointers.insert(0, Checkpointer(shard, self._reserve, self._failed, self._too_long))
         before.freeze(why)
         self._tell(switched, shard)
 
@@ -292,7 +306,7 @@ class Writer:
             self._failed(e)
             self._suspect()
         except Exception:
-            log.exception("the log's writer failed in %r", job)
+            log.exception("the log's writer failed")
 
     def _tell(self, call: Callable[..., None], *args: Any) -> None:
         try:
