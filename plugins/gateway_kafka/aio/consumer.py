@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -116,8 +116,8 @@ class AioConsumer:
     async def _run(self) -> None:
         with self._scope:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._watching)
-                tasks.start_soon(self._watching_topics)
+                tasks.start_soon(self._kept, self._watching)
+                tasks.start_soon(self._kept, self._watching_topics)
                 while True:
                     try:
                         await self._join()
@@ -296,6 +296,15 @@ class AioConsumer:
         mine = {name: offset for name, offset in offsets.items() if name in self._ours}
         if mine and self._consumer is not None:  # else it was closed meanwhile, and the records are read again
             await commit(self._consumer, mine, self._ids, self._group, self._config.request_timeout_s)
+
+    async def _kept(self, watching: Callable[[], Awaitable[None]]) -> None:
+        """Watches on after an unexpected error, which would end the consumer."""
+        while True:
+            try:
+                await watching()
+            except Exception:
+                _log.exception("consumer group %s: unexpected error; watching on", self._group)
+            await anyio.sleep(CHECK_S)
 
     async def _watching(self) -> None:
         watch = Watch(self._config, self._health)

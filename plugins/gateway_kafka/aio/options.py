@@ -10,6 +10,7 @@ from aiokafka.abc import AbstractTokenProvider
 from ..client import KafkaFault
 from ..client_config import KafkaConfig, KafkaTlsConfig, SaslConfig
 from ..oauth import Tokens
+from .closed_transport import install
 
 _RETRY_MS = 100
 
@@ -25,6 +26,7 @@ def client_options(config: KafkaConfig) -> dict[str, Any]:
 
 def connection_options(config: KafkaConfig) -> dict[str, Any]:
     """The subset that a single connection needs."""
+    install()
     secure = config.tls is not None
     protocol = ("SASL_SSL" if secure else "SASL_PLAINTEXT") if config.sasl else ("SSL" if secure else "PLAINTEXT")
     options: dict[str, Any] = {
