@@ -23,6 +23,7 @@ from gateway_core.config.sources import gather
 from gateway_core.contract.config_node import Node, Place
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.services import RunningService
+from gateway_core.contract.shortage import is_shortage
 from gateway_core.pipeline.guards import text_of_error
 from gateway_core.runtime.gateway import Gateway
 
@@ -180,7 +181,12 @@ class ReloadService(RunningService):
             known = {}  # something changed while it was read, or since
         while True:
             await anyio.sleep(LOOK_EVERY_S)
-            now = await to_thread.run_sync(self._look)
+            try:
+                now = await to_thread.run_sync(self._look)
+            except Exception as e:
+                if not is_shortage(e):
+                    raise
+                continue  # no thread can be started now
             if now != known and now == seen:
                 known = now
                 await self.reload()
