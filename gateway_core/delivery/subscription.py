@@ -97,7 +97,6 @@ class Subscription:
         )
         self.failures = Failures(what, name, sink, clock)
         self._full = self._pumping = self._stopping = False
-
         self.paused = False
         self.held = 0
         """Events taken from the channel and not settled."""
@@ -126,7 +125,6 @@ class Subscription:
             self._queue.enter(delivery)
         except Exception as e:
             self._without_attempt(delivery, _unordered(e))
-            return True
         self._pump()
         return True
 
@@ -147,7 +145,7 @@ class Subscription:
         delivery.first_ns = delivery.first_ns or self.clock.now_ns()
         self.failures.last = one_line(outcome.reason)
         if not self._endless:
-            self._give_up(delivery) if self._may_give_up() else self._queue.spent.append(delivery)
+            self._give_up_soon(delivery)
             return
         # no dead letter, and a source that can wait: try the filter and the key mapper again later
         self.failures.in_a_row += 1
@@ -252,7 +250,7 @@ class Subscription:
         self.failures.failed(now_ns, delivery.event, delivery.attempts, outcome, self.held)
         asked = self._schedule.failed(delivery, outcome, answered)
         if (not outcome.retry or delivery.attempts > self.policy.retry) and not self._endless:
-            self._give_up(delivery)
+            self._give_up_soon(delivery)
             return
         if self._endless and delivery.attempts == self.policy.retry + 1:
             log.error("%s waits for its sink, it has no dead letter: %s", self.name, outcome.reason)
@@ -274,9 +272,11 @@ class Subscription:
     # -- the dead letter --------------------------------------------------------------------------------------------
 
     def _may_give_up(self) -> bool:
-        """Whether another dead letter may be written now, so that events given up together are not all written at
-        once."""
+        """Whether another dead letter may be written now: events given up together are not all written at once."""
         return self.dead_letters is None or self.dead_letters.count < self.policy.max_in_flight
+
+    def _give_up_soon(self, delivery: Delivery) -> None:
+        self._give_up(delivery) if self._may_give_up() else self._queue.spent.append(delivery)
 
     def _give_up(self, delivery: Delivery) -> None:
         assert delivery.outcome is not None
