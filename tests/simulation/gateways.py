@@ -130,9 +130,11 @@ class Process:
         assert self.gateway is not None
         service: Any = self.gateway.services["reload"]
         async with self._reloading:
-            before = self._world.config
+            written = len(self._world.written) - 1
             faults = await service.reload()
-        self._world.reloaded(before, tuple(str(fault) for fault in faults))
+        # the file may have changed while it was read: nobody can tell which one that was
+        for number in self._world.written[written:]:
+            self._world.reloaded(number, tuple(str(fault) for fault in faults))
 
     def pause(self, names: tuple[str, ...]) -> None:
         """Pauses these triggers."""
@@ -157,6 +159,8 @@ class Process:
         gateway = self.gateway
         if gateway is None or not self.running:
             return "the gateway starts"
+        if self._reloading.locked():
+            return "the gateway reloads"
         for trigger in gateway.built.triggers.values():
             if isinstance(trigger, Trigger):
                 subscription = trigger.subscription

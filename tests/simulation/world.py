@@ -98,6 +98,8 @@ class World:
         self.network.hosts.update(self.servers)
         self.generation = 0
         self.config = 0
+        self.written: list[int] = []
+        """The configs that were written to the file."""
         self.clock_offset_s = 0.0
         self.gateway: Process | None = None
         self.faults = Faults(self)
@@ -297,6 +299,7 @@ class World:
     def write_config(self, number: int, text: str | None = None) -> None:
         """The config's file becomes this one."""
         self.config = number
+        self.written.append(number)
         self.file.write_text(text or configs.text(self.plan.configs[number]))
 
     def start(self) -> None:

@@ -29,7 +29,8 @@ def a_failing_dead_letter_blocks(facts: Facts) -> Found:
             if facts.changing(write.at - 60, end) or write.answered > write.at + 20:
                 continue
             for attempt in facts.between(name, begin, end):
-                if attempt.generation == generation and attempt.arrived.connection >= 0:
+                late = not facts.calm(name, attempt.at, attempt.at)  # a stalled network may hold it since long before
+                if attempt.generation == generation and attempt.arrived.connection >= 0 and not late:
                     yield attempt.at, f"{name} got {attempt.id} while the dead letter of {id} could not be written"
                     return
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..facts import EVER, Facts
 from ..plan import Event, Trigger
+from .accepting import lost_with_power
 from .registry import Found, promise
 
 
@@ -48,7 +49,9 @@ def _overtaken(facts: Facts, name: str, key: str, ids: list[str]) -> Found:
     for earlier in ids:
         if facts.letters_of.get((name, earlier)):
             continue  # nobody saw when
-        _, end, send, place = order[earlier]
+        first, end, send, place = order[earlier]
+        if lost_with_power(facts, first):
+            continue
         for later in ids:
             begin, _, send2, place2 = order[later]
             before = end < begin or (send == send2 and place < place2)
