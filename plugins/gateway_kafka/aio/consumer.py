@@ -19,6 +19,7 @@ from aiokafka.structs import TopicPartition
 from anyio.abc import TaskGroup
 
 from gateway_core.contract.clock import Clock
+from gateway_core.pipeline.guards import text_of_error
 
 from ..client import KafkaFault, Member, Partition, Record
 from ..client_config import KafkaConfig
@@ -114,6 +115,12 @@ class AioConsumer:
             await close(consumer)
 
     async def _run(self) -> None:
+        try:
+            await self._working()
+        finally:
+            self._ended.set()
+
+    async def _working(self) -> None:
         with self._scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._kept, self._watching)
@@ -135,7 +142,6 @@ class AioConsumer:
                                 await self._drop()
                     await anyio.sleep(self._wait)
                     self._wait = min(2 * self._wait, _MAX_WAIT_S)
-        self._ended.set()
 
     async def _join(self) -> None:
         self._consumer, self._known = await connected(self._config, self._group, self._session_s)
@@ -152,7 +158,10 @@ class AioConsumer:
         self._fresh = None
         if ours := self._forget():
             self._member.lost(ours)
-        await close(consumer)
+        try:
+            await close(consumer)
+        except Exception as error:  # it is gone either way, and another one replaces it
+            _log.warning("consumer group %s: can't close a connection in order: %s", self._group, text_of_error(error))
 
     def _forget(self) -> list[Partition]:
         ours, self._ours = list(self._ours), set()

@@ -110,6 +110,12 @@ class AioProducer:
     # -- sending ---------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
+        try:
+            await self._working()
+        finally:
+            self._ended_all.set()
+
+    async def _working(self) -> None:
         with self._scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._connection.run)
@@ -121,7 +127,6 @@ class AioProducer:
                     for broker in list(self._scheduler.brokers.values()):
                         if broker.open and broker.ready and (client := self._connection.client) is not None:
                             await self._send_broker(broker, client)
-        self._ended_all.set()
 
     async def _close(self) -> None:
         self._scope.cancel()
