@@ -74,7 +74,7 @@ class GatewayProcess:
 
     def log(self) -> str:
         """The end of the gateway's log."""
-        return self.stderr.read_text(errors="replace")[-4000:] if self.stderr.exists() else ""
+        return self.stderr.read_text(errors="replace")[-20_000:] if self.stderr.exists() else ""
 
     def _address(self) -> dict[str, Any] | None:
         try:
