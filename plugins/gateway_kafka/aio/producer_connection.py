@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import anyio
@@ -100,6 +101,10 @@ class ProducerConnection:
             except KafkaFault as fault:
                 self._health.bad(fault)
                 self.tried.set()
+            except Exception as error:  # from aiokafka: it must not end the producer
+                _log.exception("the Kafka producer: unexpected error; connecting again")
+                self._health.bad(KafkaFault(f"{type(error).__name__}: {error}"))
+                self.tried.set()
             else:
                 break
             await anyio.sleep(wait)
@@ -140,16 +145,25 @@ class ProducerConnection:
         return client
 
     async def _close(self, client: ProducerClient) -> None:
+        """Raises nothing of aiokafka's, not even the cancellations of its own tasks: they would end the producer."""
         self._clients.discard(client)
         producer = client.producer
         given_up = client.abandoned or client.under_way > 0
         if given_up and (task := producer._sender.sender_task) is not None:
             # its responses are no longer needed, and `stop` would try to write first
             task.cancel()
-            await producer.client.close()
-        with anyio.move_on_after(_GIVEN_UP_S if given_up else _CLOSE_S, shield=True) as time:
-            await producer.stop()
-        if time.cancelled_caught:
-            with anyio.move_on_after(_CLOSE_S, shield=True):
-                await producer._sender.close()
-                await producer.client.close()
+            await _outcome(producer.client.close())
+        with anyio.move_on_after(_GIVEN_UP_S if given_up else _CLOSE_S, shield=True):
+            if await _outcome(producer.stop()):
+                return
+        with anyio.move_on_after(_CLOSE_S, shield=True):
+            await _outcome(producer._sender.close())
+            await _outcome(producer.client.close())
+
+
+async def _outcome(closing: Coroutine[Any, Any, object]) -> bool:
+    """Whether it closed something in order."""
+    [found] = await asyncio.gather(closing, return_exceptions=True)
+    if isinstance(found, BaseException):
+        _log.debug("closing a Kafka producer: %r", found)
+    return not isinstance(found, BaseException)
