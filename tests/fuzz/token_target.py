@@ -104,6 +104,7 @@ SEEDS = [
     b"\1" + _HEAD + b"\n" + _CLAIMS,
     b"\1" + _HEAD + b"\n" + _CLAIMS.replace(b'"gateway"', b'["other","gateway"]'),
     b"\1" + _HEAD + b"\n" + _CLAIMS.replace(b"}", b',"nbf":1699999999,"iat":1e9,"cnf":null}'),
+    b"\1" + _HEAD + b"\n" + _CLAIMS.replace(b"}", b',"nbf":1700000029}'),
     b"\1" + _HEAD + b"\n" + _CLAIMS.replace(b"1700000600", b"1699999000"),
     b"\1" + _HEAD.replace(b"JWT", b"at+jwt") + b"\n" + _CLAIMS.replace(b'"send"', b'["read","send"]'),
     b"\1" + _HEAD.replace(b"}", b',"crit":["b64"],"b64":false}') + b"\n" + _CLAIMS,
