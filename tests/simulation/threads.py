@@ -51,7 +51,9 @@ class Threads:
         self.wake(thread)
 
     def wake(self, thread: greenlet.greenlet) -> None:
-        """Lets a thread that waits go on soon."""
+        """Lets a thread that waits go on soon; not in a process that is gone."""
+        if self._loop.is_closed():
+            return
         delay = self._delay()
         if delay > 0:
             self._loop.call_later(delay, thread.switch)
