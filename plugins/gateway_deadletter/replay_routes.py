@@ -9,7 +9,8 @@ from gateway_admin.routes import JSON, Answer, Problem, Request, Route
 
 from . import models
 from .dead_letters import Query
-from .replays import ACTION, MOST_RATE, Replay, Replays, selection
+from .replay import Replay, selection
+from .replays import ACTION, MOST_RATE, Replays
 
 _PATH = "/api/v1/replays"
 _NO_STORE = {"cache-control": "no-store"}

@@ -15,9 +15,8 @@ import logging
 import math
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +32,7 @@ from gateway_core.contract.one_line import one_line
 from gateway_core.delivery.dead_letter import without_facts
 
 from .dead_letters import DeadLetter, Query, Stores
+from .replay import Replay, Seen, selection
 from .replaying import Removals, was_event
 
 if TYPE_CHECKING:
@@ -44,60 +44,10 @@ ACTION = "dlq.replay"
 MOST_WAITING = 16
 MOST_KEPT = 20
 MOST_RATE = 100_000
-_MOST_FAULTS = 20
 _CHUNK = 100
 _TRIES = 5
 _WAIT_S = 0.25
 _ANSWER_S = 30.0
-
-Send = Callable[[], Awaitable[str]]
-Seen = Callable[[Event, Send], Awaitable[str]]
-"""Sends an event, waits until it was delivered, and returns "", or why it was not."""
-
-
-@dataclass(slots=True)
-class Replay:
-    """A replay: what it sends, who started it, and how far it is. `state` is "waiting", "running", "done" (the counts
-    say what was refused or skipped), "failed", "cancelled", or "stopped" with the gateway. `rate` is in events per
-    second, 0 for no limit. `faults` are the first ids that failed, with the reason."""
-
-    id: str
-    who: str
-    where: str
-    query: Query
-    rate: int
-    state: str = "waiting"
-    detail: str = ""
-    total: int = 0
-    accepted: int = 0
-    removed: int = 0
-    refused: int = 0
-    skipped: int = 0
-    started_ns: int = 0
-    ended_ns: int = 0
-    triggers: dict[str, int] = field(default_factory=dict)
-    before: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """For each trigger what it had delivered and given up before."""
-    brokers: list[str] = field(default_factory=list)
-    edited: Event | None = None
-    seen: Seen | None = None
-    faults: list[tuple[str, str]] = field(default_factory=list)
-    cancelling: bool = False
-
-    @property
-    def ended(self) -> bool:
-        """Whether it will do nothing more."""
-        return self.state not in ("waiting", "running")
-
-    @property
-    def handled(self) -> int:
-        """How many of them it is done with."""
-        return self.accepted + self.refused + self.skipped
-
-    def fault(self, dead_letter: DeadLetter, reason: str) -> None:
-        """Notes that one failed."""
-        if len(self.faults) < _MOST_FAULTS:
-            self.faults.append((dead_letter.id, one_line(reason, 300)))
 
 
 class Replays:
@@ -186,18 +136,6 @@ class Replays:
         audit_log(self._gateway.data_dir).record(
             replay.who, ACTION, replay.where, "done" if whole else "failed", **facts
         )
-
-
-def selection(replay: Replay) -> dict[str, Any]:
-    """Which dead letters a replay sends, for the audit log and the API."""
-    query = replay.query
-    chosen = {"broker": query.broker, "trigger": query.trigger, "reason": query.reason, "group": query.group}
-    found: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
-    if query.ids:
-        found["ids"] = sorted(query.ids)[:20]
-    if replay.edited is not None:
-        found["edited"] = True
-    return found
 
 
 class _Stopped(Exception):

@@ -11,7 +11,8 @@ import pytest
 from gateway_deadletter import line as line_format
 from gateway_deadletter import replays as module
 from gateway_deadletter.dead_letters import Query
-from gateway_deadletter.replays import Replay, Replays
+from gateway_deadletter.replay import Replay
+from gateway_deadletter.replays import Replays
 
 from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry

@@ -16,9 +16,10 @@ from anyio import to_thread
 from gateway_admin.routes import Answer, Problem, Request, Route
 from gateway_deadletter.dead_letters import DeadLetter, Query, Stores, detail
 from gateway_deadletter.overview import Entry, Group, Selection
+from gateway_deadletter.replay import Replay, selection
 from gateway_deadletter.replay_routes import DEFAULT_RATE, checked_rate
 from gateway_deadletter.replaying import was_event
-from gateway_deadletter.replays import ACTION, Replay, selection
+from gateway_deadletter.replays import ACTION
 from gateway_deadletter.service import DeadLetterService
 from gateway_inspect.explain import read_event, sources_of
 
