@@ -173,7 +173,7 @@ class ReloadService(RunningService):
         an editor may write in several steps. Polls run in a thread, because a file system that hangs must not hold up
         events."""
         await self._begun.wait()
-        known = seen = await to_thread.run_sync(self._look)
+        known = seen = await self._looked()
         if any(
             state[0] >= self._since_ns or state[0] < 0 if state else file in (*self._files, *self._secret_files)
             for file, state in known.items()
@@ -181,17 +181,22 @@ class ReloadService(RunningService):
             known = {}  # something changed while it was read, or since
         while True:
             await anyio.sleep(LOOK_EVERY_S)
-            try:
-                now = await to_thread.run_sync(self._look)
-            except Exception as e:
-                if not is_shortage(e):
-                    raise
-                continue  # no thread can be started now
+            now = await self._looked()
             if now != known and now == seen:
                 known = now
                 await self.reload()
-                known = seen = await to_thread.run_sync(self._look)
+                known = seen = await self._looked()
             seen = now
+
+    async def _looked(self) -> Signature:
+        """`_look`, as soon as a thread can be had."""
+        while True:
+            try:
+                return await to_thread.run_sync(self._look)
+            except Exception as e:
+                if not is_shortage(e):
+                    raise
+            await anyio.sleep(LOOK_EVERY_S)
 
     def _look(self) -> Signature:
         """The state of all files that were read, those of secrets too, and of those in the named folders. A file that
