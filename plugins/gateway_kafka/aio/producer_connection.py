@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -12,9 +11,12 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from anyio.abc import TaskGroup
 
+from gateway_core.pipeline.guards import text_of_error
+
 from ..client import KafkaFault
 from ..client_config import KafkaProducerConfig
 from ..health import Health
+from .closing import closed
 from .faults import check_token, fault_of, probe
 from .options import client_options
 
@@ -103,7 +105,7 @@ class ProducerConnection:
                 self.tried.set()
             except Exception as error:  # from aiokafka: it must not end the producer
                 _log.exception("the Kafka producer: unexpected error; connecting again")
-                self._health.bad(KafkaFault(f"{type(error).__name__}: {error}"))
+                self._health.bad(KafkaFault(text_of_error(error)))
                 self.tried.set()
             else:
                 break
@@ -152,18 +154,10 @@ class ProducerConnection:
         if given_up and (task := producer._sender.sender_task) is not None:
             # its responses are no longer needed, and `stop` would try to write first
             task.cancel()
-            await _outcome(producer.client.close())
+            await closed(producer.client.close())
         with anyio.move_on_after(_GIVEN_UP_S if given_up else _CLOSE_S, shield=True):
-            if await _outcome(producer.stop()):
+            if await closed(producer.stop()) is None:
                 return
         with anyio.move_on_after(_CLOSE_S, shield=True):
-            await _outcome(producer._sender.close())
-            await _outcome(producer.client.close())
-
-
-async def _outcome(closing: Coroutine[Any, Any, object]) -> bool:
-    """Whether it closed something in order."""
-    [found] = await asyncio.gather(closing, return_exceptions=True)
-    if isinstance(found, BaseException):
-        _log.debug("closing a Kafka producer: %r", found)
-    return not isinstance(found, BaseException)
+            await closed(producer._sender.close())
+            await closed(producer.client.close())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ from aiokafka.errors import CommitFailedError, KafkaError, UnknownTopicOrPartiti
 
 from ..client import topic_id_in
 from ..client_config import KafkaConfig
+from .closing import closed
 from .faults import check_token, fault_of, probe
 from .lenient import install
 from .metadata import TopicIds, only_reading
@@ -83,19 +83,15 @@ def _assignor() -> type[StickyPartitionAssignor]:
 
 
 async def close(consumer: Any) -> None:
-    """Leaves the group, if the cluster can be reached within a few seconds.
-
-    A request of aiokafka's that waits for its retry ends with a CancelledError that gets out of `stop`. It would count
-    as ours, and end all of the gateway's tasks.
-    """
-    done: BaseException | None = None
+    """Leaves the group, if the cluster can be reached within a few seconds."""
+    error: BaseException | None = None
     with anyio.move_on_after(_CLOSE_S, shield=True):
-        [done] = await asyncio.gather(consumer.stop(), return_exceptions=True)
-        if done is None:
+        error = await closed(consumer.stop())
+        if error is None:
             return
-    if isinstance(done, Exception):
-        raise done
+    if isinstance(error, Exception):
+        raise error
     with anyio.move_on_after(_CLOSE_S, shield=True):
         if consumer._fetcher is not None:
-            await asyncio.gather(consumer._fetcher.close(), return_exceptions=True)
+            await closed(consumer._fetcher.close())
         await consumer._client.close()
