@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -22,18 +21,8 @@ HEADERS = {"ce-specversion": "1.0", "ce-source": "/threads", "ce-type": "t"}
 EVENTS = 160
 """With 100 kB each: more than the write-ahead log keeps, and more than the gateway keeps in memory."""
 
-STACK = 512 * 1024 * 1024
-
-
-@contextmanager
-def large_stacks() -> Iterator[None]:
-    """Processes that start now reserve this much memory for each thread, so that a limit leaves room for all else."""
-    before = resource.getrlimit(resource.RLIMIT_STACK)
-    resource.setrlimit(resource.RLIMIT_STACK, (STACK, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_STACK, before)
+STACK_KB = 512 * 1024
+"""The gateway reserves this much for each of its threads, so that a limit of its memory leaves room for all else."""
 
 
 def test_events_are_stored_and_read_without_a_new_thread(tmp_path: Path) -> None:
@@ -46,15 +35,16 @@ def test_events_are_stored_and_read_without_a_new_thread(tmp_path: Path) -> None
         return 202 if up else 503
 
     with Subscriber(decide=decide) as s, ExitStack() as stack:
-        with large_stacks():
-            gateway = stack.enter_context(GatewayProcess(CONFIG.replace("URL", s.url), tmp_path))
+        gateway = GatewayProcess(CONFIG.replace("URL", s.url), tmp_path)
+        gateway.launcher = ["sh", "-c", f'ulimit -Ss {STACK_KB}; exec "$@"', "sh"]
+        stack.enter_context(gateway)
         url, body = gateway.ingress(), b"x" * 100_000
         used = next(
             int(line.split()[1])
             for line in Path(f"/proc/{gateway.pid}/status").read_text().splitlines()
             if line.startswith("VmSize:")
         )
-        most = used * 1024 + STACK // 2
+        most = (used + STACK_KB // 2) * 1024
         resource.prlimit(gateway.pid, resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
         with httpx.Client(timeout=20) as client:
             taken = 0
