@@ -93,13 +93,11 @@ def main(first: int, end: int, step: int, planted: str) -> None:
     """Runs the seeds `first`, `first + step`, … before `end`."""
     if planted:
         planting.plant(planting.bugs()[planted])
-    from .plan import Plan
-
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # nobody reads the results any more
-    seeds = range(first, end, step)
-    result_of(Plan.of(first))  # imports all modules and builds all validators
+    _run(first)  # in this process, which then has imported all modules and built all validators
     gc.collect()
     gc.freeze()
+    seeds = range(first + step, end, step)
     for begin in range(0, len(seeds), CHUNK):
         if child := os.fork():
             _, status = os.waitpid(child, 0)
@@ -107,8 +105,14 @@ def main(first: int, end: int, step: int, planted: str) -> None:
                 sys.exit(1)
             continue
         for seed in seeds[begin : begin + CHUNK]:
-            print(json.dumps(result_of(Plan.of(seed))), flush=True)
+            _run(seed)
         os._exit(0)
+
+
+def _run(seed: int) -> None:
+    from .plan import Plan
+
+    print(json.dumps(result_of(Plan.of(seed))), flush=True)
 
 
 if __name__ == "__main__":
