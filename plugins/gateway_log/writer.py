@@ -140,9 +140,10 @@ class Writer:
             jobs: list[Job] = []
             going = self._gather(units, changes, jobs)
             if units or changes:
-                commit = self._committing(units, changes)
+                commit, tried = self._committing(units, changes)
                 self._tell(self._committed, commit)
-                self._do(partial(self._after, commit, changes))
+                if tried:
+                    self._do(partial(self._after, commit, changes))
             for job in jobs:
                 self._do(job)
                 self._do(self._look)
@@ -171,7 +172,7 @@ class Writer:
             except Empty:
                 return True
 
-    def _committing(self, units: list[Unit], changes: list[CursorChanges]) -> Commit:
+    def _committing(self, units: list[Unit], changes: list[CursorChanges]) -> tuple[Commit, bool]:
         """`_commit`, also if it fails in an unexpected way, as for want of memory: this thread must go on, and senders
         wait for an answer."""
         try:
@@ -179,14 +180,15 @@ class Writer:
         except Exception as e:
             log.exception("the log's writer failed")
             error = StorageError(f"the log {self._main.path} can't be written: {text_of_error(e)}")
-            return Commit(self._main.number, units, changes, self._main.next, error)
+            return Commit(self._main.number, units, changes, self._main.next, error), True
 
-    def _commit(self, units: list[Unit], changes: list[CursorChanges]) -> Commit:
+    def _commit(self, units: list[Unit], changes: list[CursorChanges]) -> tuple[Commit, bool]:
+        """The commit, and whether anything was tried."""
         if self._refused is not None:
-            return Commit(self._main.number, units, changes, self._main.next, self._refused)
+            return Commit(self._main.number, units, changes, self._main.next, self._refused), False
         if self._reserve.full and not self._restart_wals():
             # a reader holds a write-ahead log: more writes would make it too long to be copied
-            return Commit(self._main.number, units, changes, self._main.next, self._reserve.error())
+            return Commit(self._main.number, units, changes, self._main.next, self._reserve.error()), False
         first = self._main.next
         mine = [c for c in changes if c.shard == self._main.number]
         failed: list[CursorChanges] = []
@@ -206,12 +208,10 @@ class Writer:
                 shard = self._shards[change.shard]
                 if self._try(shard, partial(shard.write, [], change)) is not None:
                     failed.append(change)
-        return Commit(self._main.number, units, failed, first, error)
+        return Commit(self._main.number, units, failed, first, error), True
 
     def _after(self, commit: Commit, changes: list[CursorChanges]) -> None:
         """Keeps the write-ahead logs short."""
-        if self._refused is not None:
-            return
         if self._reserve.full:
             self._restart_wals()
         else:
