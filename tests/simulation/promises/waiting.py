@@ -38,8 +38,8 @@ def waits_are_no_shorter_than_the_policy_says(facts: Facts) -> Found:
                 continue
             least = min(ceiling_s(p, number) for p in policies) / 2
             limit = min(p.timeout_s for p in policies)
-            end = before.answered if before.answered < EVER and heard(facts, name, before) else before.at
-            end = max(before.at - facts.lag, min(end, before.at - facts.lag + limit - 0.1))
+            begin = before.at - facts.lag  # it may fail as soon as it began, before its request arrives
+            end = max(begin, min(before.answered, begin + limit - 0.1)) if heard(facts, name, before) else begin
             if after.at - end < least - 0.001:
                 yield after.at, f"{name} got {id} again {after.at - end:.3f} s later; retry {number} waits {least:g} s"
 
