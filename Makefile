@@ -64,9 +64,13 @@ conformance: $(READY)  ## make test-all, and write docs/conformance.md: each req
 	@$(BIN)/python -m tests.console.browser
 	$(SPREAD) $(ALL) --conformance=docs/conformance.md $(ARGS)
 
-bench: $(READY)  ## measure, beside the targets, in one table; then each transport beside a loop written by hand, and authentication beside none
+bench: $(READY)  ## what an event costs, beside targets and loops written by hand; or beside Go (PEERS=1), or beside a revision (COMPARE=REV)
+ifneq ($(PEERS)$(COMPARE),)
+	$(BIN)/python tests/bench/compare.py --with $(or $(COMPARE),go) $(ARGS)
+else
 	$(BIN)/python tests/bench/run.py $(ARGS)
 	@for what in mqtt nats rabbitmq redis websocket access; do $(BIN)/python tests/bench/$${what}_loops.py || exit 1; done
+endif
 
 docs: $(READY)  ## write everything that is generated: reference pages, pictures, the snapshot of the contract
 	$(BIN)/python tools/docs.py
