@@ -122,7 +122,7 @@ def _import_all() -> None:
         for one in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
         if not one.name.endswith("__main__")
     ]
-    for name in (*found, "gateway_console.service", "uvloop"):
+    for name in (*found, "gateway_console.routes", "gateway_console.parts", "uvloop"):
         with suppress(ImportError):
             importlib.import_module(name)
 

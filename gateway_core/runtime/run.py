@@ -85,7 +85,6 @@ async def serve(gateway: Gateway, stop: anyio.Event, started: Callable[[], None]
 
     async def follow() -> None:
         await begun.wait()
-        gc.collect()
         gc.freeze()  # events are never in cycles, and what exists would only make each run slower
         gc.set_threshold(10_000, 20, 50)
         started()

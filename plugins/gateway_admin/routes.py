@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
+from anyio import to_thread
 
 from gateway_core.contract.errors import Fault, TidegateError
 from gateway_core.contract.options import Config
@@ -182,7 +183,41 @@ class OffersRoutes(Protocol):
     """A running service that adds routes to the admin API."""
 
     def routes(self) -> Sequence[Route]:
-        """Its routes. Read once, at the start of the gateway."""
+        """Its routes. Read once: at the start of the gateway, or after `load`."""
+
+
+@runtime_checkable
+class LoadsRoutes(OffersRoutes, Protocol):
+    """One whose routes need modules that a gateway does not load before a request needs one of them."""
+
+    def load(self) -> None:
+        """Imports what `routes` needs. Runs in a thread, so that events go on."""
+
+
+class ServiceRoutes:
+    """The routes of all services of a gateway: those that are there from the start, and `all` of them."""
+
+    def __init__(self, gateway: GatewayView) -> None:
+        services = gateway.services.values()
+        self._services: list[OffersRoutes] = [service for service in services if isinstance(service, OffersRoutes)]
+        self._found = {n: s.routes() for n, s in enumerate(self._services) if not isinstance(s, LoadsRoutes)}
+
+    @property
+    def loaded(self) -> list[Route]:
+        """Those that are there."""
+        return [route for _, routes in sorted(self._found.items()) for route in routes]
+
+    async def all(self) -> list[Route]:
+        """Loads the others."""
+        late = {n: s for n, s in enumerate(self._services) if n not in self._found and isinstance(s, LoadsRoutes)}
+
+        def load() -> None:
+            for service in late.values():
+                service.load()
+
+        await to_thread.run_sync(load)
+        self._found |= {n: service.routes() for n, service in late.items()}
+        return self.loaded
 
 
 def all_routes(gateway: GatewayView) -> list[Route]:

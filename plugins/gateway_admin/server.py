@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -69,7 +69,8 @@ class Admin:
     `status` returns the status document, or an awaitable of it. `ready`, `live` and `started` answer the probes: 200 if
     true, else 503. Without `with_metrics` there are no metrics; `own_metrics` are those that components declare.
     `callers` knows who calls; nobody needs to be known for the probes. `names` are accepted host names besides the
-    server's addresses. `audit` gets each change, and each request that was denied.
+    server's addresses. `audit` gets each change, and each request that was denied. `load` returns `more` routes once a
+    request needs one that is not there from the start.
     """
 
     def __init__(
@@ -85,9 +86,14 @@ class Admin:
         callers: Callers | None = None,
         names: Sequence[str] = (),
         audit: AuditLog | None = None,
+        load: Callable[[], Awaitable[Sequence[Route]]] | None = None,
     ) -> None:
         probes = {"ready": ready, "live": live, "startup": started}
-        self._router = Router(described([*watching_routes(status, probes, with_metrics, own_metrics), *more]))
+        self._watching = watching_routes(status, probes, with_metrics, own_metrics)
+        some = [*self._watching, *more]
+        self._router = Router(described(some) if load is None else some)
+        self._load = load
+        self._loading = anyio.Lock()
         self._callers = callers or Nobody()
         self._names = names
         self._audit = audit
@@ -96,8 +102,19 @@ class Admin:
 
     @property
     def routes(self) -> Sequence[Route]:
-        """All routes."""
+        """All routes that are loaded."""
         return self._router.routes
+
+    async def _find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
+        """`Router.find`, among all routes."""
+        try:
+            return self._router.find(method, path)
+        except Problem:
+            async with self._loading:
+                if self._load is not None:
+                    self._router = Router(described([*self._watching, *await self._load()]))
+                    self._load = None
+            return self._router.find(method, path)
 
     async def start(self, address: str, tasks: TaskGroup, tls: Path | None = None) -> str:
         """Listens on `host:port` (port 0: a free one), with the certificate in `tls`; returns the URL. Raises
@@ -198,7 +215,7 @@ class Admin:
         except ValueError as e:
             raise Problem(400, f"the query has more than {_MOST_FIELDS} parameters") from e
         try:
-            route, params = self._router.find(asked.method, path)
+            route, params = await self._find(asked.method, path)
         except Problem as missing:
             return await self._missing(guard, asked, missing, attempt)
         attempt.route, attempt.params = route, params

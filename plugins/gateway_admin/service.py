@@ -28,7 +28,7 @@ from .operators import AdminCallers, Operators
 from .operators_config import SECTION as OPERATORS
 from .own_metrics import declared, own_metrics
 from .permits import permits_of
-from .routes import Route, all_routes
+from .routes import Route, ServiceRoutes
 from .server import Admin
 from .stored import NOT_ALLOWED, stored_faults
 from .table import control_routes
@@ -143,14 +143,15 @@ class AdminService(RunningService):
         return stored_faults(loaded, self._applied, permits_of(loaded.config, self.gateway.data_dir))
 
     def _made(self) -> Admin:
-        gateway, settings = self.gateway, self.gateway.settings
+        gateway, settings, routes = self.gateway, self.gateway.settings, ServiceRoutes(self.gateway)
         return Admin(
             gateway.status,
             lambda: gateway.ready,
             started=lambda: gateway.started,
             with_metrics=settings.metrics,
             own_metrics=declared(offer.component for offer in gateway.registry.offers()),
-            more=all_routes(gateway),
+            more=routes.loaded,
+            load=routes.all,
             callers=self.callers,
             names=[name for name in settings.admin_hosts.split(",") if name.strip()],
             audit=self.audit,

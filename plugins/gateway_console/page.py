@@ -17,12 +17,12 @@ from gateway_core import __version__
 
 from . import filters
 from .assets import address
+from .switch import ROOT as ROOT
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 HTML = "text/html; charset=utf-8"
-ROOT = "/console"
 LOGIN = f"{ROOT}/login"
 _MOST_PATH = 4000
 _HEADERS = {

@@ -1,41 +1,31 @@
-"""The console as a service of a gateway: its routes in the admin API, and the samples that its pages show."""
+"""The console as a service of a gateway. Pages, and what they show, are loaded when somebody looks at one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyio.abc import TaskGroup
-from gateway_admin.routes import Answer, Request, Route, Text
+from gateway_admin.routes import Route
 
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.services import RunningService, Stream
 from gateway_core.runtime.gateway import Gateway
 
-from .assets import asset_routes
-from .catalogue.lookout import QUESTION, Lookout
-from .context import Console
-from .failures import own_failures
-from .live import present
-from .login import login_routes
-from .page import HTML, ROOT, see_other
-from .pages import catalogue, config, dead_letters, events, overview, playground, tables, tap, triggers
-from .recorder import Asked, Recorder, Recording
-from .sampler import Sampler
-from .switch import check_switch, switched_on
+from .switch import ROOT, check_switch, switched_on
+
+if TYPE_CHECKING:
+    from .parts import Parts
 
 
 class ConsoleService(RunningService):
-    """Pages for browsers. Without a reader it only waits."""
+    """Pages for browsers. Without a reader there are none."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._sampler = Sampler(gateway.status)
-        self._lookout = Lookout(gateway)
         self._on = switched_on()
-        self._recorder = Recorder(gateway)
-        self._recording = Recording(gateway, self._sampler, self._recorder)
-        self._sampler.on_watch = self._recording.look
+        self._tasks: TaskGroup | None = None
+        self._parts: Parts | None = None
 
     @property
     def _served(self) -> bool:
@@ -46,44 +36,43 @@ class ConsoleService(RunningService):
         base = self._gateway.services["admin"].addresses().get("admin") if self._served else None
         return {"console": f"{base}{ROOT}"} if base else {}
 
+    def load(self) -> None:
+        if self._served:
+            from . import parts, routes  # noqa: F401
+
     def routes(self) -> Sequence[Route]:
         if not self._served:
             return []
-        console = Console(self._gateway, self._sampler, self._lookout, self._recording)
-        modules = (overview, events, tap, dead_letters, triggers, playground, tables, catalogue, config)
-        pages = [route for module in modules for route in module.routes(console)]
-        return [_start(), *asset_routes(), *login_routes(console.admin), present(), *pages]
+        from .routes import console_routes
+
+        return console_routes(self._made().console)
+
+    def _made(self) -> Parts:
+        """What this worker keeps, from the first time on that somebody looks."""
+        if self._parts is None:
+            from .parts import Parts
+
+            self._parts = Parts(self._gateway)
+            if self._tasks is not None:
+                self._parts.start(self._tasks)
+        return self._parts
 
     def answer(self, question: Any) -> Any:
         """The failures of a trigger in this worker (`failures_of`), what it has counted (`Lookout.answer`), or what it
         recorded (`Recording.ask`)."""
-        if QUESTION in question:
-            return self._lookout.answer(question[QUESTION])
-        if "recorded" in question:
-            return self._recorder.answer(question["recorded"])
-        return own_failures(self._gateway, question["failures"])
+        return self._made().answer(question)
 
     def open(self, request: Any) -> Stream | None:
-        self._recorder.begin()
-        return Asked()
+        return self._made().open()
 
     def close(self, stream: Stream) -> None:
+        from .recorder import Asked
+
         if isinstance(stream, Asked):
-            stream.close()
-            self._recorder.end()
+            self._made().close(stream)
 
     async def start(self, tasks: TaskGroup) -> None:
         if faults := check_switch():
             raise StartError("\n".join(map(str, faults)))
-        if self._on and self._gateway.worker == 0:
-            tasks.start_soon(self._sampler.run)
-            tasks.start_soon(self._recording.run)
         if self._on:
-            tasks.start_soon(self._lookout.run)
-
-
-def _start() -> Route:
-    def answer(request: Request) -> Answer:
-        return see_other(ROOT)
-
-    return Route("GET", "/", answer, "The console", {303: Text(HTML)}, open=True, described=False)
+            self._tasks = tasks

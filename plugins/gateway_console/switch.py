@@ -1,4 +1,4 @@
-"""Whether a gateway has a console: the environment variable `TIDEGATE_CONSOLE`."""
+"""Whether a gateway has a console (the environment variable `TIDEGATE_CONSOLE`), and where."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 
 from gateway_core.contract.errors import Fault
 
+ROOT = "/console"
 VARIABLE = "TIDEGATE_CONSOLE"
 """`off` for a gateway without a console; the admin API stays as it is."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from anyio.abc import TaskGroup
 from gateway_admin.routes import Route
@@ -10,10 +12,9 @@ from gateway_admin.routes import Route
 from gateway_core.contract.services import RunningService
 from gateway_core.runtime.gateway import Gateway
 
-from .overview import Overview
-from .replay_routes import replay_routes
-from .replays import Replays
-from .routes import dead_letter_routes
+if TYPE_CHECKING:
+    from .overview import Overview
+    from .replays import Replays
 
 
 class DeadLetterService(RunningService):
@@ -21,15 +22,41 @@ class DeadLetterService(RunningService):
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self.replays = Replays(gateway)
-        self.overview = Overview(gateway)
+        self._tasks: TaskGroup | None = None
+        self._replays: Replays | None = None
+
+    @property
+    def replays(self) -> Replays:
+        """The replays of this gateway."""
+        if self._replays is None:
+            from .replays import Replays
+
+            self._replays = Replays(self._gateway)
+            if self._tasks is not None:
+                self._replays.begin(self._tasks)
+        return self._replays
+
+    @cached_property
+    def overview(self) -> Overview:
+        """What the files hold."""
+        from .overview import Overview
+
+        return Overview(self._gateway)
+
+    def load(self) -> None:
+        from . import overview, replay_routes, routes  # noqa: F401
 
     def routes(self) -> Sequence[Route]:
+        from .replay_routes import replay_routes
+        from .routes import dead_letter_routes
+
         return [*dead_letter_routes(self._gateway), *replay_routes(self.replays)]
 
     async def start(self, tasks: TaskGroup) -> None:
         if self._gateway.worker == 0:
-            self.replays.begin(tasks)
+            self._tasks = tasks
 
     async def stop(self) -> None:
-        await self.replays.stop()
+        self._tasks = None
+        if self._replays is not None:
+            await self._replays.stop()

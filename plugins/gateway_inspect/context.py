@@ -14,4 +14,7 @@ class InspectContext(Protocol):
 
     name: str
     gateway: Gateway
-    taps: Taps
+
+    @property
+    def taps(self) -> Taps:
+        """What is seen live."""

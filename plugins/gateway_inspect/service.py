@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 from gateway_admin.routes import Route
 
 from gateway_core.contract.services import RunningService, Stream
 from gateway_core.runtime.gateway import Gateway
 
-from .delivery_state import states_of
-from .routes import inspect_routes
-from .tap.choice import BadFilter, Choice, compile_all
-from .tap.tap import Tap
-from .tap.taps import Taps
+if TYPE_CHECKING:
+    from .tap.taps import Taps
 
 
 class InspectService(RunningService):
@@ -25,23 +21,45 @@ class InspectService(RunningService):
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
-        self.taps = Taps(gateway.built, gateway.clock)
+        self._taps: Taps | None = None
+
+    @property
+    def taps(self) -> Taps:
+        """The taps; there is nothing to attach before somebody asks for them."""
+        if self._taps is None:
+            from .tap.taps import Taps
+
+            self._taps = Taps(self.gateway.built, self.gateway.clock)
+        return self._taps
+
+    def load(self) -> None:
+        from . import routes  # noqa: F401
 
     def routes(self) -> Sequence[Route]:
+        from .routes import inspect_routes
+
         return inspect_routes(self)
 
     async def stop(self) -> None:
-        self.taps.close_all()
+        if self._taps is not None:
+            self._taps.close_all()
 
     def reached(self, wanted: Any) -> None:
-        self.taps.attach()
+        if self._taps is not None:
+            self._taps.attach()
 
     def answer(self, question: Any) -> Any:
         """Where an event is (`whereabouts`)."""
+        from .delivery_state import states_of
+
         asked = (question[name] for name in ("owner", "id", "source", "position"))
         return states_of(self.gateway.built, *asked)
 
     def open(self, request: Any) -> Stream | None:
+        import msgspec
+
+        from .tap.choice import BadFilter, Choice, compile_all
+
         choice = msgspec.convert(request, Choice)
         try:
             return self.taps.open(choice, compile_all(choice.filters, self.gateway.registry))
@@ -49,5 +67,7 @@ class InspectService(RunningService):
             return None  # the first worker reports it to its user
 
     def close(self, stream: Stream) -> None:
+        from .tap.tap import Tap
+
         if isinstance(stream, Tap):
             self.taps.close(stream)
