@@ -144,8 +144,8 @@ def _component(offer: Offer) -> Iterator[str]:
         facts.append(f"Needs the extra `tidegate[{component.extra}]`.")
     if component.schemes:
         facts.append(f"URLs: {', '.join(f'`{s}://…`' for s in component.schemes)}.")
-    yield from ("", " ".join(facts), "", *_options(component.config))
-    for model in fields.nested(component.config):
+    yield from ("", " ".join(facts), "", *_options(component.model))
+    for model in fields.nested(component.model):
         if table := fields.table(model):
             yield from ("", f"#### {model.__name__}", "", fields.text_of(model), "", *table)
 

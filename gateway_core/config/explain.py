@@ -41,8 +41,7 @@ _SIZES |= {"string_too_short": _SIZES["too_short"], "string_too_long": _SIZES["t
 
 @dataclass
 class Finding:
-    """One fault: `path` starts at the validated value; `expected` is what is allowed there, or `message` describes the
-    fault."""
+    """One fault: `path` starts at the validated value; `expected` is allowed there, or `message` says what is wrong."""
 
     path: Place
     message: str

@@ -105,16 +105,16 @@ class Loading:
         node = self._root.value.get(section.name)
         data = None if node is None else self._report.filled(node, (section.name,), self._env, secrets)
         if not section.named:
-            return self._resolver.validate(list[section.entry], data or [], (section.name,)) or []  # type: ignore[name-defined]
+            return self._resolver.validate(list[section.offered.model], data or [], (section.name,)) or []  # type: ignore[name-defined]
         valid: dict[str, Any] = {}
         for name, inner in (data or {}).items():
             place = (section.name, name)
             if section.plugin:  # any text may be a name there
-                value = self._resolver.validate_plugins(section.entry, inner, place, section.plugin)
+                value = self._resolver.validate_plugins(section.offered, inner, place, section.plugin)
             else:
                 if not is_name(name):
                     self._report.fault(f"`{name}` can't be a name", place, NAME_REMEDY)
-                value = self._resolver.validate(section.entry, inner, place)
+                value = self._resolver.validate(section.offered.model, inner, place)
             if value is not None:
                 valid[name] = value
         return valid

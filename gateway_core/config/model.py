@@ -94,8 +94,7 @@ class BrokerConfig(EntryConfig):
     delivery: DeliveryConfig = DeliveryConfig()
     """Defaults for its triggers."""
     dead_letter: DeadLetterRef = DeadLetterRef("deadletter")
-    """Where events go that can't be delivered, for triggers without their own. By default a file in the data
-    directory."""
+    """Where undeliverable events go, for triggers without their own. By default a file in the data directory."""
 
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
         """See `Warns`."""

@@ -124,8 +124,7 @@ class Registry:
             table[offered.name] = (offered, plugin)
 
     def check(self) -> None:
-        """Raises `StartError` if a plugin implements a hook that does not exist (otherwise nobody would notice a
-        misspelt name)."""
+        """Raises `StartError` if a plugin implements a hook that does not exist: its name may be misspelt."""
         self._plugins.check()
 
     def _offer(self, kind: Kind, component: Component, plugin: str) -> None:
@@ -183,7 +182,7 @@ class Registry:
             raise StartError(f"{context.owner}: unknown {ref.kind} {ref.name!r}; {self.suggest(ref.kind, ref.name)}")
         if offer.missing:
             raise MissingExtra(f"{context.owner}: {ref.kind} {ref.name!r} {offer.missing}")
-        options = ref.options if ref.options is not None else offer.component.config.model_validate(ref.raw or {})
+        options = ref.options if ref.options is not None else offer.component.model.model_validate(ref.raw or {})
         made = offer.component.build(options, context)
         return _named(made, ref.name) if ref.kind == "filter" else made
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 
-from ..contract.component import ComponentRef, Config, Kind, Warns
+from ..contract.component import Component, ComponentRef, Config, Kind, Warns
+from ..contract.config_extension import ConfigSection
 from ..contract.config_node import Place
 from .explain import arms, explain, inside
 from .model import GatewayConfig
@@ -99,13 +100,13 @@ class Resolver:
             needs, _, remedy = offer.missing.partition(": ")
             self._report.fault(f"{word} `{ref.name}` {needs}, which isn't installed", path, remedy)
         inner = (*path, ref.name)
-        ref.options = self.validate_plugins(offer.component.config, {} if raw is None else raw, inner, offer.plugin)
+        ref.options = self.validate_plugins(offer.component, {} if raw is None else raw, inner, offer.plugin)
 
-    def validate_plugins(self, model: Any, data: Any, path: Place, plugin: str) -> Any:
+    def validate_plugins(self, offered: Component | ConfigSection, data: Any, path: Place, plugin: str) -> Any:
         """`validate` for a plugin's type. If the plugin's own checks fail, that is a fault that names the plugin."""
         try:
-            return self.validate(model, data, path)
-        except Exception as e:  # a plugin's validator that raises something else than ValueError
+            return self.validate(offered.model, data, path)
+        except Exception as e:  # its import, or a validator that raises something else than ValueError
             self._report.fault(f"the plugin `{plugin}` failed to check this: {type(e).__name__}: {e}", path)
             return None
 

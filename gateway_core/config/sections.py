@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, get_args, get_origin
+from typing import get_args, get_origin
 
+from ..contract.config_extension import ConfigSection
 from .model import GatewayConfig
 from .registry import Registry
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section: its name, the type of an entry, and whether it is a mapping of names to entries (else a list).
+    """A section: its name, what is known of it, and whether it is a mapping of names to entries (else a list).
     `plugin` offers it; "" if it is the gateway's own."""
 
     name: str
-    entry: Any
+    offered: ConfigSection
     named: bool = True
     plugin: str = ""
 
@@ -23,9 +24,9 @@ class Section:
 def sections(registry: Registry) -> dict[str, Section]:
     """All sections, in the order in which messages list them."""
     own = {
-        name: Section(name, get_args(info.annotation)[-1], get_origin(info.annotation) is dict)
+        name: Section(name, ConfigSection(name, "", get_args(info.annotation)[-1]), get_origin(info.annotation) is dict)
         for name, info in GatewayConfig.model_fields.items()
     }
-    offered = {name: Section(name, of.entry, plugin=plugin) for name, (of, plugin) in registry.sections.items()}
+    offered = {name: Section(name, of, plugin=plugin) for name, (of, plugin) in registry.sections.items()}
     include = own.pop("include")
     return {**own, **offered, include.name: include}

@@ -35,8 +35,7 @@ Kind = Literal["source", "sink", "channel", "codec", "filter", "key_mapper", "de
 
 @runtime_checkable
 class Warns(Protocol):
-    """A config model whose values can be valid but unwise. The loader calls `warnings` once the components in it have
-    their options."""
+    """A config model whose values can be valid but unwise. Its components have their options by then."""
 
     def warnings(self) -> Iterable[tuple[Place, str, str]]:
         """Each warning: its place below this value, what is unwise, and the remedy."""
@@ -90,8 +89,8 @@ class Component:
 
     `name`         the word that a config uses; unique within its kind.
     `summary`      one sentence for lists and pages.
-    `config`       the model of its options. A component whose option is a single value or a free mapping (`cesql:
-                   "..."`, `exact: {type: x}`) uses a `RootModel`.
+    `config`       the model of its options (a `RootModel` if that is a single value or a free mapping, as in `cesql:
+                   "..."`), or a function that imports and returns it. Use `model`, which is the model in both cases.
     `build`        constructor: (validated options, BuildContext) -> the object that the kind's protocol names
                    (`gateway_core.contract.interfaces`). Client libraries are imported in here, never at plugin import.
     `extra`        the extra that installs its library ("kafka"), "" for none.
@@ -103,13 +102,18 @@ class Component:
 
     name: str
     summary: str
-    config: type[BaseModel]
+    config: type[BaseModel] | Callable[[], type[BaseModel]]
     build: Callable[[Any, BuildContext], Any]
     extra: str = ""
     schemes: Sequence[str] = ()
     requires: Sequence[str] = ()
     guarantees: Guarantees | None = None
     metrics: Sequence[OwnMetric] = ()
+
+    @property
+    def model(self) -> type[BaseModel]:
+        """The model of its options, imported at first use."""
+        return self.config if isinstance(self.config, type) else self.config()
 
 
 @dataclass(frozen=True, slots=True)

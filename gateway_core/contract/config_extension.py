@@ -1,10 +1,10 @@
-"""What a plugin adds to the vocabulary of configs: sections of its own, kinds of documents beside the sections, and
-checks of the whole."""
+"""What a plugin adds to the vocabulary of configs: sections, kinds of documents, and checks of the whole."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 from .config_node import Node, Place
@@ -29,8 +29,8 @@ class ConfigSection:
 
     `name`     the key at the top of a config file; unique, and none of the gateway's own sections.
     `summary`  what the section is for, for the editor schema and the reference page.
-    `entry`    the type of an entry: a config model, or a reference to a component (`SinkRef`). A model that has the
-               method `warnings` can also warn of entries that are valid but unwise (`Warns`).
+    `entry`    the type of an entry: a config model, or a reference to a component (`SinkRef`); or a function that
+               imports and returns it. A model with the method `warnings` can also warn of unwise entries (`Warns`).
     `file_suffix`  how the plugin's own files end before `.yaml` or `.yml` (".scenario"). They may lie beside a config
                and are never read as part of it. "" if the plugin has no such files.
     """
@@ -39,6 +39,11 @@ class ConfigSection:
     summary: str
     entry: Any
     file_suffix: str = ""
+
+    @property
+    def model(self) -> Any:
+        """The type of an entry, imported at first use."""
+        return self.entry() if isinstance(self.entry, FunctionType) else self.entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,8 +58,7 @@ def gateway_key_mappers() -> list[Component]:  # type: ignore[empty-body]
 
 @hookspec
 def gateway_dead_letters() -> list[Component]:  # type: ignore[empty-body]
-    """Sinks made for dead letters (`Sink`, and `DeadLetterStore` if they can be read again). Any other sink may be used
-    as a dead letter too."""
+    """Sinks made for dead letters (`Sink`, and `DeadLetterStore` if they can be read again). Others may be used too."""
 
 
 @hookspec

@@ -175,8 +175,7 @@ class ReaderFeed(Protocol):
     start: Mapping[str, int]  # shard or partition -> the first position to read
 
     def advance(self, offsets: Mapping[str, int]) -> None:
-        """Everything before these positions (shard or partition -> next to read) is settled; retention may remove
-        it."""
+        """Everything before these positions (by shard or partition) is settled; retention may remove it."""
 
     def ends(self) -> Mapping[str, int]:
         """Shard or partition -> the position that the next event will get."""
@@ -186,8 +185,7 @@ class Receiver(Protocol):
     """A subscription, as a channel sees it."""
 
     def offer(self, event: Event) -> bool:
-        """Takes an event; `Feed.ack` follows. False when there is no room: the channel keeps it and waits for
-        `Feed.resume`."""
+        """Takes an event; `Feed.ack` follows. False if there is no room: the channel waits for `Feed.resume`."""
 
     def reject(self, event: Event, outcome: Outcome) -> None:
         """Takes a record that is not an event, wrapped into one, from a channel that others also write to

@@ -94,8 +94,7 @@ class Config(BaseModel):
         return HIDDEN if self.hides(field) else ",".join(value) if isinstance(value, list) else str(value)
 
     def show_as(self, texts: Mapping[str, str]) -> None:
-        """Sets what to show instead of the values of these fields; the loader does so for URLs with a path or query
-        from the environment."""
+        """Sets what to show instead of these fields' values: for URLs with parts from the environment."""
         self._shown = {**self._shown, **texts}
 
     def shown(self, field: str) -> str | None:

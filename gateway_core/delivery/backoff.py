@@ -6,8 +6,7 @@ from ..config.model import DeliveryConfig
 
 
 def ceiling_s(policy: DeliveryConfig, retry: int) -> float:
-    """The longest wait before retry 1, 2, …, in seconds: exponential `min(max, delay * 2^(n-1))`, linear
-    `min(max, delay * n)`."""
+    """The longest wait before retry n, in seconds: `min(max, delay * 2^(n-1))`, linear `min(max, delay * n)`."""
     # 2.0 ** 1023 is the last power that a float holds; the cap is reached long before
     factor = 2.0 ** min(retry - 1, 1023) if policy.backoff == "exponential" else float(retry)
     return min(policy.backoff_max_s, policy.backoff_delay_s * factor)

@@ -1,5 +1,4 @@
-"""A bridge carries events from a source straight to a sink. The source is acknowledged once the sink, or the dead
-letter, has the event."""
+"""A bridge carries events from a source to a sink. The source is acknowledged once the sink or dead letter has them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Runs the start, the stop and the background tasks of components, so that a failure of one does not affect the
-others."""
+"""Runs the start, the stop and the tasks of components, so that a failure of one does not affect the others."""
 
 from __future__ import annotations
 

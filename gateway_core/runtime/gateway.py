@@ -135,8 +135,7 @@ class Gateway:
                 log.exception("service %s failed; it keeps running", name)
 
     def adopt(self, builder: Builder, config: GatewayConfig, failed: dict[Place, str], *, changed: bool) -> None:
-        """Notes that this config runs now, by this builder, and what `failed` to start. It is a new generation if it
-        `changed` any part."""
+        """Notes that this config runs now, and what `failed` to start. A `changed` part makes a new generation."""
         self.builder, self._config, self.failed = builder, config, failed
         self._generation += changed
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -24,6 +24,15 @@ class Found(NamedTuple):
 @runtime_checkable
 class _Authenticating(Protocol):
     authenticate: Sequence[AuthenticatorRef]
+
+
+def names_any(config: GatewayConfig, names: Collection[str]) -> bool:
+    """Whether a config names one of these authenticators."""
+    sources = [ref for broker in config.brokers.values() for ref in broker.ingress]
+    options = [ref.options for ref in (*sources, *(bridge.source for bridge in config.bridges.values()))]
+    entries = [entry for section in config.sections.values() for entry in section.values()]
+    lists = [found.authenticate for found in (*options, *entries) if isinstance(found, _Authenticating)]
+    return any(ref.name in names for refs in lists for ref in refs)
 
 
 def compared(config: GatewayConfig) -> Iterator[tuple[Found, Found]]:

@@ -167,7 +167,7 @@ class Permits:
             if self._allowed(ref.kind, name) is None:
                 yield self._unlisted(ref.kind, name, at)
             else:
-                yield from self._names(offer.component.config, ref.raw, (*at, name), registry)
+                yield from self._names(offer.component.model, ref.raw, (*at, name), registry)
 
     def _allowed(self, kind: str, name: str) -> frozenset[str] | None:
         """The options of a component that may be set; None if it may not be used."""

@@ -9,6 +9,8 @@ from gateway_core.contract.component import BuildContext, Command, Component
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from gateway_core.config.model import GatewayConfig
     from gateway_core.contract.config_extension import ConfigFinding
 
@@ -48,24 +50,55 @@ def _mtls(options: MtlsConfig, context: BuildContext) -> Any:
     return MtlsAuthenticator(options, context)
 
 
-@hookimpl
-def gateway_authenticators() -> list[Component]:
-    from .config import ApiKeyConfig, BasicConfig
+def _api_key_config() -> type[BaseModel]:
+    from .config import ApiKeyConfig
+
+    return ApiKeyConfig
+
+
+def _basic_config() -> type[BaseModel]:
+    from .config import BasicConfig
+
+    return BasicConfig
+
+
+def _hmac_config() -> type[BaseModel]:
     from .hmac_config import HmacConfig
+
+    return HmacConfig
+
+
+def _mtls_config() -> type[BaseModel]:
     from .mtls import MtlsConfig
+
+    return MtlsConfig
+
+
+def _standard_webhooks_config() -> type[BaseModel]:
     from .standard_webhooks import StandardWebhooksConfig
 
+    return StandardWebhooksConfig
+
+
+@hookimpl
+def gateway_authenticators() -> list[Component]:
     webhooks = "Requests signed as Standard Webhooks 1.0 says (HMAC-SHA256 or Ed25519)."
     return [
-        Component("api_key", "API keys, kept as hashes in a file (`tidegate auth key`).", ApiKeyConfig, _api_key),
-        Component("basic", "User names and passwords (HTTP Basic authentication, RFC 7617).", BasicConfig, _basic),
-        Component("hmac", "Requests signed with a shared secret: GitHub, Stripe, Slack, any other.", HmacConfig, _hmac),
-        Component("standard_webhooks", webhooks, StandardWebhooksConfig, _standard_webhooks),
-        Component("mtls", "Client certificates, by their names.", MtlsConfig, _mtls),
+        Component("api_key", "API keys, kept as hashes in a file (`tidegate auth key`).", _api_key_config, _api_key),
+        Component("basic", "User names and passwords (HTTP Basic authentication, RFC 7617).", _basic_config, _basic),
+        Component(
+            "hmac", "Requests signed with a shared secret: GitHub, Stripe, Slack, any other.", _hmac_config, _hmac
+        ),
+        Component("standard_webhooks", webhooks, _standard_webhooks_config, _standard_webhooks),
+        Component("mtls", "Client certificates, by their names.", _mtls_config, _mtls),
     ]
 
 
 def _check(config: GatewayConfig) -> Iterable[ConfigFinding]:
+    from gateway_access.compared import names_any
+
+    if not names_any(config, ("hmac", "standard_webhooks", "mtls")):
+        return
     from . import body_check, mtls_check, signing_check
 
     yield from body_check.check(config)

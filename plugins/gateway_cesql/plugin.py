@@ -8,6 +8,8 @@ from gateway_core.contract.component import BuildContext, Component
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from gateway_core.contract.interfaces import Filter
 
     from .config import CesqlConfig
@@ -20,13 +22,18 @@ def build(config: CesqlConfig, context: BuildContext) -> Filter:
     return compile(config.root).filter()
 
 
+def _config() -> type[BaseModel]:
+    from .config import CesqlConfig
+
+    return CesqlConfig
+
+
 @hookimpl
 def gateway_filters() -> list[Component]:
-    from .config import CesqlConfig
 
     summary = "Matches when a CloudEvents SQL expression is true."
     # Knative calls the dialect `cesql`, the Subscriptions API (section 3.2.4.1) `sql`
     return [
-        Component("cesql", summary, CesqlConfig, build),
-        Component("sql", "An alias of `cesql`: its name in the Subscriptions API.", CesqlConfig, build),
+        Component("cesql", summary, _config, build),
+        Component("sql", "An alias of `cesql`: its name in the Subscriptions API.", _config, build),
     ]

@@ -76,3 +76,5 @@ class ConsoleService(RunningService):
             raise StartError("\n".join(map(str, faults)))
         if self._on:
             self._tasks = tasks
+            if self._gateway.worker != 0:  # the first one asks at any time, and expects an answer at once
+                self._made()

@@ -8,6 +8,8 @@ from gateway_core.contract.component import BuildContext, Component, Transport
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from .config import FnCodecConfig, FnSinkConfig, FnSourceConfig
 
 
@@ -29,12 +31,29 @@ def _codec(options: FnCodecConfig, context: BuildContext) -> Any:
     return FnCodec(options, context)
 
 
+def _source_config() -> type[BaseModel]:
+    from .config import FnSourceConfig
+
+    return FnSourceConfig
+
+
+def _sink_config() -> type[BaseModel]:
+    from .config import FnSinkConfig
+
+    return FnSinkConfig
+
+
+def _codec_config() -> type[BaseModel]:
+    from .config import FnCodecConfig
+
+    return FnCodecConfig
+
+
 @hookimpl
 def gateway_transports() -> list[Transport]:
     from gateway_access.counts import metrics
 
     from . import guarantees
-    from .config import FnSinkConfig, FnSourceConfig
 
     return [
         Transport(
@@ -42,7 +61,7 @@ def gateway_transports() -> list[Transport]:
             source=Component(
                 "fn",
                 "Calls a function for every HTTP request and responds with the event that it returns (Fn Project).",
-                FnSourceConfig,
+                _source_config,
                 _source,
                 guarantees=guarantees.SOURCE,
                 metrics=metrics("fn"),
@@ -50,7 +69,7 @@ def gateway_transports() -> list[Transport]:
             sink=Component(
                 "fn",
                 "Sends events to a function, with a deadline, and handles what it returns as replies (Fn Project).",
-                FnSinkConfig,
+                _sink_config,
                 _sink,
                 guarantees=guarantees.SINK,
             ),
@@ -60,13 +79,12 @@ def gateway_transports() -> list[Transport]:
 
 @hookimpl
 def gateway_codecs() -> list[Component]:
-    from .config import FnCodecConfig
 
     return [
         Component(
             "fn",
             "CloudEvents as functions write and read them: JSON in structured mode; returned events may be incomplete.",
-            FnCodecConfig,
+            _codec_config,
             _codec,
         )
     ]

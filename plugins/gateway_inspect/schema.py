@@ -27,13 +27,13 @@ def schema(registry: Registry) -> dict[str, Any]:
     It admits `${…}` wherever a value may stand, so what it accepts may still be a fault when it is loaded.
     """
     offers = {kind: _offers(registry, kind) for kind in _KINDS}
-    models = {o.component.config for found in offers.values() for o in found}
+    models = {o.component.model for found in offers.values() for o in found}
     whole = whole_model(section for section, _ in registry.sections.values())
     ordered: list[type[BaseModel]] = [whole, *sorted(models, key=lambda m: (m.__module__, m.__qualname__))]
     refs, made = models_json_schema([(m, "validation") for m in ordered], schema_generator=_Generator)
     definitions: dict[str, Any] = made.get("$defs", {})
     for kind, found in offers.items():
-        options = {o.component.name: refs[o.component.config, "validation"] for o in found}
+        options = {o.component.name: refs[o.component.model, "validation"] for o in found}
         definitions[f"tidegate.{kind}"] = _component(kind, found, options)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -48,7 +48,7 @@ def whole_model(sections: Iterable[ConfigSection]) -> type[Config]:
     fields: dict[str, Any] = {n: (i.annotation, i) for n, i in described(GatewayConfig).items() if n != _LAST}
     for section in sections:  # the alias lets a section have the name of an attribute of pydantic's models
         about: Any = Field({}, alias=section.name, description=section.summary)
-        fields[f"section_{section.name}"] = (dict[str, section.entry], about)  # type: ignore[name-defined]
+        fields[f"section_{section.name}"] = (dict[str, section.model], about)  # type: ignore[name-defined]
     last = GatewayConfig.model_fields[_LAST]
     fields[_LAST] = (last.annotation, last)
     made: type[Config] = create_model(GatewayConfig.__name__, __base__=Config, **fields)
@@ -88,7 +88,7 @@ def _component(kind: Kind, offers: list[Offer], options: dict[str, Any]) -> dict
 
 def _needs_nothing(offer: Offer) -> bool:
     try:
-        offer.component.config.model_validate({})
+        offer.component.model.model_validate({})
     except ValidationError:
         return False
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from anyio.abc import TaskGroup
 from gateway_admin.routes import Route
 
 from gateway_core.contract.services import RunningService, Stream
@@ -39,6 +40,13 @@ class InspectService(RunningService):
         from .routes import inspect_routes
 
         return inspect_routes(self)
+
+    async def start(self, tasks: TaskGroup) -> None:
+        if self.gateway.worker != 0:  # the first one asks at any time, and expects an answer at once
+            from . import delivery_state  # noqa: F401
+            from .tap import choice  # noqa: F401
+
+            _ = self.taps
 
     async def stop(self) -> None:
         if self._taps is not None:

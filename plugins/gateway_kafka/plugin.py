@@ -8,6 +8,8 @@ from gateway_core.contract.component import BuildContext, Command, Component, Tr
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from .config import KafkaChannelConfig, KafkaSinkConfig, KafkaSourceConfig
 
 _LIBRARY: dict[str, Any] = {"extra": "kafka", "requires": ("aiokafka", "confluent_kafka")}
@@ -37,10 +39,27 @@ def _offsets() -> Any:
     return app
 
 
+def _source_config() -> type[BaseModel]:
+    from .config import KafkaSourceConfig
+
+    return KafkaSourceConfig
+
+
+def _sink_config() -> type[BaseModel]:
+    from .config import KafkaSinkConfig
+
+    return KafkaSinkConfig
+
+
+def _channel_config() -> type[BaseModel]:
+    from .config import KafkaChannelConfig
+
+    return KafkaChannelConfig
+
+
 @hookimpl
 def gateway_transports() -> list[Transport]:
     from . import guarantees
-    from .config import KafkaSinkConfig, KafkaSourceConfig
 
     return [
         Transport(
@@ -48,7 +67,7 @@ def gateway_transports() -> list[Transport]:
             source=Component(
                 "kafka",
                 "Reads records as a member of a consumer group (CloudEvents Kafka binding).",
-                KafkaSourceConfig,
+                _source_config,
                 _source,
                 schemes=("kafka",),
                 guarantees=guarantees.SOURCE,
@@ -57,7 +76,7 @@ def gateway_transports() -> list[Transport]:
             sink=Component(
                 "kafka",
                 "Writes each event as a record, acknowledged by all in-sync replicas (CloudEvents Kafka binding).",
-                KafkaSinkConfig,
+                _sink_config,
                 _sink,
                 schemes=("kafka",),
                 guarantees=guarantees.SINK,
@@ -70,13 +89,12 @@ def gateway_transports() -> list[Transport]:
 @hookimpl
 def gateway_channels() -> list[Component]:
     from . import guarantees
-    from .config import KafkaChannelConfig
 
     return [
         Component(
             "kafka",
             "Keeps events in a Kafka topic, shared by any number of gateways.",
-            KafkaChannelConfig,
+            _channel_config,
             _channel,
             guarantees=guarantees.CHANNEL,
             **_LIBRARY,

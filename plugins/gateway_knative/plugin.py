@@ -18,6 +18,10 @@ def _matches(document: Node) -> bool:
 
 
 def _read(documents: Sequence[Node], sections: Mapping[str, Node], env: Mapping[str, str]) -> DocumentContent:
+    if not documents and not {"refs", "subjects"} & sections.keys():
+        from gateway_core.contract.config_extension import DocumentContent
+
+        return DocumentContent()
     from .manifests import read
 
     return read(documents, sections, env)

@@ -8,6 +8,8 @@ from gateway_core.contract.component import BuildContext, Component, Transport
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from .config import MqttSinkConfig, MqttSourceConfig
 
 _LIBRARY: dict[str, Any] = {"extra": "mqtt", "requires": ("paho",), "schemes": ("mqtt", "mqtts")}
@@ -25,10 +27,21 @@ def _sink(options: MqttSinkConfig, context: BuildContext) -> Any:
     return MqttSink(options, context)
 
 
+def _source_config() -> type[BaseModel]:
+    from .config import MqttSourceConfig
+
+    return MqttSourceConfig
+
+
+def _sink_config() -> type[BaseModel]:
+    from .config import MqttSinkConfig
+
+    return MqttSinkConfig
+
+
 @hookimpl
 def gateway_transports() -> list[Transport]:
     from . import guarantees, own_metrics
-    from .config import MqttSinkConfig, MqttSourceConfig
 
     return [
         Transport(
@@ -36,7 +49,7 @@ def gateway_transports() -> list[Transport]:
             source=Component(
                 "mqtt",
                 "Subscribes to topics of an MQTT server; a message is acknowledged once its event is safe.",
-                MqttSourceConfig,
+                _source_config,
                 _source,
                 guarantees=guarantees.SOURCE,
                 metrics=[own_metrics.LOST],
@@ -45,7 +58,7 @@ def gateway_transports() -> list[Transport]:
             sink=Component(
                 "mqtt",
                 "Publishes each event to a topic of an MQTT server (CloudEvents MQTT binding).",
-                MqttSinkConfig,
+                _sink_config,
                 _sink,
                 guarantees=guarantees.SINK,
                 metrics=[own_metrics.LOST],

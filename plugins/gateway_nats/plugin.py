@@ -9,6 +9,8 @@ from gateway_core.contract.component import BuildContext, Component, Transport
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from gateway_core.config.model import GatewayConfig
     from gateway_core.contract.config_extension import ConfigFinding
 
@@ -36,10 +38,27 @@ def _channel(options: JetStreamChannelConfig, context: BuildContext) -> Any:
     return JetStreamChannel(options, context)
 
 
+def _source_config() -> type[BaseModel]:
+    from .config import NatsSourceConfig
+
+    return NatsSourceConfig
+
+
+def _sink_config() -> type[BaseModel]:
+    from .config import NatsSinkConfig
+
+    return NatsSinkConfig
+
+
+def _channel_config() -> type[BaseModel]:
+    from .config import JetStreamChannelConfig
+
+    return JetStreamChannelConfig
+
+
 @hookimpl
 def gateway_transports() -> list[Transport]:
     from . import guarantees, own_metrics
-    from .config import NatsSinkConfig, NatsSourceConfig
 
     return [
         Transport(
@@ -47,7 +66,7 @@ def gateway_transports() -> list[Transport]:
             source=Component(
                 "nats",
                 "Reads a stream of NATS JetStream, or listens with core NATS (CloudEvents NATS binding).",
-                NatsSourceConfig,
+                _source_config,
                 _source,
                 schemes=("nats", "tls"),
                 guarantees=guarantees.SOURCE,
@@ -57,7 +76,7 @@ def gateway_transports() -> list[Transport]:
             sink=Component(
                 "nats",
                 "Publishes each event to a stream of NATS JetStream, or with core NATS (CloudEvents NATS binding).",
-                NatsSinkConfig,
+                _sink_config,
                 _sink,
                 schemes=("nats", "tls"),
                 guarantees=guarantees.SINK,
@@ -70,13 +89,12 @@ def gateway_transports() -> list[Transport]:
 @hookimpl
 def gateway_channels() -> list[Component]:
     from . import guarantees
-    from .config import JetStreamChannelConfig
 
     return [
         Component(
             "jetstream",
             "Keeps events in a stream of NATS JetStream, shared by any number of gateways.",
-            JetStreamChannelConfig,
+            _channel_config,
             _channel,
             guarantees=guarantees.CHANNEL,
             **_LIBRARY,

@@ -9,6 +9,8 @@ from gateway_core.contract.component import BuildContext, Component
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from gateway_core.config.model import GatewayConfig
     from gateway_core.contract.config_extension import ConfigFinding
 
@@ -21,15 +23,20 @@ def _build(options: OidcConfig, context: BuildContext) -> Any:
     return OidcAuthenticator(options, context)
 
 
+def _config() -> type[BaseModel]:
+    from .config import OidcConfig
+
+    return OidcConfig
+
+
 @hookimpl
 def gateway_authenticators() -> list[Component]:
-    from .config import OidcConfig
 
     return [
         Component(
             "oidc",
             "Takes signed tokens (JWT) that an OpenID Connect or OAuth 2.0 issuer issued.",
-            OidcConfig,
+            _config,
             _build,
             extra="oidc",
             requires=("joserfc",),
@@ -38,6 +45,10 @@ def gateway_authenticators() -> list[Component]:
 
 
 def _check(config: GatewayConfig) -> Iterable[ConfigFinding]:
+    from gateway_access.compared import names_any
+
+    if not names_any(config, ("oidc",)):
+        return ()
     from .config_check import check
 
     return check(config)

@@ -9,6 +9,8 @@ from gateway_core.contract.component import BuildContext, Component
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from gateway_core.contract.interfaces import Observer
     from gateway_core.contract.tracing import Tracer
 
@@ -46,15 +48,20 @@ def _tracer(owner: str) -> Tracer | None:
     return OtelTracer(provider)
 
 
+def _config() -> type[BaseModel]:
+    from .config import OtelConfig
+
+    return OtelConfig
+
+
 @hookimpl
 def gateway_observers() -> list[Component]:
-    from .config import OtelConfig
 
     return [
         Component(
             "otel",
             "Records metrics and traces of events and deliveries through OpenTelemetry.",
-            OtelConfig,
+            _config,
             build,
             extra="otel",
             requires=("opentelemetry",),

@@ -87,7 +87,7 @@ def _options(registry: Registry, mine: list[Offer]) -> Step:
     count = 0
     for offer in mine:
         what = f"{offer.kind} {offer.component.name}"
-        for model in _models(offer.component.config):
+        for model in _models(offer.component.model):
             if not (model.__doc__ or "").strip():
                 step.failures.append(f"{what}: {model.__name__} has no docstring")
             if "root" in model.model_fields:

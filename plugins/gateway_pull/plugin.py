@@ -8,6 +8,8 @@ from gateway_core.contract.component import BuildContext, Command, Component, Tr
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from .config import PullSinkConfig
 
 
@@ -17,13 +19,18 @@ def _sink(options: PullSinkConfig, context: BuildContext) -> Any:
     return PullSink(options, context)
 
 
+def _config() -> type[BaseModel]:
+    from .config import PullSinkConfig
+
+    return PullSinkConfig
+
+
 @hookimpl
 def gateway_transports() -> list[Transport]:
-    from .config import PullSinkConfig
     from .guarantees import SINK
 
     summary = "Keeps events for subscribers that fetch them over HTTP, each with a lease, or as server-sent events."
-    return [Transport("pull", sink=Component("pull", summary, PullSinkConfig, _sink, guarantees=SINK))]
+    return [Transport("pull", sink=Component("pull", summary, _config, _sink, guarantees=SINK))]
 
 
 def _listen() -> Any:

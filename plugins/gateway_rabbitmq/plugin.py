@@ -8,6 +8,8 @@ from gateway_core.contract.component import BuildContext, Component, Transport
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from .config import RabbitSinkConfig, RabbitSourceConfig
 
 _LIBRARY: dict[str, Any] = {"extra": "rabbitmq", "requires": ("pamqp",), "schemes": ("amqp", "amqps")}
@@ -25,10 +27,21 @@ def _sink(options: RabbitSinkConfig, context: BuildContext) -> Any:
     return RabbitSink(options, context)
 
 
+def _source_config() -> type[BaseModel]:
+    from .config import RabbitSourceConfig
+
+    return RabbitSourceConfig
+
+
+def _sink_config() -> type[BaseModel]:
+    from .config import RabbitSinkConfig
+
+    return RabbitSinkConfig
+
+
 @hookimpl
 def gateway_transports() -> list[Transport]:
     from . import guarantees, own_metrics
-    from .config import RabbitSinkConfig, RabbitSourceConfig
 
     return [
         Transport(
@@ -36,7 +49,7 @@ def gateway_transports() -> list[Transport]:
             source=Component(
                 "rabbitmq",
                 "Consumes a queue of RabbitMQ (AMQP 0-9-1).",
-                RabbitSourceConfig,
+                _source_config,
                 _source,
                 guarantees=guarantees.SOURCE,
                 metrics=[own_metrics.LOST],
@@ -45,7 +58,7 @@ def gateway_transports() -> list[Transport]:
             sink=Component(
                 "rabbitmq",
                 "Publishes each event as a message to RabbitMQ (AMQP 0-9-1), confirmed by the server.",
-                RabbitSinkConfig,
+                _sink_config,
                 _sink,
                 guarantees=guarantees.SINK,
                 metrics=[own_metrics.LOST],

@@ -9,6 +9,8 @@ from gateway_core.contract.component import BuildContext, Component, Transport
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from gateway_core.config.model import GatewayConfig
     from gateway_core.contract.errors import Probe
     from gateway_core.runtime.settings import Settings
@@ -36,10 +38,21 @@ def _durability(config: GatewayConfig, settings: Settings) -> list[Probe]:
     return durability(config)
 
 
+def _source_config() -> type[BaseModel]:
+    from .config import RedisSourceConfig
+
+    return RedisSourceConfig
+
+
+def _sink_config() -> type[BaseModel]:
+    from .config import RedisSinkConfig
+
+    return RedisSinkConfig
+
+
 @hookimpl
 def gateway_transports() -> list[Transport]:
     from . import guarantees, own_metrics
-    from .config import RedisSinkConfig, RedisSourceConfig
 
     return [
         Transport(
@@ -47,7 +60,7 @@ def gateway_transports() -> list[Transport]:
             source=Component(
                 "redis",
                 "Reads streams as a consumer of a group (our own Redis Streams binding).",
-                RedisSourceConfig,
+                _source_config,
                 _source,
                 guarantees=guarantees.SOURCE,
                 metrics=[own_metrics.LOST],
@@ -56,7 +69,7 @@ def gateway_transports() -> list[Transport]:
             sink=Component(
                 "redis",
                 "Adds each event to a stream as one entry (our own Redis Streams binding).",
-                RedisSinkConfig,
+                _sink_config,
                 _sink,
                 guarantees=guarantees.SINK,
                 **_LIBRARY,

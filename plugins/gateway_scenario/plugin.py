@@ -10,6 +10,8 @@ from gateway_core.contract.hookspecs import hookimpl
 from . import SUFFIX
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from gateway_core.contract.config_extension import ConfigSection
 
 _TESTS = "Scenarios by name, for `tidegate test`. A running gateway ignores them."
@@ -26,10 +28,14 @@ def gateway_commands() -> list[Command]:
     return [Command("test", "Run the scenario tests of a config, offline and within seconds.", _test, panel="Run")]
 
 
+def _entry() -> type[BaseModel]:
+    from .model import ScenarioConfig
+
+    return ScenarioConfig
+
+
 @hookimpl
 def gateway_config_sections() -> list[ConfigSection]:
     from gateway_core.contract.config_extension import ConfigSection
 
-    from .model import ScenarioConfig
-
-    return [ConfigSection("tests", _TESTS, ScenarioConfig, SUFFIX)]
+    return [ConfigSection("tests", _TESTS, _entry, SUFFIX)]

@@ -8,6 +8,8 @@ from gateway_core.contract.component import BuildContext, Command, Component, Tr
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from .config import SparkSinkConfig
 
 
@@ -23,15 +25,20 @@ def _commands() -> Any:
     return app
 
 
+def _config() -> type[BaseModel]:
+    from .config import SparkSinkConfig
+
+    return SparkSinkConfig
+
+
 @hookimpl
 def gateway_transports() -> list[Transport]:
     from . import guarantees
-    from .config import SparkSinkConfig
 
     sink = Component(
         "spark",
         "Streams events into a Spark table, exactly once.",
-        SparkSinkConfig,
+        _config,
         _build,
         extra="spark",
         requires=("pyspark", "pyarrow"),

@@ -8,6 +8,8 @@ from gateway_core.contract.component import BuildContext, Component
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from gateway_core.contract.interfaces import Codec
 
     from .config import WebhookConfig
@@ -19,9 +21,14 @@ def _build(config: WebhookConfig, context: BuildContext) -> Codec:
     return build(config, context)
 
 
-@hookimpl
-def gateway_codecs() -> list[Component]:
+def _config() -> type[BaseModel]:
     from .config import WebhookConfig
 
+    return WebhookConfig
+
+
+@hookimpl
+def gateway_codecs() -> list[Component]:
+
     summary = "Webhooks that are no CloudEvents: a POST becomes an event."
-    return [Component("webhook", summary, WebhookConfig, _build)]
+    return [Component("webhook", summary, _config, _build)]

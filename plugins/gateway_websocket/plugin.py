@@ -8,6 +8,8 @@ from gateway_core.contract.component import BuildContext, Component, Transport
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from .config import WebSocketSinkConfig, WebSocketSourceConfig
 
 _LIBRARY: dict[str, Any] = {"extra": "websocket", "requires": ("websockets",), "schemes": ("ws", "wss")}
@@ -25,12 +27,23 @@ def _sink(options: WebSocketSinkConfig, context: BuildContext) -> Any:
     return WebSocketSink(options, context)
 
 
+def _source_config() -> type[BaseModel]:
+    from .config import WebSocketSourceConfig
+
+    return WebSocketSourceConfig
+
+
+def _sink_config() -> type[BaseModel]:
+    from .config import WebSocketSinkConfig
+
+    return WebSocketSinkConfig
+
+
 @hookimpl
 def gateway_transports() -> list[Transport]:
     from gateway_access.counts import metrics
 
     from . import guarantees
-    from .config import WebSocketSinkConfig, WebSocketSourceConfig
 
     return [
         Transport(
@@ -38,7 +51,7 @@ def gateway_transports() -> list[Transport]:
             source=Component(
                 "websocket",
                 "Receives events over WebSocket connections that it accepts or opens (CloudEvents WebSockets binding).",
-                WebSocketSourceConfig,
+                _source_config,
                 _source,
                 guarantees=guarantees.SOURCE,
                 metrics=metrics("websocket"),
@@ -47,7 +60,7 @@ def gateway_transports() -> list[Transport]:
             sink=Component(
                 "websocket",
                 "Sends events over WebSocket connections that it opens or accepts (CloudEvents WebSockets binding).",
-                WebSocketSinkConfig,
+                _sink_config,
                 _sink,
                 guarantees=guarantees.SINK,
                 **_LIBRARY,

@@ -110,7 +110,7 @@ def _config(entry: Mapping[str, Any]) -> AllowConfig:
         offer = REGISTRY.find("filter", ref.name)
         assert offer is not None
         assert isinstance(ref, FilterRef)
-        ref.options = offer.component.config.model_validate(ref.raw)
+        ref.options = offer.component.model.model_validate(ref.raw)
     return config
 
 

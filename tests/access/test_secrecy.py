@@ -196,7 +196,7 @@ def test_every_option_that_can_hold_a_credential_has_an_example() -> None:
     missing = []
     for offer in Registry.installed().offers():
         kind, name = offer.kind, offer.component.name
-        config = offer.component.config
+        config = offer.component.model
         named = {
             str(step) for options in EXAMPLES.get((kind, name), ()) for path, _ in leaves(options) for step in path
         }

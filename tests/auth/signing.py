@@ -23,7 +23,7 @@ class Bench:
     def __init__(self, name: str, options: dict[str, Any], now: int = NOW, *, offline: bool = False) -> None:
         offer = REGISTRY.find("authenticator", name)
         assert offer is not None
-        self.options: Any = offer.component.config.model_validate(options)
+        self.options: Any = offer.component.model.model_validate(options)
         self.clock = FakeClock(now)
         context = BuildContext("here", Path(), self.clock, REGISTRY, offline=offline)
         self.authenticator: Any = offer.component.build(self.options, context)

@@ -22,7 +22,7 @@ from gateway_core.contract.interfaces import Filter
 def build(name: str, expression: str) -> Filter:
     context = BuildContext("triggers.t.filters.0", Path(), SystemClock(), Registry())
     component = next(c for c in gateway_filters() if c.name == name)
-    built: Filter = component.build(component.config.model_validate(expression), context)
+    built: Filter = component.build(component.model.model_validate(expression), context)
     return built
 
 

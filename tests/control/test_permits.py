@@ -129,7 +129,7 @@ def test_every_shipped_component_is_decided_on() -> None:
         kind = "sink" if offer.kind == "dead_letter" else offer.kind
         if kind not in ("sink", "codec", "filter", "key_mapper"):
             continue
-        name, options = offer.component.name, offer.component.config.model_fields
+        name, options = offer.component.name, offer.component.model.model_fields
         allowed = COMPONENTS[kind].get(name)
         if allowed is None:
             closed[f"{kind} {name}"] = {"*"}

@@ -30,7 +30,7 @@ def _made(name: str, **options: Any) -> Any:
     offer = _REGISTRY.find("authenticator", name)
     assert offer is not None
     context = BuildContext("fuzz", Path(), FakeClock(NOW), _REGISTRY)
-    return offer.component.build(offer.component.config.model_validate(options), context)
+    return offer.component.build(offer.component.model.model_validate(options), context)
 
 
 def _once(fields: Fields, name: bytes) -> bytes:

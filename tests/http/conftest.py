@@ -156,7 +156,7 @@ class Kit:
     def build(self, kind: Any, options: dict[str, Any], **changes: Any) -> Any:
         offer = self.registry.find(kind, "http")
         assert offer is not None
-        return offer.component.build(offer.component.config.model_validate(options), self.context(**changes))
+        return offer.component.build(offer.component.model.model_validate(options), self.context(**changes))
 
     @asynccontextmanager
     async def source(

@@ -255,7 +255,7 @@ def test_what_a_signature_does_not_protect_is_warned_of(kit: Any, given: dict[st
     options = {"url": "https://h/", "credentials": {"standard_webhooks": {"secrets": [NEW]}}, **given}
     config = HttpSinkConfig.model_validate(json.loads(json.dumps(options)))
     (codec,) = cloudevents.gateway_codecs()
-    config.codec.options = codec.config.model_validate(config.codec.raw or {})
+    config.codec.options = codec.model.model_validate(config.codec.raw or {})
     found = [text for _, text, _ in config.warnings()]
     assert len(found) == len(words)
     assert all(word in text for word, text in zip(words, found, strict=True))

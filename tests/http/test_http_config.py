@@ -47,24 +47,24 @@ SINK_FAULTS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", SOURCE_FAULTS, ids=str)
 def test_source_faults(kit: Any, options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        kit.registry.find("source", "http").component.config.model_validate(options)
+        kit.registry.find("source", "http").component.model.model_validate(options)
 
 
 @pytest.mark.parametrize("options", SINK_FAULTS, ids=str)
 def test_sink_faults(kit: Any, options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        kit.registry.find("sink", "http").component.config.model_validate(options)
+        kit.registry.find("sink", "http").component.model.model_validate(options)
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "[::1]:8080", ":80", "localhost:1", "0.0.0.0:65535"])
 def test_addresses_that_are_fine(kit: Any, listen: str) -> None:
-    config = kit.registry.find("source", "http").component.config
+    config = kit.registry.find("source", "http").component.model
     assert config.model_validate({"listen": listen}).listen == listen
 
 
 @pytest.mark.parametrize("url", ["http://h", "https://u:p@[::1]:8443/a%20b?c=d", "http://h/?a=b"])
 def test_urls_that_are_fine(kit: Any, url: str) -> None:
-    assert kit.registry.find("sink", "http").component.config.model_validate({"url": url}).url == url
+    assert kit.registry.find("sink", "http").component.model.model_validate({"url": url}).url == url
 
 
 def test_a_url_stands_for_the_sink(kit: Any) -> None:

@@ -31,7 +31,7 @@ STRIPE = {"type": "com.stripe.{/type}", "source": "https://stripe.com/", "id": "
 def codec(**options: Any) -> Codec:
     offer = REGISTRY.find("codec", "webhook")
     assert offer is not None
-    built: Codec = offer.component.build(offer.component.config.model_validate(options), CONTEXT)
+    built: Codec = offer.component.build(offer.component.model.model_validate(options), CONTEXT)
     return built
 
 

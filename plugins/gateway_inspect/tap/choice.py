@@ -70,7 +70,7 @@ def _expression(text: str, registry: Registry) -> Filter:
     if offer is None:
         raise BadFilter(f"{text!r} is not NAME=VALUE, and no plugin offers the filter cesql")
     try:
-        options = offer.component.config.model_validate(text)
+        options = offer.component.model.model_validate(text)
         ref = FilterRef("cesql", text, options)
         built: Filter = registry.build(ref, BuildContext("filter", Path(), SystemClock(), registry, offline=True))
     except ValidationError as e:
