@@ -21,8 +21,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Secrets:
-    """Secrets by name, and the places that use them. `read` gets one on first use: its value, None if it can't be read
-    and the reason is reported."""
+    """Secrets by name, and the places that use them. `read` gets a value on first use, or reports why and gets None."""
 
     def __init__(self, names: Iterable[str], read: Callable[[str], str | None]) -> None:
         self.uses: dict[str, list[Place]] = {name: [] for name in names}

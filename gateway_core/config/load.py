@@ -52,8 +52,7 @@ def load_all(
     documents: Sequence[Node] = (),
     without: Collection[Path] = (),
 ) -> Loaded:
-    """Like `load`, with warnings and the list of files. `documents` are added to the files, and the files in `without`
-    are left out, to see what the config would be."""
+    """Like `load`, with warnings and the list of files; with more `documents`, and without some of the files."""
     env = os.environ if env is None else env
     return Loading(gather(paths, registry, env, documents, without), registry, env).run()
 

@@ -110,8 +110,7 @@ class TriggerConfig(EntryConfig):
     filter: dict[AttributeName, str] = {}
     """Attributes and their values: all must be equal. An empty value asks only that the attribute is there."""
     filters: list[FilterRef] = []
-    """Filters that must all match (CloudEvents Subscriptions API dialects, and what plugins add). Where there are
-    any, `filter` is not asked (Knative's rule)."""
+    """Filters that must all match (CloudEvents Subscriptions API). With any, `filter` is not asked (Knative's rule)."""
     subscriber: SinkRef
     """Where matching events go."""
     delivery: DeliveryConfig = DeliveryConfig()

@@ -15,8 +15,7 @@ from .outcome import DELIVERED, Outcome, raised, unwritable
 class AsyncSink:
     """Base of sinks whose client library is async. Implement `deliver`; this class runs it as a task with the time
     limit. `deliver` returns None when the remote side has the event, returns an `Outcome` to say more, or raises
-    (`Refused` is not retried, any other exception is. A shortage on this machine does not count as an attempt, see
-    `Outcome.local`)."""
+    (`Refused` is not retried, others are; a shortage on this machine is no attempt, see `Outcome.local`)."""
 
     address = ""
     _tasks: TaskGroup | None = None

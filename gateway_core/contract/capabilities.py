@@ -24,8 +24,7 @@ class Measured(Protocol):
     """A source, sink or channel with metrics of its own (`Component.metrics`)."""
 
     def metrics(self) -> Mapping[str, float | Mapping[str, float]]:
-        """The current numbers by the name of the metric; of one with a label, by its values. These must be few, and
-        never something of an event."""
+        """The current numbers by metric; of one with a label, by its values: few, and never something of an event."""
 
 
 # -- sources ------------------------------------------------------------------------------------------------------
@@ -144,8 +143,7 @@ class Replying(Protocol):
 
 @runtime_checkable
 class TimingOut(Protocol):
-    """A sink whose client has a time limit of its own, in seconds. An attempt without an outcome counts as failed 30 s
-    after its limit (up to twice that)."""
+    """A sink whose client has a time limit of its own. An attempt without an outcome has failed 30 to 60 s after it."""
 
     longest_s: float
 
@@ -205,8 +203,7 @@ class Searchable(Protocol):
     """A channel that can find past events."""
 
     async def find(self, id: str, source: str | None, rest: Any = None, within_s: float = 0.5) -> Found:
-        """Searches for events with this id (and source), newest first, for about `within_s` seconds or until some are
-        found. `rest` comes from the step before."""
+        """Searches for events with this id (and source) for about `within_s`. `rest` comes from the step before."""
 
 
 DeliveryState = Literal["before", "unread", "pending", "passed"]
@@ -249,8 +246,7 @@ class Faulty(Protocol):
 
 
 def lend(wrapper: object, inner: object, capabilities: Iterable[type]) -> None:
-    """Gives a wrapper those of these capabilities that the wrapped component has. They are set on the instance, where
-    `isinstance` looks for them."""
+    """Gives a wrapper those capabilities that the wrapped component has, where `isinstance` looks for them."""
     for capability in capabilities:
         if isinstance(inner, capability):
             for name in [*vars(capability).get("__annotations__", ()), *vars(capability)]:

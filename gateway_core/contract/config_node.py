@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 Place = tuple[str | int, ...]
-"""Where something is in a config: the section, the entry's name, then keys and indexes inside it:
-`("triggers", "late", "filters", 0)`."""
+"""Where something is in a config: section, name of an entry, keys and indexes: `("triggers", "late", "filters", 0)`."""
 
 
 def dotted(place: Iterable[str | int]) -> str:

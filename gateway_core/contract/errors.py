@@ -32,8 +32,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What came of trying one end of a gateway: the path in the config that names it (`path`), the `end` itself,
-    whether it is `ok`, and if not, the `reason`."""
+    """What came of trying an `end` of a gateway, named at `path` in the config: it is `ok`, or the `reason` why not."""
 
     path: str
     end: str
@@ -101,8 +100,7 @@ class Overloaded(TidegateError):
 
 
 class StorageError(TidegateError):
-    """The channel could not bring an event into stable storage (disk full, I/O error): it was not accepted. The sender
-    should try again (503 with Retry-After)."""
+    """The channel could not store an event (disk full, I/O error). The sender should try again (503, Retry-After)."""
 
     def __init__(self, detail: str, retry_after_s: float = 1.0) -> None:
         super().__init__(detail)

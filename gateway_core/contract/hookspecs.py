@@ -100,8 +100,7 @@ def gateway_config_checks() -> list[Callable[[GatewayConfig], Iterable[ConfigFin
 
 @hookspec
 def gateway_config_files() -> list[Callable[[Settings], list[Path]]]:  # type: ignore[empty-body]
-    """Config files and folders that a plugin keeps in the data directory. Before every load each function names those
-    that exist. Raises `StartError`."""
+    """Names the config files and folders in the data directory, before every load. Raises `StartError`."""
 
 
 @hookspec
@@ -111,14 +110,12 @@ def gateway_services() -> list[Service]:  # type: ignore[empty-body]
 
 @hookspec
 def gateway_runners() -> list[Runner]:  # type: ignore[empty-body]
-    """Ways to run a gateway other than in one process (`gateway_core.contract.runners`). The first runner that wants
-    the process settings runs the gateway."""
+    """Ways to run a gateway other than in one process. The first runner that wants the process settings runs it."""
 
 
 @hookspec
 def gateway_settings_checks() -> list[Callable[[Settings], list[Fault]]]:  # type: ignore[empty-body]
-    """Checks of the process settings for `tidegate check`. Each takes the settings and returns the faults with which
-    `tidegate run` would not start."""
+    """Checks of the process settings for `tidegate check`: the faults with which `tidegate run` would not start."""
 
 
 @hookspec

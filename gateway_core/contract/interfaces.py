@@ -22,8 +22,7 @@ from .outcome import Outcome as Outcome
 from .tracing import Tracer
 
 Accepted = Callable[[BaseException | None], None]
-"""Called with None once the events are safe, else with the error (`Overloaded`, `StorageError`; `NotDelivered` if
-sending them again won't help)."""
+"""Called with None once the events are safe, else with the error (`NotDelivered` if sending again won't help)."""
 
 
 Send = Callable[[Event, float, Callable[[Outcome], None]], None]
@@ -65,8 +64,7 @@ class Intake(Protocol):
 
 
 class Source(Protocol):
-    """Brings events in. `address` is what a sender needs (a URL); known after `start`. It may be `Pulling`, `Sharing`,
-    `Watched`, `TakingOver` and `Reading`."""
+    """Brings events in. `address`, known after `start`, is what a sender needs. It may be `Pulling`, `Sharing`, …"""
 
     address: str
 
@@ -96,8 +94,7 @@ class Sink(Protocol):
 
 @runtime_checkable
 class ReadingSink(Protocol):
-    """A sink that reads the channel itself (Spark). It gets the trigger's filter and offset with the `ReaderFeed`, and
-    takes care of delivery, retries and order."""
+    """A sink that reads the channel itself, with the `ReaderFeed`: it takes care of delivery, retries and order."""
 
     address: str
 

@@ -51,8 +51,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
-        """The record of a document. Without a field for `details`, what is unknown is left out. Raises
-        `msgspec.ValidationError`."""
+        """The record of a document; what is unknown goes to `details`, if any. Raises `msgspec.ValidationError`."""
         return msgspec.convert(_sorted(cls, document), cls)
 
 

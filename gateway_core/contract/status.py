@@ -87,8 +87,7 @@ class Entry(Record, frozen=True):
     condition: Annotated[str, WITH_READY("The same as one word, for programs.")] = ""
 
     def merged(self, other: Self) -> Self:
-        """Both as one. Of the reasons, that of an entry that is not ready is shown, else one of an entry that works
-        only in part, else the first."""
+        """Both as one, with the reason of one that is not ready, else of one that works in part, else the first."""
         found = super().merged(other)
         shown = min(self, other, key=lambda entry: (entry.ready, not entry.reason))
         return replace(found, reason=shown.reason, condition=shown.condition)

@@ -108,8 +108,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: `time` (RFC 3339, UTC), `level`, `logger`, `message`, `error` (a traceback) where there
-    is one, and what the call gave as `extra`."""
+    """One JSON object a line: `time` (RFC 3339, UTC), `level`, `logger`, `message`, any `error`, and the `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
         members: dict[str, Any] = {

@@ -56,8 +56,7 @@ Watch = Callable[[StopSignals], AbstractContextManager[None]]
 def run_process(
     config: ConfigRead, on_started: Callable[[Started], None], watch: Watch = lambda signals: nullcontext()
 ) -> int:
-    """Runs the gateway in this process, until a signal stops it, in the context that `watch` returns. Returns the exit
-    code. Raises `StartError`."""
+    """Runs the gateway in this process until a signal, inside `watch`. Returns the exit code. Raises `StartError`."""
     return anyio.run(_run, config, on_started, watch, backend_options={"use_uvloop": True})
 
 
