@@ -74,8 +74,7 @@ class Commands(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Prints what typer would, without rich: its import takes longer than all the rest."""
         print(f"\n Usage: {' '.join((ctx.command_path, *self.collect_usage_pieces(ctx)))}\n\n {self.help}\n")
-        panels: dict[str, list[tuple[str, str]]] = {}
-        panels["Options"] = [found for option in self.get_params(ctx) if (found := option.get_help_record(ctx))]
+        panels = {"Options": [found for option in self.get_params(ctx) if (found := option.get_help_record(ctx))]}
         for name in self.list_commands(ctx):
             command, panel = self.commands[name], getattr(self.commands[name], "rich_help_panel", "")
             panels.setdefault(panel, []).append((name, " ".join((command.help or "").split("\n\n")[0].split())))
@@ -86,8 +85,8 @@ class Commands(TyperGroup):
             print(f"{dim}╭─ {panel} {'─' * (width - len(panel) - 1)}╮{end}")
             for name, text in rows:
                 for i, line in enumerate(wrap(text, max(width - column - 2, 20))):
-                    first = f"{'' if i else name:{column}}"
-                    print(f"{dim}│{end} {bold}{first}{end}  {line:{width - column - 2}} {dim}│{end}")
+                    left = f"{bold}{'' if i else name:{column}}{end}"
+                    print(f"{dim}│{end} {left}  {line:{width - column - 2}} {dim}│{end}")
             print(f"{dim}╰{'─' * (width + 2)}╯{end}")
 
     def _search(self) -> Iterator[PluginCommand | StartError]:

@@ -112,8 +112,7 @@ class Documents:
         self._add(target, entry.defaults, place, None)
 
     def _add(self, target: Node, keys: Mapping[str, Node], place: Place, kind: DocumentKind | None) -> None:
-        """Adds keys to those that the section has. A key in both is a fault if it comes from a document (of this
-        `kind`); else it is a default."""
+        """Adds keys to a section's. A key in both is a fault if a document (of this `kind`) has it, else a default."""
         for key, node in keys.items():
             own = target.value.get(key)
             moved = kind is not None and node.written is not None

@@ -49,8 +49,7 @@ class Pulling(Protocol):
 @runtime_checkable
 class Sharing(Protocol):
     """A source that declares whether it may run in every worker of a gateway, each with a share of the events (a
-    consumer group), or in one worker only. Without it, a source runs in every worker, unless it is `Pulling`: two that
-    fetch would each get all events."""
+    consumer group), or in one worker only. Others run in every worker, unless they are `Pulling`."""
 
     shares: bool
 

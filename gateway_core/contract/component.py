@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
+from .errors import StartError
+
 if TYPE_CHECKING:
     from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler
     from pydantic.json_schema import JsonSchemaValue
@@ -112,8 +114,13 @@ class Component:
 
     @property
     def model(self) -> type[BaseModel]:
-        """The model of its options, imported at first use."""
-        return self.config if isinstance(self.config, type) else self.config()
+        """The model of its options, imported at first use. Raises `StartError` if that fails."""
+        if isinstance(self.config, type):
+            return self.config
+        try:
+            return self.config()
+        except Exception as e:
+            raise StartError(f"the options of {self.name!r} can't be imported: {type(e).__name__}: {e}") from e
 
 
 @dataclass(frozen=True, slots=True)

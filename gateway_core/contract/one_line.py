@@ -9,8 +9,7 @@ MOST = 300
 
 def one_line(text: object, most: int = MOST) -> str:
     """At most `most` characters of it on one line. Runs of white space become one space; what could mislead a terminal
-    or a reader of logs (control characters, escapes, marks that change the direction of text) is escaped like
-    `\\x1b`."""
+    or a reader of logs (control characters, marks that change the direction of text) is escaped like `\\x1b`."""
     said = text if isinstance(text, str) else str(text)
     cut = redacted(said[: most * 2 + 4096])[: most * 2 + 100]
     line = " ".join(cut.split())

@@ -39,8 +39,7 @@ def read_config(files: list[Path], settings: Settings, registry: Registry) -> Co
 @runtime_checkable
 class Reloader(Protocol):
     """The service `reload`. `enabled` is False if the gateway's config must not change: it has no files, or `reload` is
-    off. `loaded` is the config in use, None if it came from no files. Whatever reads the files and uses them, or
-    changes them, holds the `lock`."""
+    off. `loaded` is the config in use, None if it came from no files. Whatever uses or changes files has the `lock`."""
 
     enabled: bool
     loaded: Loaded | None

@@ -19,12 +19,10 @@ class Settings(BaseSettings):
     admin: str = "127.0.0.1:9080"
     """Address of the admin API (status, health, metrics); "off" for none. Port 0 takes a free one. It also answers at a
     socket in the data directory, `admin.sock`, that commands of the same user find; "socket" means that one only. If
-    the default address is taken (by a second gateway on this machine), a warning says so and only the socket is
-    used."""
+    the default address is taken (by another gateway), a warning says so and only the socket is used."""
     admin_token: SecretStr | None = None
     """The token of admins, who send it to the admin API (`Authorization: Bearer …`). Without it the gateway makes one
-    at its first start, in `admin.token` in the data directory. The commands send it from the same variable; see
-    `tidegate admin token`."""
+    at its first start, in `admin.token` in the data directory. Commands send it, too. See `tidegate admin token`."""
     admin_hosts: str = ""
     """Host names by which callers may address the admin API, separated by commas, beside `localhost` and its addresses;
     `https://NAME` if a proxy serves it with TLS. Other names in `Host` are refused (403): DNS rebinding."""

@@ -183,7 +183,7 @@ class OffersRoutes(Protocol):
     """A running service that adds routes to the admin API."""
 
     def routes(self) -> Sequence[Route]:
-        """Its routes. Read once: at the start of the gateway, or after `load`."""
+        """Its routes. Read once: at the start of the gateway, or after `load` (`LoadsRoutes`)."""
 
 
 @runtime_checkable

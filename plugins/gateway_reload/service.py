@@ -33,7 +33,9 @@ from .step import Step
 
 log = logging.getLogger("tidegate.reload")
 
-LOOK_EVERY_S = 0.5
+LOOK_EVERY_S = 1.0
+LOOK_AGAIN_S = 0.5
+"""After a change."""
 
 Signature = dict[str, tuple[int, ...]]
 
@@ -180,7 +182,7 @@ class ReloadService(RunningService):
         ):
             known = {}  # something changed while it was read, or since
         while True:
-            await anyio.sleep(LOOK_EVERY_S)
+            await anyio.sleep(LOOK_EVERY_S if seen == known else LOOK_AGAIN_S)
             now = await self._looked()
             if now != known and now == seen:
                 known = now

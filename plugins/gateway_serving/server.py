@@ -61,9 +61,8 @@ class AsgiServer:
         """Serves on `sockets` and owns them. `stop` waits at most `graceful_s` for responses."""
         self._tasks = tasks
         self._graceful_s = graceful_s
-        self._acceptor = Acceptor(sockets, partial(Http1Connection, self), self.limits, self._tls)
+        self._acceptor = Acceptor(sockets, self._connection, self.limits, self._tls)
         self._acceptor.start()
-        self._sweep()
 
     async def stop(self) -> None:
         """Finishes the current requests and frees the addresses."""
@@ -95,18 +94,34 @@ class AsgiServer:
         found = self._acceptor.connections if self._acceptor is not None else ()
         return [c for c in found if isinstance(c, Http1Connection)]
 
-    def _sweep(self) -> None:
+    def _connection(self) -> Http1Connection:
+        self._watch()
+        return Http1Connection(self)
+
+    def _watch(self) -> None:
+        """Sweeps from now on, as long as there are connections."""
+        if self._timer is None:
+            self._tick()
+
+    def _tick(self) -> None:
         loop = asyncio.get_running_loop()
         self.now = loop.time()
         self._timer = loop.call_later(_SWEEP_S, self._sweep)
+
+    def _sweep(self) -> None:
+        self._tick()
         for connection in self.connections:
             connection.check(self.now)
         self.budget.sweep(self.now)
+        if self._timer is not None and (self._acceptor is None or not self._acceptor.connections):
+            self._timer.cancel()
+            self._timer = None
 
     # -- called by connections ----------------------------------------------------------------------------------------
 
     def made(self, connection: ServedConnection) -> bool:
         """Returns whether there is room for one more."""
+        self._watch()
         return self._acceptor is not None and self._acceptor.made(connection)
 
     def lost(self, connection: ServedConnection) -> None:

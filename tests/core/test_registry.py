@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, CodecRef, Component, Config, DeadLetterRef, SinkRef, Transport
-from gateway_core.contract.errors import MissingExtra, StartError
+from gateway_core.contract.errors import ConfigError, MissingExtra, StartError
 from gateway_core.contract.hookspecs import hookimpl
 
 
@@ -130,3 +131,38 @@ def test_everything_shipped_comes_in_by_its_entry_point() -> None:
     }
     assert expected.items() <= offered.items()
     assert {"log", "demo"} <= registry.commands.keys()
+
+
+def test_a_model_is_imported_when_it_is_used() -> None:
+    imported = []
+
+    def model() -> type[Options]:
+        imported.append("once")
+        return Options
+
+    registry = Registry()
+    lazy = Component("a", "A codec.", model, lambda options, context: options.word)
+    registry.add("mine", plugin(gateway_codecs=[lazy]))
+    assert not imported
+    assert registry.build(CodecRef("a", {"word": "x"}), context(registry)) == "x"
+    assert imported
+
+
+def test_a_model_that_cannot_be_imported_is_a_fault_of_the_configs_that_use_it(tmp_path: Path) -> None:
+    def model() -> type[Options]:
+        raise ImportError("no module named 'moon'")
+
+    registry = Registry()
+    registry.add("mine", plugin(gateway_transports=[Transport("t", sink=Component("t", "A sink.", model, print))]))
+    with pytest.raises(StartError, match="options of 't' can't be imported: ImportError: no module named 'moon'"):
+        registry.build(SinkRef("t"), context(registry))
+    file = tmp_path / "tidegate.yaml"
+    file.write_text("triggers: {}\n")
+    load([file], registry)
+    file.write_text("triggers: {a: {subscriber: t}, b: {subscriber: nothing}}\n")
+    with pytest.raises(ConfigError) as caught:
+        load([file], registry)
+    told = {fault.path: fault.message for fault in caught.value.faults}
+    assert "plugin `mine` failed" in told["triggers.a.subscriber.t"]
+    assert "no module named 'moon'" in told["triggers.a.subscriber.t"]
+    assert "unknown sink" in told["triggers.b.subscriber"]
