@@ -11,7 +11,6 @@ import random
 from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 from ..config.model import DeliveryConfig
 from ..contract.clock import Clock, Timer
@@ -37,9 +36,10 @@ FACTS = (
     "tidegatereason",
 )
 """The attributes that a dead letter adds to its event."""
-
+_FACTS = frozenset(FACTS)
 DATA_BYTES = 1024
 TIMEOUT_S = 30.0
+_NEVER = Outcome(False, retry=True, reason="it never reported an outcome")
 WAITS = DeliveryConfig(backoff_delay_s=0.5, backoff_max_s=30.0)
 
 
@@ -52,7 +52,9 @@ def with_facts(
     event: Event, outcome: Outcome, *, trigger: str, dest: str, attempts: int, first_ns: int, last_ns: int
 ) -> Event:
     """The event with the facts of its failure as extension attributes. They replace earlier ones."""
-    facts: dict[str, Any] = {
+    letter = without_facts(event)
+    facts = letter.attributes
+    facts |= {
         "knativeerrordest": dest,
         "tidegatetrigger": trigger,
         "tidegateattempts": attempts,
@@ -65,12 +67,12 @@ def with_facts(
         facts["knativeerrorcode"] = str(outcome.code)
     if outcome.data:
         facts["knativeerrordata"] = b64encode(outcome.data[:DATA_BYTES]).decode()
-    return without_facts(event).with_attributes(**facts)
+    return letter
 
 
 def without_facts(event: Event) -> Event:
     """The event as it was before it became a dead letter (what a replay sends)."""
-    attributes = {k: v for k, v in event.attributes.items() if k not in FACTS}
+    attributes = {k: v for k, v in event.attributes.items() if k not in _FACTS}
     return Event(attributes, event.data, event.json_data, event.key, event.received_ns, event.position, event.trace)
 
 
@@ -222,10 +224,7 @@ class _Write:
         except BaseException as e:
             self._answered(Outcome(False, retry=True, reason=text_of_error(e)))
         if self.sending and not writer.stopped:
-            self._timer = writer.clock.call_later(TIMEOUT_S + GRACE_S, self._unanswered)
-
-    def _unanswered(self) -> None:
-        self._answered(Outcome(False, retry=True, reason="it never reported an outcome"))
+            self._timer = writer.clock.call_later(TIMEOUT_S + GRACE_S, self._answered, _NEVER)
 
     def _answered(self, outcome: Outcome) -> None:
         writer = self._writer
@@ -249,4 +248,3 @@ class _Write:
         """Makes no further try. One under way may still succeed."""
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None

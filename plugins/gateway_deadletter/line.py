@@ -9,8 +9,8 @@ cases, so that one which a crash tore is recognized without a key.
 from __future__ import annotations
 
 import hashlib
-import os
 from datetime import UTC, datetime
+from random import getrandbits
 from typing import Any
 
 import msgspec
@@ -38,7 +38,7 @@ _decode = msgspec.json.Decoder(_Line).decode
 def write(event: Event, now_ns: int, keys: Keys | None = None) -> bytes:
     """The line for an event, without the line break, encrypted if there are keys. Raises `ValueError` if it can't be
     written as JSON."""
-    id_ = f"{now_ns:016x}{os.urandom(2).hex()}"
+    id_ = f"{now_ns:016x}{getrandbits(16):04x}"
     body: dict[str, Any] = {} if keys else {"id": id_}
     bare = event
     if event.key is not None:

@@ -12,9 +12,11 @@ import logging
 import os
 import stat
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Protocol
 
 import msgspec
@@ -30,6 +32,8 @@ from .private_files import sync_names, write_all
 log = logging.getLogger("tidegate.files")
 
 Done = Callable[[Outcome], None]
+AT_ONCE = 16
+"""How many outcomes are reported before the event loop serves others."""
 MOST_TAIL = 256 * 1024 * 1024
 """Our lines are never longer; a longer line has another origin."""
 
@@ -60,6 +64,7 @@ class FileTarget:
         self._fsync = fsync
         self._fd = -1
         self._regular = True
+        self._identity = (0, 0)
 
     def open(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +93,9 @@ class FileTarget:
     def _reopen(self) -> None:
         self.close()
         self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, self._mode)
-        self._regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
+        opened = os.fstat(self._fd)
+        self._regular = stat.S_ISREG(opened.st_mode)
+        self._identity = opened.st_dev, opened.st_ino
         if self._fsync and self._regular:
             try:
                 sync_names(self._path, above=2)  # also if it is there: who made it may have been killed at this point
@@ -103,18 +110,25 @@ class FileTarget:
             self._reopen()
         while True:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
-            if is_at(self._path, self._fd):
+            if (size := self._size()) is not None:
                 break
             self._reopen()  # closing releases the lock
         try:
-            yield self._mend() if self._regular else 0
+            yield self._mend(size) if self._regular else 0
         finally:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
 
-    def _mend(self) -> int:
+    def _size(self) -> int | None:
+        """The size of the open file, None if the path refers to another one, or none."""
+        try:
+            there = os.stat(self._path)
+        except FileNotFoundError:
+            return None
+        return there.st_size if (there.st_dev, there.st_ino) == self._identity else None
+
+    def _mend(self, size: int) -> int:
         """Completes the last line. While the lock is held, a line can only be incomplete after a crash of its writer,
         or if another program wrote to the file."""
-        size = os.fstat(self._fd).st_size
         if size == 0 or os.pread(self._fd, 1, size - 1) == b"\n":
             return size
         start = self._line_start(size)
@@ -209,14 +223,19 @@ class _Line:
 
 
 class LineWriter:
-    """Passes lines to a thread that writes all waiting lines at once, and calls each `done` in the loop's thread."""
+    """Passes lines to a thread that writes all waiting lines at once, and calls each `done` in the loop's thread.
+
+    The thread is woken once for all lines of one iteration of the event loop. Outcomes are reported `AT_ONCE` at a
+    time, so that the loop can serve others in between; lines that are written in response wait for the last of them.
+    """
 
     def __init__(self, target: Target, clock: Clock) -> None:
         self._target = target
         self._clock = clock
-        self._waiting: list[_Line] = []
+        self._gathered: list[_Line] = []  # not yet handed to the thread
+        self._queue: SimpleQueue[list[_Line] | None] = SimpleQueue()  # None: no more will come
         self._pending: set[_Line] = set()
-        self._changed = threading.Condition()
+        self._ended: deque[tuple[_Line, Outcome]] = deque()  # to be reported
         self._closing = False
         self._timer: Timer | None = None  # while something is pending
         self._thread: threading.Thread | None = None
@@ -239,18 +258,26 @@ class LineWriter:
         self._pending.add(entry)
         if self._timer is None:
             self._timer = self._clock.call_later(timeout_s, self._expire)
-        with self._changed:
-            self._waiting.append(entry)
-            self._changed.notify()
+        if not self._gathered:
+            self._loop.call_soon(self._hand_over)
+        self._gathered.append(entry)
+
+    def _hand_over(self) -> None:
+        if self._gathered and not self._ended:
+            gathered, self._gathered = self._gathered, []
+            self._queue.put(gathered)
 
     async def stop(self) -> None:
         """Writes all waiting lines, then closes the target."""
         if self._thread is None:
             return
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
+        self._closing = True
+        self._queue.put(self._gathered)
+        self._queue.put(None)
+        self._gathered = []
         await self._loop.run_in_executor(None, self._thread.join)
+        while self._ended:
+            self._report()
         self._thread = None
         if self._timer is not None:
             self._timer.cancel()
@@ -258,15 +285,21 @@ class LineWriter:
         self._target.close()
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._closing)
-                batch, self._waiting = self._waiting, []
-            if not batch:
-                return
-            live = [entry for entry in batch if entry.done is not None]  # the others have timed out
-            outcome = self._commit(live) if live else DELIVERED
-            self._loop.call_soon_threadsafe(self._finish, batch, outcome)
+        going = True
+        while going:
+            batch: list[_Line] = []
+            item = self._queue.get()
+            while item is not None:
+                batch += item
+                try:
+                    item = self._queue.get_nowait()
+                except Empty:
+                    break
+            going = item is not None
+            if batch:
+                live = [entry for entry in batch if entry.done is not None]  # the others have timed out
+                outcome = self._commit(live) if live else DELIVERED
+                self._loop.call_soon_threadsafe(self._finish, batch, outcome)
 
     def _commit(self, batch: list[_Line]) -> Outcome:
         try:
@@ -278,11 +311,22 @@ class LineWriter:
         return DELIVERED
 
     def _finish(self, batch: list[_Line], outcome: Outcome) -> None:
+        reporting = bool(self._ended)
         for entry in batch:
             self._pending.discard(entry)
-            done, entry.done = entry.done, None
-            if done is not None:
-                done(outcome)
+            self._ended.append((entry, outcome))
+        if not reporting:
+            self._report()
+
+    def _report(self) -> None:
+        try:
+            for _ in range(min(AT_ONCE, len(self._ended))):
+                entry, outcome = self._ended.popleft()
+                done, entry.done = entry.done, None
+                if done is not None:
+                    done(outcome)
+        finally:
+            self._loop.call_soon(self._report) if self._ended else self._hand_over()
 
     def _expire(self) -> None:
         """Fails lines that have timed out (a disk that hangs): they may still be written, and will be retried."""

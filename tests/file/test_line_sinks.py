@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from gateway_cloudevents.event_json import load
-from gateway_file.line_writer import FileTarget, LineWriter
+from gateway_file.line_writer import AT_ONCE, FileTarget, LineWriter
 from gateway_testing import FakeClock
 
 from gateway_core.config.registry import Registry
@@ -78,6 +79,41 @@ async def test_stop_writes_what_waits(tmp_path: Path) -> None:
         await sink.stop()
     assert len(outcomes.all) == 100
     assert len(path.read_bytes().splitlines()) == 100
+
+
+async def test_lines_are_written_together_and_outcomes_leave_the_loop_time_for_others(tmp_path: Path) -> None:
+    """Each outcome is followed by another line, as with dead letters that wait for room."""
+    writes: list[int] = []
+    rounds: dict[int, int] = {}  # outcomes by iteration of the event loop
+    loop, number = asyncio.get_running_loop(), 0
+
+    class Target:
+        def open(self) -> None: ...
+        def close(self) -> None: ...
+        def write(self, data: bytes) -> None:
+            writes.append(data.count(b"\n"))
+
+    def turn() -> None:
+        nonlocal number
+        number += 1
+        if len(outcomes.all) < 200:
+            loop.call_soon(turn)
+
+    def first(outcome: Outcome) -> None:
+        rounds[number] = rounds.get(number, 0) + 1
+        outcomes(outcome)
+        writer.write(b"{}", 30, outcomes)
+
+    writer, outcomes = LineWriter(Target(), SystemClock()), Outcomes()
+    await writer.start()
+    for _ in range(100):
+        writer.write(b"{}", 30, first)
+    turn()
+    assert all(o.delivered for o in await outcomes.until(200))
+    await writer.stop()
+    assert writes == [100, 100]
+    assert sum(rounds.values()) == 100
+    assert max(rounds.values()) <= AT_ONCE
 
 
 async def test_a_rotated_file_is_followed(tmp_path: Path) -> None:
