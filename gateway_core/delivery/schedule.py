@@ -250,11 +250,11 @@ class Outage:
         return found
 
     def _share(self, shared: set[Delivery], outcome: Outcome) -> None:
+        now, most = self._clock.monotonic(), self._queue.most
         for delivery in self._queue.startable():
-            if delivery in shared and delivery.attempts < self._queue.most:  # one behind another may have had all
+            if delivery in shared and delivery.attempts < most:  # one behind another may have had all
                 delivery.attempts += 1
                 delivery.first_ns = delivery.first_ns or self._began_ns
                 delivery.outcome = outcome
-                wait = backoff.wait_s(self._policy, delivery.attempts, self._draw())
-                delivery.due_s = self._clock.monotonic() + wait
+                delivery.due_s = now + backoff.wait_s(self._policy, delivery.attempts, self._draw())
         self._queue.sort_out()
