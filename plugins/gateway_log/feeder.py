@@ -22,7 +22,7 @@ from .routing import Router
 
 log = logging.getLogger("tidegate.log")
 
-STEP = 1024
+STEP = 128
 """How many events of the ring a cursor handles before others have their turn."""
 NEAR = 16_384
 """At the start, subscriptions that are at most this far behind share one read."""
