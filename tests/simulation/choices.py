@@ -88,7 +88,15 @@ KINDS: dict[str, Kind] = {
     ),
     "observer": Kind("the simulated observer raises", seconds=_SHORT),
     "codec": Kind("the simulated codec of the ingress raises", seconds=_SHORT),
+    "authenticator": Kind(
+        "the simulated authenticator of the ingress: 0 raises, 1 never answers, 2 answers after a second, 3 knows "
+        "nobody, 4 answers with something that is no identity, 5 raises once it is awaited, 6 ends its task",
+        seconds=(1.0, 5.0, 30.0),
+        amounts=tuple(range(7)),
+    ),
 }
+DRAWN_APART = frozenset({"authenticator"})
+"""Kinds that came later. They are drawn by themselves, so that the plan of a seed has what it had before."""
 
 
 class Choices:
@@ -102,7 +110,7 @@ class Choices:
     ) -> list[Drawn]:
         """Faults for the first `seconds`. `servers` and `triggers` are names, `configs` is the number of configs."""
         random = self._random
-        names = sorted(KINDS)
+        names = sorted(KINDS.keys() - DRAWN_APART)
         chosen = random.sample(names, random.choice((1, 3, 8, len(names))))
         weights = [KINDS[name].weight for name in chosen]
         made: list[Drawn] = []
@@ -114,6 +122,15 @@ class Choices:
             lasting = random.choice(kind.seconds or (0.0,)) * random.choice((0.5, 1.0, 1.0))
             made.append((round(random.uniform(0, seconds), 3), name, target, lasting, amount))
         return made
+
+    def of_kind(self, name: str, seconds: float) -> list[Drawn]:
+        """Faults of a kind that is drawn apart, and has no target."""
+        random, kind = self._random, KINDS[name]
+        number = random.choice((1, 2, 5, 10))
+        return [
+            (round(random.uniform(0, seconds), 3), name, "", random.choice(kind.seconds), random.choice(kind.amounts))
+            for _ in range(number)
+        ]
 
     def _target(self, kind: Kind, servers: Sequence[tuple[str, ...]], triggers: Sequence[str]) -> str:
         random = self._random

@@ -17,6 +17,8 @@ def text(config: Config) -> str:
     source: dict[str, Any] = {"listen": LISTEN, "path": "/default"}
     if config.codec:
         source["codec"] = {config.codec: {}}
+    if config.authenticator:
+        source["authenticate"] = [{"simulated": {}}]
     broker: dict[str, Any] = {
         "ingress": [{"http": source}],
         "channel": {"log": {"sync": config.sync, "retention": {"max_age_s": None, "max_bytes": None}}},

@@ -149,6 +149,8 @@ class Config:
     codec: str = ""
     """The codec of the broker's ingress: "" for the default, simulated for one that faults make fail."""
     drain_timeout_s: float = 5.0
+    authenticator: bool = False
+    """Whether the broker's ingress has an authenticator, which faults make raise, hang or refuse."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -268,6 +270,10 @@ def _drawn(seed: int) -> Plan:
     plan = Plan(seed, tuple(configs), network=network, seconds=seconds)
     sends = _sends(random, plan)
     made = choices.faults(seconds, [c.names for c in configs], [t.name for t in first.triggers], len(configs))
+    own = plan.random("authenticator")
+    if own.random() < 0.25:
+        plan = replace(plan, configs=tuple(replace(config, authenticator=True) for config in plan.configs))
+        made += Choices(own).of_kind("authenticator", seconds)
     faults = tuple(Fault(*fault) for fault in sorted(made))
     return replace(plan, sends=sends, faults=faults)
 

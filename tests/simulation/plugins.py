@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import anyio
 from anyio.abc import TaskGroup
+from gateway_access.authenticator import Unauthenticated
 from gateway_cloudevents.codec import build as build_codec
 from gateway_cloudevents.config import CloudEventsConfig
 
 from gateway_core.contract.component import BuildContext, Component, Config, Transport
 from gateway_core.contract.event import Event, Message, text_of
 from gateway_core.contract.hookspecs import hookimpl
+from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import DELIVERED, Codec, Filter, KeyMapper, Observer, Outcome
+
+SENDER = Identity("sender", "simulated")
 
 
 class Simulated(Exception):
@@ -166,6 +172,51 @@ class SimulatedCodec:
         if _fault("codec") is not None:
             raise Simulated("the codec failed")
         return self._inner.decode(message)
+
+
+class SimulatedAuthenticator:
+    """Knows everyone."""
+
+    challenge = ""
+
+    def __init__(self, config: Nothing, context: BuildContext) -> None:
+        return
+
+    async def start(self, tasks: TaskGroup) -> None:
+        return
+
+    async def stop(self) -> None:
+        return
+
+    def authenticate(self, request: Message) -> Any:
+        match fault := _fault("authenticator"):
+            case 0:
+                raise Simulated("the authenticator failed")
+            case 3:
+                raise Unauthenticated("nobody is known")
+            case 4:
+                return "somebody"
+            case None:
+                return SENDER
+            case _:
+                return self._later(fault)
+
+    async def _later(self, fault: int) -> Identity:
+        match fault:
+            case 1:
+                await anyio.sleep_forever()
+            case 2:
+                await anyio.sleep(1)
+            case 5:
+                raise Simulated("the authenticator failed")
+            case _:
+                raise asyncio.CancelledError
+        return SENDER
+
+
+@hookimpl
+def gateway_authenticators() -> list[Component]:
+    return [Component("simulated", "Knows everyone.", Nothing, SimulatedAuthenticator)]
 
 
 @hookimpl

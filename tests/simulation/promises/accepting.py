@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..decoding import data_of
-from ..facts import DISK, EVER, FACTS, Attempt, Copy, Facts
+from ..facts import DISK, EVER, FACTS, STOPS, Attempt, Copy, Facts
 from ..plan import Event
+from ..senders import WAIT_S
 from .registry import Found, promise
 
 
@@ -142,6 +143,8 @@ def answers_are_those_of_the_table(facts: Facts) -> Found:
                 continue
             if copy.status == 500 and facts.faults(("codec",), copy.begin, copy.end):
                 continue
+            if copy.status == 401 and facts.faults(("authenticator",), copy.begin, copy.end):
+                continue
             if copy.status in (400, 408) and facts.faults(("sender-cut", "sender-stall", "freeze"), 0, copy.end):
                 continue
             yield copy.end, f"a valid request to {to} (send {copy.send}) was answered {copy.status}"
@@ -158,6 +161,8 @@ def a_well_gateway_accepts(facts: Facts) -> Found:
                 continue
             if facts.faults(("reload", "bad-config"), begin - 60, end) or facts.faults(("freeze",), begin - 5, end):
                 continue
+            if facts.faults(("authenticator",), copy.begin, copy.end):
+                continue
             life = facts.life(copy.begin)
             if life is None or life.begin > begin or end > life.end:
                 continue
@@ -166,6 +171,26 @@ def a_well_gateway_accepts(facts: Facts) -> Found:
             )
             if not stopping:
                 yield copy.end, f"send {copy.send} was answered {copy.status} though nothing was wrong"
+
+
+@promise("delivery", "An authenticator that fails, or does not answer, lets nobody in")
+def an_authenticator_that_fails_lets_nobody_in(facts: Facts) -> Found:
+    spans = [s for s in facts.spans if s.kind == "authenticator"]
+    troubled = ("freeze", "clock", "sender-stall", "sender-cut", "sender-leave", *STOPS)
+    for copies in facts.copies.values():
+        for copy in copies:
+            if copy.place or facts.plan.sends[copy.send].to != "default":
+                continue
+            if copy.status is None and spans and copy.end - copy.begin >= WAIT_S:
+                if not facts.faults(troubled, copy.begin, copy.end):
+                    yield copy.end, f"send {copy.send} was not answered, though the authenticator has a time limit"
+                continue
+            if not copy.stored:
+                continue
+            if any(s.amount == 2 and s.begin <= copy.end and copy.begin <= s.end for s in spans):
+                continue  # slow, but it knows the sender
+            if any(s.amount != 2 and s.begin <= copy.begin and copy.end <= s.end for s in spans):
+                yield copy.end, f"send {copy.send} was answered {copy.status} while the authenticator failed"
 
 
 @promise("delivery", "A [bridge](../reference/glossary.md#bridge) stores nothing: the sender's 2xx waits for the sink")
