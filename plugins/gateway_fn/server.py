@@ -13,9 +13,10 @@ from gateway_serving.limits import ListenerLimits
 from gateway_serving.unexpected import log_unexpected
 
 from gateway_core.contract.errors import StartError
+from gateway_core.contract.shortage import is_shortage
 
 from .request import Request
-from .response import Response, problem
+from .response import Response, busy, problem
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,8 @@ class Server:
             return await self._handler(_request(scope, body))
         except Exception as e:
             log_unexpected(log, "calling a function", e)
+            if is_shortage(e):
+                return busy("the gateway is short of resources")
             return problem(500, "the gateway failed; see its log")
 
 

@@ -1,4 +1,5 @@
-"""A codec that raises, or returns what are no events: its sender gets 500 and keeps the event; nobody else notices."""
+"""A codec that raises, or returns what are no events: its sender gets 500 (503 if memory ran
+short) and keeps the event; nobody else notices."""
 
 from __future__ import annotations
 
@@ -29,6 +30,8 @@ class Codec:
             raise KeyError("a secret of the body")
         if what == "panic":
             raise Panic
+        if what == "memory":
+            raise MemoryError
         if what == "deep":
             return self.decode(message)
         if what == "nothing":
@@ -78,6 +81,8 @@ def test_each_fault_is_its_senders_alone(gateway: tuple[GatewayProcess, Subscrib
             assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json"), what
             assert "a secret of the body" not in answer.text
             assert client.post(process.ingress(), content=f"after-{what}").status_code == 202
+        short = client.post(process.ingress(), content="memory")  # it may go well later: the sender keeps trying
+        assert (short.status_code, short.headers["retry-after"]) == (503, "1")
     process.wait_until(lambda: len(subscriber.requests) == 5, 60, "the good events")
     process.wait_until(
         lambda: process.trigger("bad")["dead_lettered_by_stage"]["encode"] == 5, 20, "the letters of the other trigger"
