@@ -32,6 +32,10 @@ from .private_files import sync_names, write_all
 log = logging.getLogger("tidegate.files")
 
 Done = Callable[[Outcome], None]
+GATHER_S, GATHERED = 0.005, 32
+"""The least time between two writes, unless so many lines wait."""
+CROWDED_S = 0.1
+"""How long it is remembered that lines came beside others."""
 AT_ONCE = 16
 """How many outcomes are reported before the event loop serves others."""
 MOST_TAIL = 256 * 1024 * 1024
@@ -225,8 +229,9 @@ class _Line:
 class LineWriter:
     """Passes lines to a thread that writes all waiting lines at once, and calls each `done` in the loop's thread.
 
-    The thread is woken once for all lines of one iteration of the event loop. Outcomes are reported `AT_ONCE` at a
-    time, so that the loop can serve others in between; lines that are written in response wait for the last of them.
+    Lines that come beside others are gathered for up to `GATHER_S` seconds: each fsync delays those of other files. One
+    that comes alone, such as the next in an order, does not wait. Outcomes are reported `AT_ONCE` at a time, so that
+    the loop can serve others in between; lines that are written in response wait for the last of them.
     """
 
     def __init__(self, target: Target, clock: Clock) -> None:
@@ -236,6 +241,8 @@ class LineWriter:
         self._queue: SimpleQueue[list[_Line] | None] = SimpleQueue()  # None: no more will come
         self._pending: set[_Line] = set()
         self._ended: deque[tuple[_Line, Outcome]] = deque()  # to be reported
+        self._crowded = self._next = 0.0  # until when lines come beside others, when the next ones are handed over
+        self._late = False  # lines were to be handed over while outcomes were reported
         self._closing = False
         self._timer: Timer | None = None  # while something is pending
         self._thread: threading.Thread | None = None
@@ -254,18 +261,25 @@ class LineWriter:
         if self._thread is None or self._closing:
             done(Outcome(False, retry=True, reason="not open"))
             return
-        entry = _Line(line, self._clock.monotonic() + timeout_s, done)
+        now = self._clock.monotonic()
+        entry = _Line(line, now + timeout_s, done)
+        if self._pending:
+            self._crowded = now + CROWDED_S
         self._pending.add(entry)
         if self._timer is None:
             self._timer = self._clock.call_later(timeout_s, self._expire)
-        if not self._gathered:
-            self._loop.call_soon(self._hand_over)
         self._gathered.append(entry)
+        if len(self._gathered) == 1 and now < self._crowded and now < self._next:
+            self._loop.call_later(self._next - now, self._hand_over)
+        elif len(self._gathered) in (1, GATHERED):
+            self._loop.call_soon(self._hand_over)
 
     def _hand_over(self) -> None:
-        if self._gathered and not self._ended:
+        self._late = bool(self._ended)
+        if self._gathered and not self._late:
             gathered, self._gathered = self._gathered, []
             self._queue.put(gathered)
+            self._next = self._clock.monotonic() + GATHER_S
 
     async def stop(self) -> None:
         """Writes all waiting lines, then closes the target."""
@@ -326,7 +340,10 @@ class LineWriter:
                 if done is not None:
                     done(outcome)
         finally:
-            self._loop.call_soon(self._report) if self._ended else self._hand_over()
+            if self._ended:
+                self._loop.call_soon(self._report)
+            elif self._late:
+                self._hand_over()
 
     def _expire(self) -> None:
         """Fails lines that have timed out (a disk that hangs): they may still be written, and will be retried."""
