@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.event import Event, text_of
 from gateway_core.contract.interfaces import Clause, Filter
 from gateway_core.pipeline.filters import Matches, all_of, attributes_filter, clause_of, joined_clause, on_attributes
 
-from .config import AttributesConfig, FilterConfig, FiltersConfig
+if TYPE_CHECKING:
+    from .config import AttributesConfig, FilterConfig, FiltersConfig
 
 
 def build_exact(config: AttributesConfig, context: BuildContext) -> Filter:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import DecodeError
 from msgspec.json import Decoder
 
@@ -11,7 +13,9 @@ from gateway_core.contract.event import Event, text_of
 from gateway_core.contract.interfaces import KeyMapper
 
 from . import jsonpath
-from .config import AttributeKeyConfig, HeaderKeyConfig, JsonPathKeyConfig, NoOptions
+
+if TYPE_CHECKING:
+    from .config import AttributeKeyConfig, HeaderKeyConfig, JsonPathKeyConfig, NoOptions
 
 CONTENT_TYPES = ("datacontenttype", "contenttype", "contentType")  # 1.0 and 0.3, 0.2, 0.1
 

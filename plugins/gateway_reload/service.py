@@ -29,7 +29,6 @@ from gateway_core.runtime.gateway import Gateway
 
 from .earlier import Earlier
 from .rotation import warn_of_kept
-from .step import Step
 
 log = logging.getLogger("tidegate.reload")
 
@@ -124,6 +123,8 @@ class ReloadService(RunningService):
         self, config: GatewayConfig, commit: Callable[[], None] | None = None
     ) -> tuple[str, dict[Place, str]]:
         """Changes the running gateway to another config (`Reloader.change`)."""
+        from .step import Step
+
         gateway = self._gateway
         async with gateway.changing:
             if commit is None:
