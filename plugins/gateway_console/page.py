@@ -16,7 +16,7 @@ from markupsafe import Markup
 from gateway_core import __version__
 
 from . import filters
-from .assets import address
+from .assets import address, assets
 from .switch import ROOT as ROOT
 
 if TYPE_CHECKING:
@@ -73,6 +73,12 @@ def _environment() -> Environment:
     macros = made.get_template("macros.html").module
     made.globals.update({name: macro for name, macro in vars(macros).items() if not name.startswith("_")})
     return made
+
+
+def prepare() -> None:
+    """Loads what all pages need, which takes too long for the event loop. Runs in a thread."""
+    _environment()
+    assets()
 
 
 def _context(request: Request, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,7 +38,9 @@ class ConsoleService(RunningService):
 
     def load(self) -> None:
         if self._served:
-            from . import parts, routes  # noqa: F401
+            from . import page, parts, routes  # noqa: F401
+
+            page.prepare()
 
     def routes(self) -> Sequence[Route]:
         if not self._served:
