@@ -5,6 +5,7 @@ listens, lets it idle, and sends it many events. Medians are shown. CPU seconds 
 they hold on a busy machine, wall times do not. Wake-ups are the voluntary context switches of all threads.
 
     python tests/bench/start.py --rounds 7 --idle 10 --events 50000
+    python tests/bench/start.py --rounds 3 --idle 1 --events 0 --backlog 1000000
 """
 
 from __future__ import annotations
@@ -121,11 +122,29 @@ def one_round(folder: Path, subscriber: str, idle_s: float, events: int, figures
         gateway.stop()
 
 
+def with_backlog(folder: Path, events: int, figures: Figures) -> None:
+    """Starts a gateway that was killed with events which its subscriber refuses."""
+    gateway = Gateway(folder, f"http://127.0.0.1:{free_port()}/")
+    try:
+        gateway.start()
+        sent = 0
+        while sent < events:
+            sent += load(gateway.ingress(), mode="batch", seconds=5)["events"]
+        gateway.kill()
+        wall, cpu = gateway.first_2xx()
+        figures["start with a backlog, wall s"].append(wall)
+        figures["start with a backlog, CPU s"].append(cpu)
+        figures["memory with a backlog, MB"].append(memory_mb(gateway.pid))
+    finally:
+        gateway.kill()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--idle", type=float, default=10, help="seconds")
     parser.add_argument("--events", type=int, default=50_000, help="at least so many; 0: no load")
+    parser.add_argument("--backlog", type=int, default=0, help="also a start with at least so many events that wait")
     a = parser.parse_args()
     figures: Figures = defaultdict(list)
     sink = subprocess.Popen([sys.executable, str(HERE / "sink.py")], stdout=subprocess.PIPE, text=True)
@@ -135,6 +154,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as scratch:
             for n in range(a.rounds):
                 one_round(Path(scratch, str(n)), subscriber, a.idle, a.events, figures)
+                if a.backlog:
+                    with_backlog(Path(scratch, f"{n}-backlog"), a.backlog, figures)
     finally:
         sink.terminate()
         sink.wait()
