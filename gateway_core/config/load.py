@@ -54,7 +54,10 @@ def load_all(
 ) -> Loaded:
     """Like `load`, with warnings and the list of files; with more `documents`, and without some of the files."""
     env = os.environ if env is None else env
-    return Loading(gather(paths, registry, env, documents, without), registry, env).run()
+    loading = Loading(gather(paths, registry, env, documents, without), registry, env)
+    loaded = loading.run()
+    del loading.used  # else what was read stays in memory, in a cycle
+    return loaded
 
 
 class Loading:

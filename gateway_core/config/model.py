@@ -66,7 +66,8 @@ class DeliveryConfig(Config):
 
     def over(self, base: DeliveryConfig) -> DeliveryConfig:
         """The delivery of a trigger, from its own keys and its broker's: those that this one sets win, one by one."""
-        return base.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
+        own = {name: getattr(self, name) for name in self.model_fields_set}
+        return base.model_copy(update=own) if own else base
 
 
 class EntryConfig(Config):

@@ -51,6 +51,11 @@ class Report:
         self._around_secret |= {p[:n] for p in interpolator.secret for n in range(len(p) + 1)}
         return value
 
+    @property
+    def has_hidden(self) -> bool:
+        """Whether any value holds a secret, or may not be shown whole."""
+        return bool(self._secret or self._shown)
+
     def shown(self, place: Place) -> str | None:
         """What may be shown of the URL at a place, if not all of it. A sink may be written as a URL."""
         return next((text for n in range(len(place), 0, -1) if (text := self._shown.get(place[:n]))), None)

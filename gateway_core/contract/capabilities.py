@@ -6,8 +6,11 @@ component, never for each event.
 
 from __future__ import annotations
 
+import sys
+import typing
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from anyio.abc import TaskGroup
@@ -15,6 +18,9 @@ from anyio.abc import TaskGroup
 from .event import Event, Message
 from .interfaces import Intake, Source
 from .outcome import Outcome
+
+if sys.version_info < (3, 12):  # which asks a protocol once for its attributes, not for each `isinstance`
+    vars(typing)["_get_protocol_attrs"] = cache(vars(typing)["_get_protocol_attrs"])
 
 # -- sources, sinks and channels ----------------------------------------------------------------------------------
 

@@ -160,7 +160,7 @@ def _by(key: str) -> Callable[[list[Any], list[Any]], list[Any]]:
             places.setdefault(getattr(entry, key), place)
         for entry in theirs:
             place = places.setdefault(getattr(entry, key), len(found))
-            found[place:] = [entry] if place == len(found) else [found[place].merged(entry), *found[place + 1 :]]
+            found[place : place + 1] = [entry if place == len(found) else found[place].merged(entry)]
         return found
 
     return join

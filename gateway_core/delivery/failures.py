@@ -58,7 +58,7 @@ class Failures:
         self.in_a_row = 0
         self.last: str | None = None
         """Why the last one failed."""
-        self.newest: deque[Failure] = deque(maxlen=MOST)
+        self.newest: deque[Failure] | tuple[()] = ()
         self._name = f"{what} {name}"
         self._sink = sink
         self._clock = clock
@@ -82,6 +82,7 @@ class Failures:
         self.in_a_row += 1
         self.last = reason = one_line(outcome.reason)
         source = event.attributes.get("source")
+        self.newest = self.newest or deque(maxlen=MOST)
         self.newest.append(Failure(now_ns, id_of(event), source, event.position, attempt, outcome.code, reason))
         now = self._clock.monotonic()
         self._count += 1

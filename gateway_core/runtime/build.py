@@ -226,4 +226,5 @@ def _with_window(policy: DeliveryConfig, sink: Sink) -> DeliveryConfig:
     if "max_in_flight" not in policy.model_fields_set and isinstance(sink, Gathering):
         wanted = sink.in_flight or wanted
     most = sink.most_in_flight if isinstance(sink, LimitingInFlight) else None
-    return policy.model_copy(update={"max_in_flight": min(wanted, most) if most else wanted})
+    wanted = min(wanted, most) if most else wanted
+    return policy if wanted == policy.max_in_flight else policy.model_copy(update={"max_in_flight": wanted})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from ..contract.clock import Clock, SystemClock
 from ..contract.config_node import Place
 from ..contract.errors import StartError, TidegateError
 from ..contract.services import RunningService
-from ..contract.status import ConfigStatus, GatewayStatus, ProcessStatus
+from ..contract.status import ConfigStatus, GatewayStatus, ProcessStatus, TriggerStatus
 from ..pipeline.broker import ReadingTrigger, Trigger
 from ..pipeline.infos import addresses, channel_state
 from .build import Builder, Built
@@ -207,14 +207,26 @@ class Gateway:
             and not any(place[0] != "triggers" and place[2:] != ("dead_letter",) for place in self.failed)
         )
 
-    def status(self) -> GatewayStatus:
-        """What `tidegate status` shows; numbers are those of all workers."""
-        return self.role.whole(self.own_status())
+    def status(self, *own: Any) -> GatewayStatus:
+        """What `tidegate status` shows; numbers are those of all workers, and of this one those of `own_status`."""
+        return self.role.whole(self.own_status(*own))
 
-    def own_status(self) -> GatewayStatus:
-        """The same for this worker only. Subscribers that read the channel themselves run in the first one."""
+    def trigger_statuses(self, wanted: Iterable[str] | None = None) -> Iterator[TriggerStatus]:
+        """One after the other, of all triggers or those of these names. Subscribers that read the channel themselves
+        run in the first worker."""
+        built = self.built
+        for name in [*{**built.triggers, **built.orphans}] if wanted is None else wanted:
+            trigger, orphan = built.triggers.get(name), built.orphans.get(name)
+            if trigger is not None and (self.worker == 0 or not isinstance(trigger, ReadingTrigger)):
+                yield self.add_earlier("triggers", trigger.status())
+            elif trigger is None and orphan is not None:
+                yield orphan_status(name, orphan)
+
+    def own_status(
+        self, triggers: list[TriggerStatus] | None = None, measured: dict[str, Any] | None = None
+    ) -> GatewayStatus:
+        """The same for this worker only, with these parts, made before in steps, or as they are now."""
         built, add = self.built, self.add_earlier
-        triggers = [t for t in built.triggers.values() if self.worker == 0 or not isinstance(t, ReadingTrigger)]
         return GatewayStatus(
             version=__version__,
             pid=self.role.pid,
@@ -227,13 +239,10 @@ class Gateway:
                 with_failure(add("brokers", broker_status(b)), start_failure(self.failed, "brokers", b.name))
                 for b in built.brokers.values()
             ],
-            triggers=[
-                *(add("triggers", t.status()) for t in triggers),
-                *(orphan_status(name, t) for name, t in built.orphans.items() if name not in built.triggers),
-            ],
+            triggers=[*self.trigger_statuses()] if triggers is None else triggers,
             bridges=[add("bridges", bridge_status(b, self._ready)) for b in built.bridges.values()],
             observers=[observer.status() for observer in built.observers],
-            measured=self.measure(),
+            measured=self.measure() if measured is None else measured,
             processes=[self.process()] if self.process else [],
         )
 

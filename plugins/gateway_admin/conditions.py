@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -27,6 +28,8 @@ log = logging.getLogger("tidegate")
 
 LOOK_EVERY_S = 1.0
 SLICE = 100
+MOST_OF = 30
+"""With very many entries the looks are rarer, so that all of them take less than a part in so many of the time."""
 READY = "Ready"
 
 
@@ -68,6 +71,7 @@ class Conditions:
     async def watch(self) -> None:
         """Samples periodically. Thousands of entries are sampled in slices, so that events don't wait."""
         while True:
+            began = time.perf_counter()
             try:
                 for number, (key, condition) in enumerate(self._look(), 1):
                     self._note(key, condition)
@@ -75,9 +79,14 @@ class Conditions:
                         await anyio.lowlevel.checkpoint()
             except Exception:  # a component whose condition raises
                 log.exception("the conditions can't be read")
-            await anyio.sleep(LOOK_EVERY_S)
+            await anyio.sleep(max(LOOK_EVERY_S, MOST_OF * (time.perf_counter() - began)))
 
-    def observe(self) -> None:
+    def observe(self, section: str, name: str, others: Mapping[Key, Condition]) -> None:
+        """Samples one condition; `others` are those of other workers (`others`)."""
+        condition = self._mine(section, name)
+        self._note((section, name), others.get((section, name), condition) if condition.ready else condition)
+
+    def observe_all(self) -> None:
         """Samples all conditions once."""
         for key, condition in self._look():
             self._note(key, condition)
@@ -131,25 +140,29 @@ class Conditions:
         return seen
 
     def _look(self) -> Iterator[tuple[Key, Condition]]:
-        gateway = self._gateway
-        others = {
-            (section, entry.name): Condition(False, entry.reason, entry.condition)
-            for status in gateway.role.others()
-            for section in RUNNING
-            for entry in status.entries(section)
-            if not entry.ready
-        }
+        others = self.others()
         names = {section: self._generations.names(section) for section in SECTIONS}
-        for key in self._seen.keys() - {(section, name) for section in SECTIONS for name in names[section]}:
-            self._seen.pop(key, None)
-            for type in (policies.AUTHENTICATION, policies.SUBJECTS, policies.OF_BROKER):
-                self._further.pop((key, type), None)
+        if len(self._seen) > sum(map(len, names.values())):  # those of the last look are all in there
+            for key in self._seen.keys() - {(section, name) for section in SECTIONS for name in names[section]}:
+                self._seen.pop(key, None)
+                for type in (policies.AUTHENTICATION, policies.SUBJECTS, policies.OF_BROKER):
+                    self._further.pop((key, type), None)
         for section in SECTIONS:
             for name in names[section]:
                 condition = self._mine(section, name)
                 if others and condition.ready:
                     condition = others.get((section, name), condition)
                 yield (section, name), condition
+
+    def others(self) -> Mapping[Key, Condition]:
+        """What is not ready in other workers."""
+        return {
+            (section, entry.name): Condition(False, entry.reason, entry.condition)
+            for status in self._gateway.role.others()
+            for section in RUNNING
+            for entry in status.entries(section)
+            if not entry.ready
+        }
 
     def _mine(self, section: str, name: str) -> Condition:
         """The condition in this worker."""

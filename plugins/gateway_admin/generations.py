@@ -33,6 +33,7 @@ class Generations:
 
     def __init__(self, config: GatewayConfig) -> None:
         self._versions: dict[Key, Version] = {}
+        self._names: dict[str, list[str]] = {}
         self.want(config)
 
     def want(self, config: GatewayConfig) -> None:
@@ -47,15 +48,20 @@ class Generations:
                 version.config = entry
         for key in [k for k, v in self._versions.items() if k not in wanted and not v.observed]:
             del self._versions[key]
+        self._sort()
 
     def reach(self, wanted: GatewayConfig, reached: GatewayConfig) -> None:
         """Sets the running config: `reached` is `wanted` without what could not be started."""
         running, asked = dict(_entries(reached)), dict(_entries(wanted))
         for key in [k for k in self._versions if k not in asked]:
             del self._versions[key]
+        self._sort()
         for key, version in self._versions.items():
             if key in running and running[key] == version.config:
                 version.observed = version.generation
+
+    def _sort(self) -> None:
+        self._names = {section: [name for of, name in self._versions if of == section] for section in SECTIONS}
 
     def get(self, section: str, name: str) -> Version | None:
         """One entry, or None."""
@@ -63,7 +69,7 @@ class Generations:
 
     def names(self, section: str) -> list[str]:
         """All names of a section."""
-        return [name for of, name in self._versions if of == section]
+        return self._names.get(section, [])
 
 
 def _entries(config: GatewayConfig) -> Iterator[tuple[Key, Any]]:

@@ -55,6 +55,11 @@ class Metric:
     by: str = ""
     otel: str = ""
 
+    @property
+    def always(self) -> bool:
+        """Whether it is there for an entry that has done nothing so far, however many there are."""
+        return self.name.endswith("_ready")
+
     def read(self, record: Record) -> Value:
         """Its value in this record."""
         value: Value = getattr(record, self.source) if isinstance(self.source, str) else self.source(record)

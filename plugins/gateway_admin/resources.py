@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from .context import AdminContext
 from .generations import RUNNING, singular
 from .routes import Problem
 from .shown import shown
+from .status_in_steps import status_in_steps
 
 Document = dict[str, Any]
 Counted = dict[str, Any]
@@ -34,18 +36,26 @@ class Resources:
         self._service = service
         self._gateway = service.gateway
 
-    def list(self, section: str) -> Document:
-        """All entries of a section, sorted by name."""
-        self._service.conditions.observe()
-        counted = self._counted(section)
-        return {"items": [self._one(section, n, counted) for n in sorted(self._service.generations.names(section))]}
+    def names(self, section: str) -> list[str]:
+        """The names of all entries of a section, sorted."""
+        return sorted(self._service.generations.names(section))
+
+    def some(self, section: str, names: Sequence[str]) -> Iterator[Document | None]:
+        """These entries of a section; None after a step that makes none. One that is gone by then is left out."""
+        counted = yield from self._counted(section, names)
+        others = self._service.conditions.others()
+        for name in names:
+            entry = counted.pop(name, None)
+            if self._service.generations.get(section, name) is not None:
+                self._service.conditions.observe(section, name, others)
+                yield self._one(section, name, entry)
 
     def get(self, section: str, name: str) -> Document:
         """One entry. Raises `Problem` if it does not exist."""
-        if self._service.generations.get(section, name) is None:
+        found = next(filter(None, self.some(section, [name])), None)
+        if found is None:
             raise Problem(404, f"there is no {singular(section)} `{name}`")
-        self._service.conditions.observe()
-        return self._one(section, name, self._counted(section))
+        return found
 
     def tag(self, section: str, name: str) -> str:
         """The entity tag of an entry: it changes with the generation, and across restarts with the spec."""
@@ -59,15 +69,16 @@ class Resources:
             return ""
         return hashlib.sha256(msgspec.json.encode(shown(version.config), enc_hook=str)).hexdigest()[:12]
 
-    def _counted(self, section: str) -> Counted:
+    def _counted(self, section: str, names: Sequence[str]) -> Generator[None, None, Counted]:
         if section not in RUNNING:
             return {}
-        return {entry.name: entry for entry in self._gateway.status().entries(section)}
+        status = yield from status_in_steps(self._gateway, names if section == "triggers" else ())
+        return {entry.name: entry for entry in status.entries(section)}
 
-    def _one(self, section: str, name: str, counted: Counted) -> Document:
+    def _one(self, section: str, name: str, entry: Any) -> Document:
         version = self._service.generations.get(section, name)
         assert version is not None
-        config, entry = version.config, counted.get(name)
+        config = version.config
         status: Document = {
             "observedGeneration": version.observed,
             "conditions": self._service.conditions.documents(section, name),

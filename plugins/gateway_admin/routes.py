@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Protocol, runtime_checkable
@@ -72,14 +72,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`document` is written as JSON, unless there is a `body`; or the answer is a `stream`, which is closed when its
-    reader disconnects. `facts` are what the audit log says of a change."""
+    """`document` is written as JSON, unless there is a `body`, or `chunks` of it; or the answer is a `stream`,
+    which is closed when its reader disconnects. `facts` are what the audit log says of a change."""
 
     document: Any = None
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     media: str = JSON
     body: bytes | None = None
+    chunks: Sequence[bytes] = ()
     stream: AsyncIterator[bytes] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -88,6 +89,22 @@ class Answer:
         if self.body is not None:
             return self.body
         return b"" if self.document is None else msgspec.json.encode(self.document, enc_hook=str)
+
+
+def encoded(document: Mapping[str, Any], name: str, items: Iterable[Any]) -> Iterator[bytes]:
+    """A document as JSON with these items in its list `name`, each item in a piece of its own. An item that is None is
+    none, only a step on the way to the next."""
+    for number, (key, value) in enumerate(document.items()):
+        yield (b"," if number else b"{") + msgspec.json.encode(key) + b":"
+        if key != name:
+            yield msgspec.json.encode(value, enc_hook=str)
+            continue
+        comma = b"["
+        for item in items:
+            yield b"" if item is None else comma + msgspec.json.encode(item, enc_hook=str)
+            comma = comma if item is None else b","
+        yield b"[]" if comma == b"[" else b"]"
+    yield b"}"
 
 
 class Problem(TidegateError):

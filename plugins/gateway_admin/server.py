@@ -177,7 +177,9 @@ class Admin:
             finally:
                 self._streams -= 1
             return
-        await respond(send, answer.status, headers, answer.encoded(), head=scope["method"] == "HEAD")
+        await respond(
+            send, answer.status, headers, *(answer.chunks or [answer.encoded()]), head=scope["method"] == "HEAD"
+        )
 
     async def _while_allowed(
         self, guard: Guard | LocalGuard, attempt: Attempt, parts: AsyncIterator[bytes]

@@ -11,6 +11,7 @@ import anyio
 from anyio.abc import TaskGroup
 from gateway_audit.log import audit_log
 from gateway_file.private_files import keep_private, no_room
+from gateway_serving.slices import at_once, finished
 from gateway_serving.unexpected import log_unexpected
 
 from gateway_core.config.load import Loaded
@@ -30,6 +31,7 @@ from .own_metrics import declared, own_metrics
 from .permits import permits_of
 from .routes import Route, ServiceRoutes
 from .server import Admin
+from .status_in_steps import status_in_steps
 from .stored import NOT_ALLOWED, stored_faults
 from .table import control_routes
 from .tokens import Tokens
@@ -43,7 +45,7 @@ class AdminService(RunningService):
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
         if gateway.settings.metrics:
-            gateway.measure = lambda: own_metrics(gateway.built)
+            gateway.measure = lambda: at_once(own_metrics(gateway.built))
         self.generations = Generations(gateway.config)
         self.conditions = Conditions(gateway, self.generations, gateway.clock)
         self.audit = audit_log(gateway.data_dir, gateway.worker)
@@ -145,7 +147,7 @@ class AdminService(RunningService):
     def _made(self) -> Admin:
         gateway, settings, routes = self.gateway, self.gateway.settings, ServiceRoutes(self.gateway)
         return Admin(
-            gateway.status,
+            lambda: finished(status_in_steps(gateway)),
             lambda: gateway.ready,
             started=lambda: gateway.started,
             with_metrics=settings.metrics,
@@ -202,7 +204,7 @@ class AdminService(RunningService):
 
     def reached(self, wanted: Any) -> None:
         self.generations.reach(wanted, self.gateway.config)
-        self.conditions.observe()
+        self.conditions.observe_all()
         gateway = self.gateway
         if self._tasks is not None and (found := gateway.config.section(OPERATORS)) != self._operators:
             self._operators = found
@@ -211,4 +213,4 @@ class AdminService(RunningService):
             announce(gateway.data_dir, {"pid": gateway.role.pid, **gateway.addresses, "ingress": gateway.ingress})
 
     def changed(self) -> None:
-        self.conditions.observe()
+        self.conditions.observe_all()

@@ -6,10 +6,13 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import isawaitable
+from operator import attrgetter
 from typing import Any
 
 import anyio
 from anyio import to_thread
+from gateway_serving.slices import chunks, drop
+from msgspec.structs import replace as replaced
 
 from gateway_core.contract.component import OwnMetric
 from gateway_core.contract.status import GatewayStatus
@@ -17,9 +20,11 @@ from gateway_core.contract.status import GatewayStatus
 from . import documents, metrics, models, openapi
 from .context import AdminContext, control_of
 from .control import Control
+from .paging import QUERY as PAGING
+from .paging import paged
 from .preconditions import Preconditions
 from .resources import Resources
-from .routes import Answer, Problem, Request, Route, Text, fault_document
+from .routes import Answer, Problem, Request, Route, Text, encoded, fault_document
 
 NO_STORE = {"cache-control": "no-store"}
 Status = Callable[[], GatewayStatus | Awaitable[GatewayStatus]]
@@ -47,13 +52,26 @@ def watching_routes(
         found = status()
         return await found if isawaitable(found) else found
 
+    exposition, scraping = metrics.Exposition(own), anyio.Lock()
+
     async def show(request: Request) -> Answer:
-        return Answer((await current()).document(), headers=NO_STORE)
+        found = await current()
+        triggers, more = paged(request, found.triggers, attrgetter("name"))
+        pieces = encoded(replaced(found, triggers=[]).document(), "triggers", (t.document() for t in triggers))
+        answer = Answer(chunks=await chunks(pieces), headers={**NO_STORE, **more})
+        triggers.clear()
+        await drop(found.triggers)
+        return answer
 
     async def measure(request: Request) -> Answer:
         if not with_metrics:
             raise Problem(404, "metrics are disabled by the gateway's setting TIDEGATE_METRICS")
-        return Answer(body=metrics.render(await current(), own).encode(), media=metrics.CONTENT_TYPE.decode())
+        async with scraping:
+            found = await current()
+            pieces = exposition.pieces(found, f"{request.who} {request.peer}")
+            answer = Answer(chunks=await chunks(pieces), media=metrics.CONTENT_TYPE.decode())
+        await drop(found.triggers)
+        return answer
 
     def probe(word: str) -> Callable[[Request], Answer]:
         def answer(request: Request) -> Answer:
@@ -63,7 +81,12 @@ def watching_routes(
         return answer
 
     return [
-        Route("GET", "/status", show, "The full status of the gateway", {200: GatewayStatus}, role="viewer"),
+        Route(
+            *("GET", "/status", show, "The full status of the gateway", {200: GatewayStatus}),
+            problems=[400],
+            query={name: f"{about} Of the triggers; the rest is there in any case." for name, about in PAGING.items()},
+            role="viewer",
+        ),
         Route(
             *("GET", "/metrics", measure, "Metrics for Prometheus", {200: Text("text/plain")}),
             problems=[404],
@@ -83,15 +106,22 @@ def control_routes(service: AdminContext) -> list[Route]:
 
 
 def _reading(resources: Resources, section: str) -> list[Route]:
-    def everything(request: Request) -> Answer:
-        return Answer(resources.list(section), headers=NO_STORE)
+    async def everything(request: Request) -> Answer:
+        names, more = paged(request, resources.names(section), str)
+        pieces = encoded({"items": []}, "items", resources.some(section, names))
+        return Answer(chunks=await chunks(pieces), headers={**NO_STORE, **more})
 
     def single(request: Request) -> Answer:
         return one(resources, section, request.params["name"])
 
     path = f"{_V1}/{section}"
     return [
-        Route("GET", path, everything, f"All {section}", {200: _WHAT[section]}, role="viewer"),
+        Route(
+            *("GET", path, everything, f"All {section}, sorted by name", {200: _WHAT[section]}),
+            problems=[400],
+            query=PAGING,
+            role="viewer",
+        ),
         Route(
             *("GET", f"{path}/{{name}}", single, f"One of the {section}", {200: _ONE[section]}),
             problems=[404],

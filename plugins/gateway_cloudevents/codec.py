@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from gateway_core.contract.component import Binding, BuildContext
 from gateway_core.contract.errors import Refused, StartError
 from gateway_core.contract.event import Event, Message
@@ -24,8 +26,14 @@ def build(config: CloudEventsConfig, context: BuildContext) -> Codec:
     if context.binding is None:
         raise StartError(f"{context.owner}: its transport does not say how it carries events (`BuildContext.binding`)")
     if config.mode == "binary":
-        return _Codec(context.binding)
-    return (_StructuredWithHeaders if config.attribute_headers else _Structured)(context.binding)
+        return _shared(_Codec, context.binding)
+    return _shared(_StructuredWithHeaders if config.attribute_headers else _Structured, context.binding)
+
+
+@lru_cache(64)
+def _shared(kind: type[_Codec], binding: Binding) -> _Codec:
+    """One codec for all that need the same: thousands of sinks share what it has learnt of names and values."""
+    return kind(binding)
 
 
 class _Codec:

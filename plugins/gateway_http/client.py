@@ -102,6 +102,11 @@ def header_lines(message: Message) -> bytes:
 class NativeSink:
     """A `Sink` that creates no task per event: a request is one write, its outcome a callback."""
 
+    __slots__ = (
+        "_connect_timeout_s", "_encode", "_held", "_loop", "_now", "_options", "_pool", "_probing", "_target", "_write",
+        "_writer", "address", "classify", "most_in_flight", "replies",
+    )  # fmt: skip
+
     def __init__(self, options: HttpSinkConfig, context: BuildContext) -> None:
         codec: Codec = context.build(options.codec, "codec", binding=HTTP)
         target = Target(options, context.wants_reply)

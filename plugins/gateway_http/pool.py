@@ -39,6 +39,11 @@ class Starting(Protocol):
 class Pool:
     """At most `limit` connections; all of them may be idle."""
 
+    __slots__ = (
+        "_connect_timeout_s", "_connections", "_host", "_idle", "_idler", "_keep_s", "_limit", "_loop", "_now",
+        "_opening", "_port", "_short", "_stopped", "_sweeper", "_tasks", "_tls", "_waiting", "classifier", "known",
+    )  # fmt: skip
+
     def __init__(
         self,
         host: str,

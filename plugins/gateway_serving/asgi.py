@@ -61,15 +61,20 @@ async def read_body(receive: Receive, limit: int) -> bytes | None:
             return b"".join(parts)
 
 
-async def respond(send: Send, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, head: bool) -> None:
-    """Writes one complete response; `head` leaves the body out (RFC 9110 section 9.3.2)."""
+async def respond(send: Send, status: int, headers: Sequence[tuple[bytes, bytes]], *body: bytes, head: bool) -> None:
+    """Writes one complete response; `head` leaves the body out (RFC 9110 section 9.3.2). A body in several parts is
+    written one part at a time, as fast as the client reads."""
     written = list(headers)
     if status not in (204, 304):
-        written.append((b"content-length", b"%d" % len(body)))
+        written.append((b"content-length", b"%d" % sum(map(len, body))))
     if status in (408, 413):  # the rest of the request is not read
         written.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": written})
-    await send({"type": "http.response.body", "body": b"" if head else body})
+    *some, last = (b"",) if head or not body else body
+    for part in some:
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+        await anyio.lowlevel.checkpoint()  # a client that reads fast would get all of them in one turn of the loop
+    await send({"type": "http.response.body", "body": last})
 
 
 async def stream(

@@ -15,6 +15,7 @@ from gateway_access.authenticator import Unauthenticated
 from gateway_access.counts import LONGEST_NAME, MOST_NAMES, Counts, metrics
 from gateway_admin.metrics import render
 from gateway_admin.own_metrics import own_metrics
+from gateway_serving.slices import at_once
 
 from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
@@ -87,7 +88,7 @@ class Running:
         return await self.client.post("", content=content, headers={**BATCH, "x-name": name})
 
     def metrics(self) -> str:
-        measured = own_metrics(self.gateway.built)
+        measured = at_once(own_metrics(self.gateway.built))
         return render(GatewayStatus.read({"version": "1", "measured": measured}), metrics("http"))
 
     @property

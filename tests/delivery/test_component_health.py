@@ -102,7 +102,7 @@ BRIDGE = {"bridges": {"b": {"source": "pull", "sink": "far", "dead_letter": "let
 
 def seen(gateway: Gateway, section: str, name: str) -> tuple[bool | None, str, str]:
     """What the condition, the status document and the metrics say of one entry; they must agree."""
-    gateway.services["admin"].conditions.observe()
+    gateway.services["admin"].conditions.observe_all()
     condition = gateway.services["admin"].conditions.of(section, name).condition
     (entry,) = [e for e in gateway.status().entries(section) if e.name == name]
     assert (entry.ready, entry.reason, entry.condition) == tuple(condition)

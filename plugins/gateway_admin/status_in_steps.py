@@ -1,0 +1,24 @@
+"""The status of a gateway in many short steps, so that thousands of triggers don't hold up events."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from gateway_serving.slices import Steps
+
+from gateway_core.contract.status import GatewayStatus
+from gateway_core.runtime.gateway import Gateway
+
+from .own_metrics import own_metrics
+
+
+def status_in_steps(gateway: Gateway, wanted: Collection[str] | None = None) -> Steps[GatewayStatus]:
+    """`Gateway.status`, or with these triggers only, and then without components' own metrics. What a step adds is of
+    its own moment."""
+    triggers = []
+    for trigger in gateway.trigger_statuses(wanted):
+        triggers.append(trigger)
+        yield
+    measures = wanted is None and gateway.settings.metrics
+    measured = (yield from own_metrics(gateway.built)) if measures else {}
+    return gateway.status(triggers, measured)

@@ -1,0 +1,73 @@
+"""Long work on the event loop, in slices, so that events never wait long for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable
+from typing import Any, TypeVar
+
+import anyio
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Work in short steps, which returns what it made."""
+
+HOLD_S = 0.002
+"""How long a slice lasts at most, in seconds, but for its last step; then as long belongs to everything else."""
+CHUNK = 64 * 1024
+
+
+def at_once(steps: Generator[Any, None, T]) -> T:
+    """What the generator returns."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
+
+async def finished(steps: Generator[Any, None, T]) -> T:
+    """What the generator returns. Whatever it yields is dropped: each `yield` says that others may have their turn."""
+    until = time.perf_counter() + HOLD_S
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        if time.perf_counter() >= until:
+            await anyio.sleep(HOLD_S)
+            until = time.perf_counter() + HOLD_S
+
+
+async def chunks(pieces: Iterable[bytes]) -> list[bytes]:
+    """The pieces of a text, joined to chunks that can be written one after the other."""
+    found: list[bytes] = []
+    await finished(_joined(pieces, found))
+    return found
+
+
+async def drop(items: list[Any]) -> None:
+    """Empties a long list of things that need time to go."""
+
+    def steps() -> Generator[None, None, None]:
+        while items:
+            items.pop()
+            yield
+
+    await finished(steps())
+
+
+def _joined(pieces: Iterable[bytes], found: list[bytes]) -> Generator[None, None, None]:
+    waiting: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        waiting.append(piece)
+        size += len(piece)
+        if size >= CHUNK:
+            found.append(b"".join(waiting))
+            waiting.clear()
+            size = 0
+        yield
+    found.append(b"".join(waiting))
