@@ -53,8 +53,7 @@ def run(
     paths: Paths = None,
     data_dir: DataDir = None,
     admin: Annotated[
-        str | None,
-        typer.Option(help='Address of the admin API, "socket" or "off". [TIDEGATE_ADMIN]'),
+        str | None, typer.Option(help='Address of the admin API, "socket" or "off". [TIDEGATE_ADMIN]')
     ] = None,
     log_level: Annotated[LogLevel | None, typer.Option(help="What is logged. [TIDEGATE_LOG_LEVEL]")] = None,
     log_format: Annotated[LogFormat | None, typer.Option(help="How it is logged. [TIDEGATE_LOG_FORMAT]")] = None,

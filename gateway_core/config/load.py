@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from weakref import proxy
 
 from ..contract.config_node import Node, Place
 from ..contract.errors import ConfigError, Fault
@@ -54,10 +55,7 @@ def load_all(
 ) -> Loaded:
     """Like `load`, with warnings and the list of files; with more `documents`, and without some of the files."""
     env = os.environ if env is None else env
-    loading = Loading(gather(paths, registry, env, documents, without), registry, env)
-    loaded = loading.run()
-    del loading.used  # else what was read stays in memory, in a cycle
-    return loaded
+    return Loading(gather(paths, registry, env, documents, without), registry, env).run()
 
 
 class Loading:
@@ -78,7 +76,8 @@ class Loading:
         valid: dict[str, Any] = {"secrets": self._entries(self._sections["secrets"], None)}
         self.secrets = valid["secrets"]
         named = self._root.value["secrets"].value if "secrets" in self._root.value else {}
-        secrets = self.used = Secrets(named, self._read_secret)
+        me = proxy(self)  # no cycle: what was read is long, and not needed any more
+        secrets = self.used = Secrets(named, lambda name: me._read_secret(name))
         for name, section in self._sections.items():
             if name not in ("secrets", "include"):
                 valid[name] = self._entries(section, secrets)

@@ -20,6 +20,7 @@ class Report:
 
     def __init__(self, root: Node) -> None:
         self.bad: set[Place] = set()
+        self.hides = False  # whether any value holds a secret, or may not be shown whole
         self._root = root
         self._faults: list[tuple[Fault, Place | None]] = []
         self._warnings: list[tuple[Fault, Place | None]] = []
@@ -48,13 +49,9 @@ class Report:
         self.bad |= interpolator.bad
         self._secret |= interpolator.secret
         self._shown |= interpolator.shown
+        self.hides = bool(self._secret or self._shown)
         self._around_secret |= {p[:n] for p in interpolator.secret for n in range(len(p) + 1)}
         return value
-
-    @property
-    def has_hidden(self) -> bool:
-        """Whether any value holds a secret, or may not be shown whole."""
-        return bool(self._secret or self._shown)
 
     def shown(self, place: Place) -> str | None:
         """What may be shown of the URL at a place, if not all of it. A sink may be written as a URL."""

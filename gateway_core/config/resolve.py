@@ -47,7 +47,7 @@ class Resolver:
             self.warnings_of(value, path)
         elif isinstance(value, BaseModel):
             fields = type(value).model_fields
-            if isinstance(value, Config) and self._report.has_hidden:
+            if isinstance(value, Config) and self._report.hides:
                 value.hide(n for n, i in fields.items() if self._report.holds_secret((*path, i.alias or n)))
                 texts = {n: self._report.shown((*path, i.alias or n)) for n, i in fields.items()}
                 value.show_as({n: t for n, t in texts.items() if t is not None and isinstance(getattr(value, n), str)})

@@ -6,7 +6,6 @@ component, never for each event.
 
 from __future__ import annotations
 
-import sys
 import typing
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +18,8 @@ from .event import Event, Message
 from .interfaces import Intake, Source
 from .outcome import Outcome
 
-if sys.version_info < (3, 12):  # which asks a protocol once for its attributes, not for each `isinstance`
-    vars(typing)["_get_protocol_attrs"] = cache(vars(typing)["_get_protocol_attrs"])
+# as Python 3.12 does: a protocol is asked once for its attributes, not for each `isinstance`
+vars(typing)["_get_protocol_attrs"] = cache(vars(typing)["_get_protocol_attrs"])
 
 # -- sources, sinks and channels ----------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from ..contract.status import ChannelStatus, TriggerStatus
 from ..delivery import Subscription
 from ..delivery.dead_letter import DeadLetterWriter
 from .guards import FilterGuard
-from .infos import lag_of, reader_state, source_errors
+from .infos import delivery_facts, lag_of, reader_state, source_errors
 from .intake import BoundSource, Counted
 from .metering import Meter
 from .tracing import Accept
@@ -168,20 +168,9 @@ class Trigger:
             condition=condition,
             subscriber=s.sink.address,
             dead_letter=self.dead_letter.address,
-            delivered=s.delivered,
-            attempts=s.attempts,
-            retried=s.retried,
-            dead_lettered=s.dead_lettered,
-            in_flight=s.in_flight,
-            waiting=s.held - s.in_flight,
             lag=lag_of(s.feed),
             paused=s.paused,
-            blocked=s.blocked,
-            last_error=s.failures.last,
-            dead_lettered_by_stage=s.dead_lettered_by_stage,
-            filter_errors=s.filter_errors,
-            attempt=self.meter.attempt.status() if self.meter else None,
-            delivery=self.meter.delivery.status() if self.meter else None,
+            **delivery_facts(s, self.meter),
         )
 
 

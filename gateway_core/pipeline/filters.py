@@ -37,15 +37,6 @@ def has_value(name: str, value: str) -> Matches:
     return matches
 
 
-def is_present(name: str) -> Matches:
-    """Whether the attribute is there, with any value."""
-
-    def matches(event: Event) -> bool:
-        return name in event.attributes
-
-    return matches
-
-
 def every(conditions: Sequence[Matches]) -> Matches:
     """Whether all conditions hold; true if there are none."""
     if not conditions:
@@ -76,7 +67,7 @@ def attributes_filter(attributes: Mapping[str, str]) -> Filter:
 
 
 def _equal(name: str, text: str) -> Matches:
-    return has_value(name, text) if text else is_present(name)
+    return has_value(name, text) if text else lambda event: name in event.attributes
 
 
 def indexable(filter: Filter) -> bool:

@@ -15,8 +15,7 @@ BOUNDS_S = (
 """The upper bounds of the buckets in seconds, each included (Prometheus's `le`); one more bucket counts longer ones."""
 
 
-_NONE = [0] * (len(BOUNDS_S) + 1)
-_EMPTY = Durations(_NONE)
+_EMPTY = Durations([0] * (len(BOUNDS_S) + 1))
 
 
 class Histogram:
@@ -25,16 +24,16 @@ class Histogram:
     __slots__ = ("buckets", "sum_s")
 
     def __init__(self) -> None:
-        self.buckets = _NONE
+        self.buckets = _EMPTY.buckets
         self.sum_s = 0.0
 
     def observe(self, seconds: float) -> None:
         """Counts one. It must not be negative."""
-        if self.buckets is _NONE:
-            self.buckets = [*_NONE]
+        if self.buckets is _EMPTY.buckets:
+            self.buckets = [*_EMPTY.buckets]
         self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
 
     def status(self) -> Durations:
         """The current numbers."""
-        return _EMPTY if self.buckets is _NONE else Durations(list(self.buckets), round(self.sum_s, 6))
+        return _EMPTY if self.buckets is _EMPTY.buckets else Durations(list(self.buckets), round(self.sum_s, 6))

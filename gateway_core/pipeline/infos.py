@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -10,8 +11,13 @@ from ..contract.capabilities import Watched
 from ..contract.interfaces import Channel, Feed, ReadingSink
 from ..contract.options import redacted
 from ..contract.status import ChannelStatus, ReaderStatus, SourceStatus
+from ..delivery import Subscription
 from .guards import text_of_error
 from .intake import BoundSource
+from .metering import Meter
+
+_OF_SUBSCRIPTION = ("delivered", "attempts", "retried", "dead_lettered", "dead_lettered_by_stage", "filter_errors",
+                    "in_flight", "blocked")  # fmt: skip
 
 
 def source_states(bound_sources: Iterable[BoundSource]) -> list[SourceStatus]:
@@ -62,6 +68,13 @@ def reader_state(sink: ReadingSink) -> ReaderStatus:
         return ReaderStatus.read({"state": "unknown", **sink.state()})
     except Exception as e:
         return ReaderStatus("unknown", f"the reader can't tell its state: {text_of_error(e)}")
+
+
+def delivery_facts(s: Subscription, meter: Meter | None) -> dict[str, Any]:
+    """What the statuses of a trigger and of a bridge have in common (`DeliveryStatus`)."""
+    facts: dict[str, Any] = {name: getattr(s, name) for name in _OF_SUBSCRIPTION}
+    facts.update(waiting=s.held - s.in_flight, last_error=s.failures.last)
+    return {**facts, "attempt": meter.attempt.status(), "delivery": meter.delivery.status()} if meter else facts
 
 
 def lag_of(feed: Feed) -> int:

@@ -12,7 +12,7 @@ from ..contract.capabilities import Gathering, LimitingInFlight, pulls
 from ..contract.clock import Clock
 from ..contract.component import BuildContext, ComponentRef, SourceRef
 from ..contract.config_node import Place, dotted
-from ..contract.interfaces import Admission, Filter, ReadingSink, Send, Sink
+from ..contract.interfaces import Admission, Filter, ReadingSink, Sink
 from ..delivery import Budget, Subscription, deliveries
 from ..delivery.dead_letter import DeadLetterWriter
 from ..delivery.deliveries import OrderKeyOf
@@ -162,7 +162,7 @@ class Builder:
             budget=self._budget,
             observers=self._built.observers,
             order_key_of=self._order_key_of(policy, place, **names),
-            send=self._tracing.send(_timed(sink.send, meter), sink, name, broker.name),
+            send=self._tracing.send(meter.sending(sink.send) if meter else sink.send, sink, name, broker.name),
             filter=guard,
         )
         return Trigger(name, broker, wanted, subscription, dead_letter, from_start, sinks, meter)
@@ -203,7 +203,7 @@ class Builder:
             budget=self._budget,
             observers=self._built.observers,
             order_key_of=self._order_key_of(policy, place, broker=name),
-            send=self._tracing.send(_timed(sink.send, meter), sink, name, name),
+            send=self._tracing.send(meter.sending(sink.send) if meter else sink.send, sink, name, name),
             what="bridge",
             filter=guard,
         )
@@ -213,10 +213,6 @@ class Builder:
         intake = SwitchableIntake(bridge, traced, self.admissions(config.source, (*place, "source"), name))
         bound_source = bound_source or BoundSource(config.source, source, intake, dotted((*place, "source")))
         return Bridged(name, bridge, bound_source, dead_letter, sinks, meter)
-
-
-def _timed(send: Send, meter: Meter | None) -> Send:
-    return send if meter is None else meter.sending(send)
 
 
 def _with_window(policy: DeliveryConfig, sink: Sink) -> DeliveryConfig:

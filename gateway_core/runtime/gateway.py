@@ -212,8 +212,7 @@ class Gateway:
         return self.role.whole(self.own_status(*own))
 
     def trigger_statuses(self, wanted: Iterable[str] | None = None) -> Iterator[TriggerStatus]:
-        """One after the other, of all triggers or those of these names. Subscribers that read the channel themselves
-        run in the first worker."""
+        """One by one, of all or of these triggers. Those that read the channel themselves run in the first worker."""
         built = self.built
         for name in [*{**built.triggers, **built.orphans}] if wanted is None else wanted:
             trigger, orphan = built.triggers.get(name), built.orphans.get(name)
@@ -222,9 +221,7 @@ class Gateway:
             elif trigger is None and orphan is not None:
                 yield orphan_status(name, orphan)
 
-    def own_status(
-        self, triggers: list[TriggerStatus] | None = None, measured: dict[str, Any] | None = None
-    ) -> GatewayStatus:
+    def own_status(self, triggers: list[TriggerStatus] | None = None, measured: Any = None) -> GatewayStatus:
         """The same for this worker only, with these parts, made before in steps, or as they are now."""
         built, add = self.built, self.add_earlier
         return GatewayStatus(

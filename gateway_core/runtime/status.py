@@ -12,7 +12,7 @@ from ..contract.config_node import Place
 from ..contract.status import BridgeStatus, BrokerStatus, TriggerStatus
 from ..pipeline.bridge import Bridged
 from ..pipeline.broker import Broker
-from ..pipeline.infos import addresses, channel_state, source_errors, source_states
+from ..pipeline.infos import addresses, channel_state, delivery_facts, source_errors, source_states
 
 
 def broker_status(broker: Broker) -> BrokerStatus:
@@ -98,19 +98,8 @@ def bridge_status(bridged: Bridged, running: bool) -> BridgeStatus:
         dead_letter=bridged.dead_letter.address if bridged.dead_letter else None,
         accepted=bridge.accepted,
         unwanted=bridge.unwanted,
-        delivered=s.delivered,
-        attempts=s.attempts,
-        retried=s.retried,
         refused=bridge.refused,
         failed=bridge.failed,
-        dead_lettered=s.dead_lettered,
-        in_flight=s.in_flight,
-        waiting=s.held - s.in_flight,
         lag=bridge.lag(),
-        blocked=s.blocked,
-        last_error=s.failures.last,
-        filter_errors=s.filter_errors,
-        dead_lettered_by_stage=s.dead_lettered_by_stage,
-        attempt=bridged.meter.attempt.status() if bridged.meter else None,
-        delivery=bridged.meter.delivery.status() if bridged.meter else None,
+        **delivery_facts(s, bridged.meter),
     )

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
+from anyio import to_thread
 from gateway_admin.context import control_of
+from gateway_admin.generations import RUNNING
 from gateway_admin.routes import Answer, Request, Route
 from gateway_admin.shown import as_yaml, shown
+from gateway_admin.status_in_steps import status_in_steps
+from gateway_serving.slices import at_once
 
 from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.errors import ConfigError, Fault
@@ -19,6 +25,8 @@ from ..page import action, html, page, render, see_other
 
 _PATH = "/config"
 _TEMPLATE = "config.html"
+MOST_SHOWN = 300
+"""Entries of a section."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +43,31 @@ def written(config: GatewayConfig) -> str:
     """A config as YAML, with the secrets hidden."""
     parts: dict[str, Any] = {**shown(config), **{name: shown(entries) for name, entries in config.sections.items()}}
     return as_yaml({name: part for name, part in parts.items() if part not in ({}, [], None)})
+
+
+def some(config: GatewayConfig, names: Collection[str] | None = None) -> GatewayConfig:
+    """The config with these brokers, triggers and bridges, or the first of each, and no others."""
+    kept = {}
+    for section in RUNNING:
+        entries = getattr(config, section)
+        of_names = entries.items() if names is None else [each for each in entries.items() if each[0] in names]
+        kept[section] = dict(islice(of_names, MOST_SHOWN))
+    return config.model_copy(update=kept)
+
+
+def differences(before: GatewayConfig, after: GatewayConfig) -> list[Line]:
+    """How two configs differ; of long ones only the entries that do are compared line by line."""
+    if max(_longest(before), _longest(after)) > MOST_SHOWN:
+        names = set()
+        for section in RUNNING:
+            one, two = getattr(before, section), getattr(after, section)
+            names |= {name for name in one.keys() | two.keys() if one.get(name) != two.get(name)}
+        before, after = some(before, names), some(after, names)
+    return lines(written(before), written(after))
+
+
+def _longest(config: GatewayConfig) -> int:
+    return max(len(getattr(config, section)) for section in RUNNING)
 
 
 def routes(console: Console) -> list[Route]:
@@ -55,18 +88,20 @@ def routes(console: Console) -> list[Route]:
                 loaded = await service.load()
         except ConfigError as e:
             return Compared(e.faults, [], [])
-        return Compared([], loaded.warnings, lines(written(gateway.config), written(loaded.config)))
+        found = await to_thread.run_sync(differences, gateway.config, loaded.config)
+        return Compared([], loaded.warnings, found)
 
     async def show(request: Request) -> Answer:
         service = reloader()
         values = {
             "title": "Config",
-            "config": gateway.status().config,
+            "config": at_once(status_in_steps(gateway, ())).config,
             "files": service.loaded.files if service is not None and service.loaded is not None else [],
             "warnings": service.loaded.warnings if service is not None and service.loaded is not None else [],
             "failed": [(".".join(map(str, place)), why) for place, why in gateway.failed.items()],
             "compared": await compared(),
-            "text": written(gateway.config),
+            "text": await to_thread.run_sync(written, some(gateway.config)),
+            "more": _longest(gateway.config) > MOST_SHOWN,
             "reloaded": request.asked("reloaded") is not None,
         }
         return html(render(_TEMPLATE, request, **values))
