@@ -11,7 +11,7 @@ import anyio
 from anyio.abc import TaskGroup
 from gateway_audit.log import audit_log
 from gateway_file.private_files import keep_private, no_room
-from gateway_serving.slices import at_once, finished
+from gateway_serving.slices import at_once
 from gateway_serving.unexpected import log_unexpected
 
 from gateway_core.config.load import Loaded
@@ -31,7 +31,7 @@ from .own_metrics import declared, own_metrics
 from .permits import permits_of
 from .routes import Route, ServiceRoutes
 from .server import Admin
-from .status_in_steps import status_in_steps
+from .status_in_steps import status_in_slices
 from .stored import NOT_ALLOWED, stored_faults
 from .table import control_routes
 from .tokens import Tokens
@@ -147,7 +147,7 @@ class AdminService(RunningService):
     def _made(self) -> Admin:
         gateway, settings, routes = self.gateway, self.gateway.settings, ServiceRoutes(self.gateway)
         return Admin(
-            lambda: finished(status_in_steps(gateway)),
+            lambda: status_in_slices(gateway),
             lambda: gateway.ready,
             started=lambda: gateway.started,
             with_metrics=settings.metrics,

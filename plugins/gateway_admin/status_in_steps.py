@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from gateway_serving.slices import Steps
+from gateway_serving.slices import Steps, at_once, finished
 
 from gateway_core.contract.status import GatewayStatus
 from gateway_core.runtime.gateway import Gateway
@@ -22,3 +22,13 @@ def status_in_steps(gateway: Gateway, wanted: Collection[str] | None = None) -> 
     measures = wanted is None and gateway.settings.metrics
     measured = (yield from own_metrics(gateway.built)) if measures else {}
     return gateway.status(triggers, measured)
+
+
+def status_of(gateway: Gateway, wanted: Collection[str]) -> GatewayStatus:
+    """The status with these few triggers only."""
+    return at_once(status_in_steps(gateway, wanted))
+
+
+async def status_in_slices(gateway: Gateway) -> GatewayStatus:
+    """The status. It may take a while, in which events go on."""
+    return await finished(status_in_steps(gateway))

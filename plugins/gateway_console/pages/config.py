@@ -12,8 +12,7 @@ from gateway_admin.context import control_of
 from gateway_admin.generations import RUNNING
 from gateway_admin.routes import Answer, Request, Route
 from gateway_admin.shown import as_yaml, shown
-from gateway_admin.status_in_steps import status_in_steps
-from gateway_serving.slices import at_once
+from gateway_admin.status_in_steps import status_of
 
 from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.errors import ConfigError, Fault
@@ -95,7 +94,7 @@ def routes(console: Console) -> list[Route]:
         service = reloader()
         values = {
             "title": "Config",
-            "config": at_once(status_in_steps(gateway, ())).config,
+            "config": status_of(gateway, ()).config,
             "files": service.loaded.files if service is not None and service.loaded is not None else [],
             "warnings": service.loaded.warnings if service is not None and service.loaded is not None else [],
             "failed": [(".".join(map(str, place)), why) for place, why in gateway.failed.items()],
