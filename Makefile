@@ -4,7 +4,17 @@
 
 BIN := .venv/bin
 READY := .venv/.ready
-PYTEST := $(BIN)/python -m pytest --durations 10 --durations-min 1
+# BUILD=compiled: make quick, test and test-all run on a wheel whose hot modules are compiled (docs/howto/compiled-build.md)
+BUILD ?= pure
+ifeq ($(BUILD),compiled)
+TESTED := .venv-compiled/bin
+BUILT := .venv-compiled/.ready
+export PYTHONSAFEPATH := 1
+else
+TESTED := $(BIN)
+BUILT := $(READY)
+endif
+PYTEST := $(TESTED)/python -m pytest --durations 10 --durations-min 1
 # more workers than cores, for many tests wait; tests that share a fixture in one worker, and in the order of tests/conftest.py: what takes long begins first
 SPREAD := $(PYTEST) -n 4 --dist loadgroup --no-loadscope-reorder
 ALL := --hypothesis-profile all
@@ -23,17 +33,17 @@ demo: $(READY)  ## real flight records through a gateway into a subscriber, a de
 demo-kafka: $(READY)  ## the same through a Kafka broker and a Spark cluster, both started on this machine, into Delta
 	$(BIN)/tidegate demo --kafka $(ARGS)
 
-test: $(READY)  ## every requirement, through real processes, Kafka and Spark
+test: $(BUILT)  ## every requirement, through real processes, Kafka and Spark
 	@$(BIN)/python tools/fetch.py
 	@$(BIN)/python -m tests.console.browser
 	$(SPREAD) -m "not full" $(ARGS)
 
-test-all: $(READY)  ## the same with the long forms (marked "full"), and properties with five times the examples
+test-all: $(BUILT)  ## the same with the long forms (marked "full"), and properties with five times the examples
 	@$(BIN)/python tools/fetch.py
 	@$(BIN)/python -m tests.console.browser
 	$(SPREAD) $(ALL) $(ARGS)
 
-quick: $(READY)  ## all that starts no process, in less than a minute
+quick: $(BUILT)  ## all that starts no process, in less than a minute
 	$(PYTEST) -n 3 -m "unit and not full and not twin" --hypothesis-profile quick --session-timeout 60 $(ARGS)
 
 soak: $(READY)  ## HOURS=8 or MINUTES=10: gateways under load while a fault comes every few seconds; ends with a report
@@ -89,3 +99,6 @@ lock:  ## resolve requirements/dev.txt anew, with hashes (needs uv)
 
 $(READY): requirements/dev.txt pyproject.toml tools/bootstrap.sh
 	@sh tools/bootstrap.sh
+
+.venv-compiled/.ready: $(READY) tools/compiled_venv.sh tools/compile_hook.py $(shell find gateway_core plugins -name '*.py')
+	@sh tools/compiled_venv.sh

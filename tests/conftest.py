@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from gateway_inspect.cli.installation import build
 
 from gateway_core.contract.errors import TidegateError
 from tests import budget, forked
@@ -68,15 +69,24 @@ def pytest_collection() -> Iterator[None]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks each test with its tier. The dearest run first, so that no core waits for a single one of them in the end;
     those that share a fixture run in one worker, so that it is made once."""
+    if build() == "compiled":
+        left_out = [item for item in items if _is_pure(item)]
+        items[:] = [item for item in items if not _is_pure(item)]
+        config.hook.pytest_deselected(items=left_out)
     tiers = {item: tier(item) for item in items}
     items.sort(key=lambda item: list(TIERS).index(tiers[item]))
     for item, name in tiers.items():
         item.add_marker(name)
         if (group := _group(item)) and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _is_pure(item: pytest.Item) -> bool:
+    """Whether the test puts parts of its own into modules or classes, which compiled ones don't let it do."""
+    return item.get_closest_marker("pure") is not None or "simulation" in item.path.parts
 
 
 def _group(item: pytest.Item) -> str | None:

@@ -32,7 +32,7 @@ def dump(event: Event) -> bytes:
     Raises `ValueError` if an attribute can't be written as JSON text (a lone surrogate).
     """
     members = dict(event.attributes)
-    if odd := {name: members.pop(name) for name in _MEMBERS & event.attributes.keys()}:
+    if odd := {name: members.pop(name) for name in _MEMBERS.intersection(event.attributes)}:
         members["other_attributes"] = odd
     if event.data is not None:
         name, value, read_as = _data(event, event.data, one_line=True)

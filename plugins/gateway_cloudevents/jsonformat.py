@@ -15,7 +15,7 @@ from msgspec import Raw
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 
-from .layouts import Layouts
+from .layouts import JsonText, Layouts
 from .memory import Memory
 from .values import forbidden_character, is_json, is_text
 from .versions import Version, version_of
@@ -70,13 +70,13 @@ class JsonFormat:
             raise Refused(detail, status=e.status, title=e.title, rule=e.rule, attribute=e.attribute) from e
         return events
 
-    def _event(self, text: bytes | Raw, key: bytes | None) -> Event:
+    def _event(self, text: JsonText, key: bytes | None) -> Event:
         if quick := self._layouts.read(text, len(text)):
             attributes, version, data = quick
             return _quickly(attributes, version, data, key)
         return self._general(text, key)
 
-    def _general(self, text: bytes | Raw, key: bytes | None) -> Event:
+    def _general(self, text: JsonText, key: bytes | None) -> Event:
         try:
             members = _object(text)
             order = tuple(members)
@@ -91,7 +91,7 @@ class JsonFormat:
         checked = _checked(attributes, version)
         version.check(checked)
         # {"name":value,…} is 4 bytes per member plus 1, besides names and values; `joined` has some of the commas
-        parts = [part for part in (joined, data, binary) if part is not None]
+        parts: list[JsonText] = [joined, *(raw for raw in (data, binary) if raw is not None)]
         least = sum(map(len, order)) + sum(map(len, parts)) + 4 * len(order) + 1 - max(len(members) - 1, 0)
         if least != len(text):
             _check_duplicates(bytes(text), least, parts)
@@ -221,7 +221,7 @@ def _check_utf8(body: bytes) -> None:
             raise fault(f"the body is not UTF-8 (byte {e.start})", "1. Introduction") from e
 
 
-def _check_duplicates(text: bytes, least: int, parts: list[bytes | Raw]) -> None:
+def _check_duplicates(text: bytes, least: int, parts: list[JsonText]) -> None:
     """Raises `Refused` for duplicate members. It first subtracts whitespace; only an object that is still longer than
     necessary (escapes in names, or duplicates) is read again by a parser that detects duplicates."""
     inside = b"".join(parts)

@@ -24,9 +24,12 @@ _MAX_MEMBERS = 32
 _MAX_CHARACTERS = 512  # total length of all names
 _WHITESPACE = b" \t\r\n"
 
+JsonText = Any
+"""JSON: bytes or a `Raw`. The type hints of msgspec call `Raw` a kind of bytes, which compiled code would rely on."""
+
 
 class _Layout(NamedTuple):
-    decode: Callable[[bytes | Raw], Any]
+    decode: Callable[[JsonText], Any]
     decode_array: Callable[[bytes], list[Any]]
     version: Version
     tests: Tests
@@ -41,7 +44,7 @@ class Layouts:
         self._current: _Layout | None = None
         self._known: dict[tuple[str, ...], _Layout | None] = {}
 
-    def read(self, text: bytes | Raw, size: int) -> tuple[dict[str, Any], Version, Raw | None] | None:
+    def read(self, text: JsonText, size: int) -> tuple[dict[str, Any], Version, Raw | None] | None:
         """Attributes, version and data of a valid event; None if the general path must read it. Raises `Refused` for an
         invalid attribute."""
         layout = self._current
@@ -122,5 +125,5 @@ def _size(data: Raw | None) -> int:
     return 0 if data is None else len(data)
 
 
-def _whitespace(text: bytes | Raw | None) -> int:
+def _whitespace(text: JsonText) -> int:
     return 0 if text is None else len(text) - len(bytes(text).translate(None, _WHITESPACE))

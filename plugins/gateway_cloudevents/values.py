@@ -13,7 +13,8 @@ Check = Callable[[str], str]
 
 # CloudEvents 1.0.2 spec.md, "Type System", String: no C0 or C1 controls, noncharacters or surrogates
 _NONCHARACTERS = "".join(chr(plane << 16 | low) for plane in range(17) for low in (0xFFFE, 0xFFFF))
-_FORBIDDEN = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef{_NONCHARACTERS}]")
+_SURROGATES = f"{chr(0xD800)}-{chr(0xDFFF)}"  # no literal: mypyc can't compile one
+_FORBIDDEN = re.compile(f"[\x00-\x1f\x7f-\x9f{_SURROGATES}\ufdd0-\ufdef{_NONCHARACTERS}]")
 
 _TIME = re.compile(
     r"([0-9]{4})-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"

@@ -25,7 +25,7 @@ _SUMMARIES = {
     "graph": "Draw the topology: sources, brokers, triggers with their filters, sinks, dead letters, bridges.",
 }
 _INSTALLED = {
-    "version": "Print the version.",
+    "version": "Print the version, and whether the hot modules are compiled.",
     "completion": "Print the completion script of a shell.",
     "plugins": "List all components that are installed, and what they need and promise.",
     "schema": "Print the JSON Schema of the config, for editors.",

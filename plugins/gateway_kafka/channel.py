@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
+from gateway_transport.tasks import run
 
 from gateway_core.contract.capabilities import Found
 from gateway_core.contract.component import BuildContext
@@ -112,7 +113,7 @@ class KafkaChannel:
         self._taking = False
         async with anyio.create_task_group() as stopping:
             for feed in self._feeds.values():
-                stopping.start_soon(feed.leave)
+                stopping.start_soon(run, feed.leave)
             for reader in self._readers.values():
                 stopping.start_soon(reader.leave)
             for feed in self._gone.values():

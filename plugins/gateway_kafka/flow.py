@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
+from gateway_transport.tasks import run
 
 from gateway_core.contract.capabilities import DeliveryState
 from gateway_core.contract.clock import Clock
@@ -148,7 +149,7 @@ class Flow:
         self._closed = True
         async with anyio.create_task_group() as tasks:
             with anyio.CancelScope(shield=True) as stopping:
-                tasks.start_soon(self._hurry, stopping)
+                tasks.start_soon(run, self._hurry, stopping)
                 await self.consumer.stop()
             tasks.cancel_scope.cancel()
 

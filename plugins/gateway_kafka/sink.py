@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from anyio.abc import TaskGroup
 from gateway_transport.template import is_fixed, name_of
@@ -25,7 +26,7 @@ class KafkaSink:
     """`gateway_core.contract.interfaces.Sink`. An attempt ends within `delivery_timeout_s`. The client retries by
     itself until then; giving up earlier could change the order of records."""
 
-    in_flight = 2000
+    in_flight: ClassVar[int] = 2000
 
     def __init__(self, options: KafkaSinkConfig, context: BuildContext) -> None:
         self._options = options

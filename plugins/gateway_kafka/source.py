@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -39,8 +39,8 @@ CHUNK = 512
 class KafkaSource:
     """`gateway_core.contract.interfaces.Source`."""
 
-    pulls = True
-    shares = True  # the workers are members of one consumer group
+    pulls: ClassVar[bool] = True
+    shares: ClassVar[bool] = True  # the workers are members of one consumer group
 
     def __init__(self, options: KafkaSourceConfig, context: BuildContext) -> None:
         self._options = options

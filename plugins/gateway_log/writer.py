@@ -89,7 +89,7 @@ class Writer:
         self._queue: SimpleQueue[list[Unit] | CursorChanges | Job | None] = SimpleQueue()
         self._gathered: list[Unit] = []  # in this iteration of the loop
         self._checkpointers = [Checkpointer(s, reserve, self._failed, self._too_long) for s in shards]
-        self._thread = threading.Thread(target=self._run, name="tidegate-log", daemon=True)
+        self._worker = threading.Thread(target=self._run, name="tidegate-log", daemon=True)
 
     def append(self, unit: Unit) -> None:
         """Hands over a unit at the end of this iteration of the event loop, together with the others: a thread woken by
@@ -120,12 +120,12 @@ class Writer:
 
     def start(self) -> None:
         """Starts to write."""
-        self._thread.start()
+        self._worker.start()
 
     def close(self) -> None:
         """Writes what is queued, ends the thread and closes the shards. Blocks; call it in a thread."""
         self._queue.put(None)
-        self._thread.join()
+        self._worker.join()
         for checkpointer in self._checkpointers:
             checkpointer.close()
         for shard in self._shards.values():

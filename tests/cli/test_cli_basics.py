@@ -12,6 +12,7 @@ from typing import get_args
 import jsonschema
 import pytest
 import typer
+from gateway_inspect.cli.installation import build
 from pydantic import SecretStr
 
 from gateway_core import __version__
@@ -26,9 +27,10 @@ from gateway_core.runtime.settings import Settings
 
 
 def test_version(tidegate) -> None:
-    assert tidegate("version").out == f"tidegate {__version__}\n"
+    assert tidegate("version").out == f"tidegate {__version__} ({build()})\n"
     assert tidegate("--version").out == f"tidegate {__version__}\n"
-    assert json.loads(tidegate("version", "--json").out)["version"] == __version__
+    said = json.loads(tidegate("version", "--json").out)
+    assert (said["version"], said["build"]) == (__version__, build())
 
 
 def test_help_lists_our_commands_and_those_of_plugins(tidegate) -> None:

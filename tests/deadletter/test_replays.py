@@ -50,6 +50,7 @@ def left(file: Path) -> list[str]:
     return [str(line_format.read(line)[1].attributes["id"]) for line in file.read_bytes().splitlines()]
 
 
+@pytest.mark.pure
 async def test_what_is_refused_stays(tmp_path: Path) -> None:
     file = bury(tmp_path, 150)
 
@@ -66,6 +67,7 @@ async def test_what_is_refused_stays(tmp_path: Path) -> None:
     assert (json.loads(line)["who"], json.loads(line)["result"], json.loads(line)["left"]) == ("somebody", "failed", 2)
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("times", [2, 100])
 async def test_a_channel_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     monkeypatch.setattr(module, "_WAIT_S", 0.0)
@@ -87,6 +89,7 @@ async def test_a_channel_that_fails_is_tried_again(tmp_path: Path, monkeypatch: 
         assert (replay.state, replay.detail, left(file)) == ("failed", "the disk is full", ["1"])
 
 
+@pytest.mark.pure
 async def test_a_channel_that_does_not_answer_gets_an_event_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -201,6 +201,7 @@ async def test_a_task_of_a_sink_or_observer_that_raises_ends_alone(
     assert any(place in r.getMessage() for r in caplog.records)
 
 
+@pytest.mark.pure
 @pytest.mark.spec("SAFE-31")
 async def test_a_look_at_the_status_survives_components_that_raise_when_asked(tmp_path: Path) -> None:
     class Mute(Pull):

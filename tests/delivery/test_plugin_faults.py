@@ -360,6 +360,7 @@ class Odd(ScriptedSink):
             done(Outcome(True))
 
 
+@pytest.mark.pure
 @pytest.mark.spec("SAFE-28")
 async def test_a_sink_that_breaks_its_contract_is_isolated_to_the_event(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -49,6 +49,7 @@ def test_there_is_what_plugins_import() -> None:
     }
 
 
+@pytest.mark.pure  # the page has the docstrings of the sources
 @pytest.mark.parametrize("cls", PUBLIC, ids=lambda cls: cls.__name__)
 def test_a_class_is_there_with_its_attributes_and_methods(cls: type) -> None:
     section = SECTIONS[cls.__name__]

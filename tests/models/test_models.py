@@ -174,6 +174,7 @@ class NeverResumes(Flow):
 
 
 @pytest.mark.spec("MODEL-02")
+@pytest.mark.pure
 @pytest.mark.parametrize(
     ("flow", "budget", "broken"),
     [

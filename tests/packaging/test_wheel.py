@@ -78,7 +78,7 @@ def test_the_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path) -> 
     assert "tidegate" in installed
     assert not installed & {"aiokafka", "pyspark", "pytest"}
     tidegate = binaries / "tidegate"
-    assert run(tidegate, "version", cwd=tmp_path).split() == ["tidegate", wheel.name.split("-")[1]]
+    assert run(tidegate, "version", cwd=tmp_path).split() == ["tidegate", wheel.name.split("-")[1], "(pure)"]
     assert "kafka" in run(tidegate, "plugins", cwd=tmp_path)
     (tmp_path / "tidegate.yaml").write_text((ROOT / "README.md").read_text().split("```yaml\n")[1].split("```")[0])
     scenarios = ROOT / "configs" / "first-pipeline.scenario.yaml"

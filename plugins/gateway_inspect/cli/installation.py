@@ -12,7 +12,7 @@ Shell = Literal["bash", "zsh", "fish", "powershell"]
 
 
 def version(as_json: Json = False) -> None:
-    """Print the version."""
+    """Print the version, and whether the hot modules are compiled."""
     import platform
 
     from gateway_core import __version__
@@ -21,9 +21,19 @@ def version(as_json: Json = False) -> None:
     if as_json:
         # `platform.platform()` would start a process
         machine = f"{platform.system()}-{platform.release()}-{platform.machine()}"
-        print_json({"version": __version__, "python": platform.python_version(), "platform": machine})
+        built = {"build": build(), "python": platform.python_version(), "platform": machine}
+        print_json({"version": __version__, **built})
     else:
-        typer.echo(f"tidegate {__version__}")
+        typer.echo(f"tidegate {__version__} ({build()})")
+
+
+def build() -> Literal["pure", "compiled"]:
+    """Which build runs: "compiled" if Python found the compiled modules of the wheel."""
+    from importlib.machinery import ExtensionFileLoader
+    from importlib.util import find_spec
+
+    spec = find_spec("gateway_core.contract.event")
+    return "compiled" if spec is not None and isinstance(spec.loader, ExtensionFileLoader) else "pure"
 
 
 def completion(shell: Annotated[Shell, typer.Argument(help="Your shell.")]) -> None:

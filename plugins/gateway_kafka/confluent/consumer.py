@@ -52,7 +52,7 @@ class ConfluentConsumer:
         self._session_s = session_timeout_s
         self._health = Health(f"consumer group {group}")
         self._ours: dict[Partition, Assignment] = {}
-        self._thread: ConsumerThread | None = None
+        self._worker: ConsumerThread | None = None
         self._tried = anyio.Event()
         self._closing = anyio.CancelScope(shield=True)
         self._asked = 0  # number of `revoked` calls in progress
@@ -65,7 +65,7 @@ class ConfluentConsumer:
 
     async def start(self, tasks: TaskGroup) -> None:
         self._loop = asyncio.get_running_loop()
-        thread = self._thread = ConsumerThread(
+        thread = self._worker = ConsumerThread(
             self._config, self._group, self._topics, self._most, self._session_s, self._health, self
         )
         tasks.start_soon(self._watching)
@@ -76,7 +76,7 @@ class ConfluentConsumer:
             raise thread.refusal
 
     async def stop(self) -> None:
-        thread, self._thread = self._thread, None
+        thread, self._worker = self._worker, None
         if thread is None:
             return
         thread.close()
@@ -99,7 +99,7 @@ class ConfluentConsumer:
 
     def _heard(self, ids: Ids | None) -> None:
         """Reports recreated topics to the thread, missing topics to the status, and a thread that hangs."""
-        thread = self._thread
+        thread = self._worker
         if thread is None:
             return
         if ids is not None:
@@ -122,17 +122,17 @@ class ConfluentConsumer:
         assignment.paused = False
         if assignment.stopped:
             assignment.stopped = False
-            if self._thread is not None:
-                self._thread.go(assignment)
+            if self._worker is not None:
+                self._worker.go(assignment)
         if assignment.held:
             self._loop.call_soon(self._release, assignment)
 
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
         mine = {name: offset for name, offset in offsets.items() if name in self._ours}
-        if not mine or self._thread is None:
+        if not mine or self._worker is None:
             return
         answer: asyncio.Future[KafkaFault | None] = self._loop.create_future()
-        self._thread.commit(mine, lambda fault: None if answer.done() else answer.set_result(fault))
+        self._worker.commit(mine, lambda fault: None if answer.done() else answer.set_result(fault))
         try:
             with anyio.fail_after(self._config.request_timeout_s):
                 fault = await answer
@@ -168,8 +168,8 @@ class ConfluentConsumer:
             self._member.lost(names)
 
     def fetched(self, batch: Sequence[tuple[Assignment, list[Record], int]]) -> None:
-        if self._thread is not None:
-            self._thread.taken()
+        if self._worker is not None:
+            self._worker.taken()
         for assignment, records, end in batch:
             if self._ours.get(assignment.name) is not assignment:
                 continue
@@ -189,9 +189,9 @@ class ConfluentConsumer:
     def _hold(self, assignment: Assignment, records: list[Record], end: int) -> None:
         assignment.held.append((records, end))
         assignment.kept += len(records)
-        if assignment.paused and not assignment.stopped and assignment.kept >= self._most and self._thread is not None:
+        if assignment.paused and not assignment.stopped and assignment.kept >= self._most and self._worker is not None:
             assignment.stopped = True
-            self._thread.stop(assignment)
+            self._worker.stop(assignment)
 
     def _release(self, assignment: Assignment) -> None:
         while assignment.held and not assignment.paused and self._ours.get(assignment.name) is assignment:

@@ -93,8 +93,8 @@ class ConsumerThread:
         self._replace_client = False  # this client is to be replaced
         self._leaving = False
         self._starts = StartOffsets(group, config.request_timeout_s, self._pause)
-        self._thread = threading.Thread(target=self._run, name="tidegate-kafka-consumer", daemon=True)
-        self._thread.start()
+        self._worker = threading.Thread(target=self._run, name="tidegate-kafka-consumer", daemon=True)
+        self._worker.start()
 
     # -- from the loop ---------------------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class ConsumerThread:
         self._closing.set()
 
     def join(self) -> None:
-        self._thread.join()
+        self._worker.join()
 
     # -- the thread ------------------------------------------------------------------------------------------------
 

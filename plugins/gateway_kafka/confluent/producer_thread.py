@@ -53,8 +53,8 @@ class ProducerThread:
         self._watch = Watch(config, health)
         self._closing = threading.Event()
         self._woken = False
-        self._thread = threading.Thread(target=self._run, name="tidegate-kafka-producer", daemon=True)
-        self._thread.start()
+        self._worker = threading.Thread(target=self._run, name="tidegate-kafka-producer", daemon=True)
+        self._worker.start()
 
     def use(self, used: bool) -> None:
         """Whether records are currently written with it. If not, the other client reports the health of the cluster."""
@@ -76,7 +76,7 @@ class ProducerThread:
 
     def join(self) -> None:
         """Waits for the thread to end."""
-        self._thread.join()
+        self._worker.join()
 
     def _wake(self) -> None:
         if not self._woken:

@@ -62,14 +62,14 @@ def _write(wheel: zipfile.ZipFile, version: str) -> None:
 
 
 def _files(package: str) -> Iterator[tuple[str, Path]]:
-    """(name in the wheel, file) of all that belongs to a package."""
+    """(name in the wheel, file) of all that belongs to a package, but for what is compiled for this machine."""
     spec = find_spec(package)
     if spec is None or spec.origin is None:
         raise StartError(f"the package {package} is not installed as files")
     root = Path(spec.origin).parent
     for path in sorted(root.rglob("*")):
         part = path.relative_to(root)
-        if path.is_file() and "__pycache__" not in part.parts:
+        if path.is_file() and "__pycache__" not in part.parts and not path.name.endswith((".so", ".pyd")):
             yield f"{package}/{part.as_posix()}", path
 
 

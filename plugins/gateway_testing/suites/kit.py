@@ -30,9 +30,10 @@ from gateway_core.contract.component import (
     SourceRef,
 )
 from gateway_core.contract.interfaces import Channel, Codec, Filter, KeyMapper, Sink, Source
-from gateway_core.pipeline.intake import BoundSource
+from gateway_core.pipeline.intake import BoundSource, SwitchableIntake
 
 from . import faulty_codec
+from .memory_intake import MemoryIntake
 
 PATIENCE_S = 60.0
 """How long a suite waits for something that must happen."""
@@ -112,7 +113,7 @@ def agrees_with_its_card(kit: Kit, source: Source) -> bool:
     card = kit.built.guarantees if kit.built else None
     if card is None or card.workers == "one or share":
         return True
-    return BoundSource(SourceRef(""), source, cast(Any, None)).alone == (card.workers == "one")
+    return BoundSource(SourceRef(""), source, SwitchableIntake(MemoryIntake())).alone == (card.workers == "one")
 
 
 class Suite:

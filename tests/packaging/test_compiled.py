@@ -1,0 +1,176 @@
+"""The compiled build (docs/howto/compiled-build.md): asked for, only in wheels, and made of what is listed."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.machinery
+import inspect
+import json
+import os
+import pkgutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["tidegate"]["compile"]["modules"]
+_INTERPRETED_SUITE = "gateway_testing"  # imports pytest, and no part of a gateway
+_OTHERS = (
+    BaseException,
+    dict,
+    tuple,
+)  # these mypyc compiles to ordinary classes
+
+
+def hook() -> Any:
+    spec = importlib.util.spec_from_file_location("compile_hook", ROOT / "tools" / "compile_hook.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def libraries(folder: Path) -> list[Path]:
+    return [p for p in folder.rglob("*") if p.suffix in (".so", ".pyd")]
+
+
+@pytest.mark.spec("COMP-02")
+def test_the_tree_holds_nothing_compiled() -> None:
+    """A compiled file beside a source would be imported in its place, also when the source has changed."""
+    assert [*libraries(ROOT / "gateway_core"), *libraries(ROOT / "plugins")] == []
+    assert list(ROOT.glob("*.so")) == []
+
+
+@pytest.mark.spec("COMP-02")
+@pytest.mark.parametrize(("wanted", "version"), [("1", "editable"), ("0", "standard"), (None, "standard")])
+def test_an_editable_install_and_one_that_does_not_ask_are_pure(
+    monkeypatch: pytest.MonkeyPatch, wanted: str | None, version: str
+) -> None:
+    monkeypatch.delenv("TIDEGATE_COMPILE", raising=False)
+    if wanted is not None:
+        monkeypatch.setenv("TIDEGATE_COMPILE", wanted)
+    made = hook().CompileHook(str(ROOT), {}, None, None, str(ROOT / "dist"), "wheel")
+    data: dict[str, Any] = {"force_include": {}}
+    made.initialize(version, data)
+    made.finalize(version, data, "")
+    assert data == {"force_include": {}}
+    if wanted != "1":
+        assert made.dependencies() == []
+
+
+@pytest.mark.spec("COMP-01")
+def test_every_listed_module_is_there_once() -> None:
+    assert sorted(set(MODULES)) == MODULES
+    assert set(hook().sources(ROOT)) == set(MODULES)
+
+
+@pytest.mark.spec("COMP-01")
+def test_no_interpreted_class_derives_from_a_compiled_one() -> None:
+    """Python refuses to make an instance of such a class."""
+    derived = [
+        f"{cls.__module__}.{cls.__qualname__} derives from {base.__module__}.{base.__qualname__}"
+        for module in _all_modules()
+        for _, cls in inspect.getmembers(module, inspect.isclass)
+        if cls.__module__ == module.__name__ and cls.__module__ not in MODULES
+        for base in cls.__mro__[1:]
+        if base.__module__ in MODULES and not issubclass(base, _OTHERS) and not getattr(base, "_is_protocol", False)
+    ]
+    assert derived == []
+
+
+def _all_modules() -> Iterator[ModuleType]:
+    """The modules of this tree that import one of the listed ones."""
+    for folder in (ROOT / "gateway_core", *sorted((ROOT / "plugins").glob("gateway_*"))):
+        package = folder.name
+        if package == _INTERPRETED_SUITE:
+            continue
+        for found in pkgutil.walk_packages([str(folder)], f"{package}."):
+            path = folder.joinpath(*found.name.split(".")[1:])
+            file = path / "__init__.py" if found.ispkg else path.with_suffix(".py")
+            if found.name not in MODULES and _has_subclasses(file):
+                yield importlib.import_module(found.name)
+
+
+def _has_subclasses(file: Path) -> bool:
+    names = {name.rpartition(".")[2] for name in MODULES}
+    tree = ast.parse(file.read_text())
+    imported = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if (node.module or "").rpartition(".")[2] in names or alias.name in names
+    }
+    bases = [base for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for base in node.bases]
+    return any(ast.unparse(base).split(".")[0].split("[")[0] in imported for base in bases)
+
+
+@pytest.mark.spec("COMP-02")
+@pytest.mark.usefixtures("processes")
+def test_what_is_compiled_lies_elsewhere_and_runs(tmp_path: Path) -> None:
+    tree, out = tmp_path / "tree", tmp_path / "out"
+    (tree / "plugins" / "small").mkdir(parents=True)
+    (tree / "plugins" / "small" / "__init__.py").write_text("")
+    (tree / "plugins" / "small" / "count.py").write_text("def twice(number: int) -> int:\n    return 2 * number\n")
+    (tree / "pyproject.toml").write_text(
+        '[tool.mypy]\nmypy_path = "plugins"\nexplicit_package_bases = true\n'
+        '[tool.tidegate.compile]\nmodules = ["small.count"]\n'
+    )
+    before = sorted(tree.rglob("*"))
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import compile_hook; from pathlib import Path\n"
+    code += "compile_hook.compiled(Path(sys.argv[2]), Path(sys.argv[3]), opt_level='0')"
+    run(sys.executable, "-c", code, ROOT / "tools", tree, out, cwd=tmp_path)
+    assert [p for p in sorted(tree.rglob("*")) if ".mypy_cache" not in p.parts] == before
+    (out / "lib" / "small" / "__init__.py").write_text("")
+    said = run(
+        *(sys.executable, "-c", "import small.count; print(small.count.__file__, small.count.twice(21))"),
+        cwd=out / "lib",
+    ).split()
+    assert said[0].endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
+    assert said[1] == "42"
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@pytest.mark.spec("COMP-01")
+@pytest.mark.usefixtures("processes")
+def test_the_compiled_wheel_works(tmp_path: Path) -> None:
+    """With the libraries of this environment, and without a compiler, which only the build needs."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    build = [*pip, "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, ROOT]
+    run(*build, cwd=tmp_path, TIDEGATE_COMPILE="1")
+    (wheel,) = tmp_path.glob("tidegate-*.whl")
+    assert not wheel.name.endswith("-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    beside = {name.partition(".")[0].replace("/", ".") for name in names if name.endswith((".so", ".pyd"))}
+    assert beside - {name for name in beside if name.endswith("__mypyc")} == set(MODULES)
+    assert {f"{module.replace('.', '/')}.py" for module in MODULES} <= set(names), "the sources are there, too"
+    run(sys.executable, "-m", "venv", "--without-pip", "env", cwd=tmp_path)
+    binaries = tmp_path / "env" / "bin"
+    (site,) = (tmp_path / "env" / "lib").glob("python*/site-packages")
+    (site / "libraries.pth").write_text(str(Path(pytest.__file__).parents[1]))
+    run(*pip, "--python", binaries / "python", "install", "-q", "--no-index", "--no-deps", wheel, cwd=tmp_path)
+    assert run(binaries / "tidegate", "version", cwd=tmp_path).split()[2] == "(compiled)"
+    (tmp_path / "tidegate.yaml").write_text((ROOT / "README.md").read_text().split("```yaml\n")[1].split("```")[0])
+    scenarios = ROOT / "configs" / "first-pipeline.scenario.yaml"
+    (tmp_path / "tidegate.scenario.yaml").write_text(scenarios.read_text())
+    said = run(binaries / "tidegate", "test", "tidegate.yaml", "--json", cwd=tmp_path)
+    assert json.loads(said)["failed"] == 0
+
+
+def run(*command: object, cwd: Path, **more: str) -> str:
+    """Standard output of a command, which must succeed."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV", "TIDEGATE_"))} | more
+    done = subprocess.run([str(c) for c in command], cwd=cwd, env=env, capture_output=True, text=True, timeout=3000)
+    assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
