@@ -39,7 +39,7 @@ def sources(root: Path) -> dict[str, str]:
     return found
 
 
-def compiled(root: Path, folder: Path, *, opt_level: str = "3", multi_file: bool = False) -> list[Path]:
+def compiled(root: Path, folder: Path, *, opt_level: str = "3") -> list[Path]:
     """Compiles the listed modules into `folder` and returns the libraries, whose paths below `folder/lib` are those in
     the wheel. Exits with the compiler's messages if it can't."""
     from mypyc.build import mypycify  # after setuptools, which it looks for
@@ -53,13 +53,14 @@ def compiled(root: Path, folder: Path, *, opt_level: str = "3", multi_file: bool
             target_dir=str(folder / "c"),
             opt_level=opt_level,
             debug_level="0",
-            multi_file=multi_file,
+            multi_file=True,  # one C file takes the compiler gigabytes, and one core only
         )
         for extension in extensions:
             extension.extra_compile_args.append("-Wno-error")  # another compiler warns of other things
         command = build_ext(Distribution({"name": GROUP, "ext_modules": extensions}))
         command.build_lib = str(folder / "lib")
         command.build_temp = str(folder / "objects")
+        command.parallel = True
         command.ensure_finalized()
         command.run()
     return sorted(p for p in (folder / "lib").rglob("*") if p.is_file())
