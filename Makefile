@@ -74,9 +74,9 @@ conformance: $(READY)  ## make test-all, and write docs/conformance.md: each req
 	@$(BIN)/python -m tests.console.browser
 	$(SPREAD) $(ALL) --conformance=docs/conformance.md $(ARGS)
 
-bench: $(READY)  ## what an event costs, beside targets and loops written by hand; or beside Go (PEERS=1), or beside a revision (COMPARE=REV)
+bench: $(BUILT)  ## what an event costs, beside targets and loops written by hand; or beside Go (PEERS=1), or beside a revision (COMPARE=REV)
 ifneq ($(PEERS)$(COMPARE),)
-	$(BIN)/python tests/bench/compare.py --with $(or $(COMPARE),go) $(ARGS)
+	$(BIN)/python tests/bench/compare.py --this $(TESTED)/python --with $(or $(COMPARE),go) $(ARGS)
 else
 	$(BIN)/python tests/bench/run.py $(ARGS)
 	@for what in mqtt nats rabbitmq redis websocket access; do $(BIN)/python tests/bench/$${what}_loops.py || exit 1; done

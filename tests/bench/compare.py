@@ -2,7 +2,7 @@
 
     python tests/bench/compare.py --with go                             # make bench PEERS=1
     python tests/bench/compare.py --with HEAD~20                        # make bench COMPARE=HEAD~20
-    python tests/bench/compare.py --with .venv-compiled/bin/python      # pure beside compiled
+    python tests/bench/compare.py --this .venv-compiled/bin/python --with .venv/bin/python      # compiled beside pure
 
 Every measurement has a process of its own, warmed up before; both sides take turns at going first. Ratios are those of
 a round, this tree divided by the other; the median is shown with its range: below 1 this tree costs less. Machines are
@@ -151,7 +151,7 @@ def main() -> None:
     console = Console() if sys.stdout.isatty() else Console(width=150)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        sides = Gateway("this tree", python=a.this), side(a.other, folder)
+        sides = Gateway("this tree", python=os.path.abspath(a.this)), side(a.other, folder)
         subscriber = _subscriber(sides[1])
         bench = Bench(folder, a.seconds, a.events, subscriber)
         try:
@@ -159,7 +159,7 @@ def main() -> None:
         finally:
             bench.close()
             subscriber.stop()
-    show(console, runs, sides[1].name, a.rounds)
+    show(console, runs, a.this, sides[1].name, a.rounds)
     Path(a.json).write_text(json.dumps({"other": a.other, "machine": machine(), "runs": runs}, indent=1))
 
 
@@ -193,9 +193,10 @@ def machine() -> str:
     return f"{platform.system()} {platform.machine()}, {cores} cores, {python}, {time.strftime('%Y-%m-%d')}"
 
 
-def show(console: Console, runs: Runs, other: str, rounds: int) -> None:
+def show(console: Console, runs: Runs, this: str, other: str, rounds: int) -> None:
     """Prints the table."""
-    table = Table(title=f"This tree beside {other}: medians of {rounds} rounds", caption=machine())
+    mine = "This tree" if os.path.abspath(this) == sys.executable else this
+    table = Table(title=f"{mine} beside {other}: medians of {rounds} rounds", caption=machine())
     for column in ("case", "CPU us/event", "ratio (range)", "events/s", "ratio", "p50 ms", "ratio", "p99 ms", "ratio"):
         table.add_column(column, justify="left" if column == "case" else "right")
     for name, pairs in runs.items():
