@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TypeVar
 
 from gateway_serving.slices import Steps, at_once, finished
 
@@ -10,6 +11,8 @@ from gateway_core.contract.status import GatewayStatus
 from gateway_core.runtime.gateway import Gateway
 
 from .own_metrics import own_metrics
+
+T = TypeVar("T")
 
 
 def status_in_steps(gateway: Gateway, wanted: Collection[str] | None = None) -> Steps[GatewayStatus]:
@@ -29,6 +32,11 @@ def status_of(gateway: Gateway, wanted: Collection[str]) -> GatewayStatus:
     return at_once(status_in_steps(gateway, wanted))
 
 
+async def in_slices(steps: Steps[T]) -> T:
+    """What these steps make. It may take a while, in which events go on."""
+    return await finished(steps)
+
+
 async def status_in_slices(gateway: Gateway) -> GatewayStatus:
-    """The status. It may take a while, in which events go on."""
+    """The status, made as by `in_slices`."""
     return await finished(status_in_steps(gateway))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
+import anyio
+from anyio import to_thread
+from gateway_admin.routes import Request
 from gateway_admin.service import AdminService
 from gateway_inspect.service import InspectService
 
@@ -13,7 +18,9 @@ from gateway_core.runtime.gateway import Gateway
 from .catalogue.lookout import Lookout
 from .config import HideConfig, hidden
 from .recorder import Recording
-from .sampler import Sampler
+from .sampler import FEW, Sampler
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -38,6 +45,18 @@ class Console:
         found = self.gateway.services["inspect"]
         assert isinstance(found, InspectService)
         return found
+
+    def apart(self, made: Callable[[Request], T]) -> Callable[[Request], Awaitable[T]]:
+        """The same with a new sample, and in a thread if there are many triggers: events must not wait for it."""
+        limiter = anyio.CapacityLimiter(1)
+
+        async def answer(request: Request) -> T:
+            await self.sampler.ready()
+            if len(self.gateway.built.triggers) <= FEW:
+                return made(request)
+            return await to_thread.run_sync(made, request, limiter=limiter)
+
+        return answer
 
     @property
     def hides(self) -> HideConfig:

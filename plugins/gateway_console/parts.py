@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from anyio.abc import TaskGroup
+from gateway_admin.status_in_steps import status_in_slices
 
 from gateway_core.runtime.gateway import Gateway
 
@@ -20,7 +21,7 @@ class Parts:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._sampler = Sampler(gateway.status)
+        self._sampler = Sampler(gateway.status, lambda: status_in_slices(gateway))
         self._lookout = Lookout(gateway)
         self._recorder = Recorder(gateway)
         self._recording = Recording(gateway, self._sampler, self._recorder)

@@ -14,6 +14,7 @@ from gateway_admin.routes import Answer, Request, Route
 from gateway_admin.shown import as_yaml, shown
 from gateway_admin.status_in_steps import status_of
 
+from gateway_core.config.load import Loaded
 from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.errors import ConfigError, Fault
 from gateway_core.runtime.config_read import Reloader
@@ -65,6 +66,12 @@ def differences(before: GatewayConfig, after: GatewayConfig) -> list[Line]:
     return lines(written(before), written(after))
 
 
+def _compared(config: GatewayConfig, found: list[Loaded]) -> Compared:
+    """How the config in force differs from what was loaded, which is gone then: in this thread, since it takes long."""
+    loaded = found.pop()
+    return Compared([], loaded.warnings, differences(config, loaded.config))
+
+
 def _longest(config: GatewayConfig) -> int:
     return max(len(getattr(config, section)) for section in RUNNING)
 
@@ -84,11 +91,10 @@ def routes(console: Console) -> list[Route]:
             return None
         try:
             async with service.lock:
-                loaded = await service.load()
+                found = [await service.load()]
         except ConfigError as e:
             return Compared(e.faults, [], [])
-        found = await to_thread.run_sync(differences, gateway.config, loaded.config)
-        return Compared([], loaded.warnings, found)
+        return await to_thread.run_sync(_compared, gateway.config, found)
 
     async def show(request: Request) -> Answer:
         service = reloader()

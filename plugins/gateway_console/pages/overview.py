@@ -92,8 +92,8 @@ def routes(console: Console) -> list[Route]:
         }
 
     return [
-        page("", show, "Overview"),
-        live("/live/overview", parts, console.sampler, "Changes of the overview"),
+        page("", console.apart(show), "Overview"),
+        live("/live/overview", console.apart(parts), console.sampler, "Changes of the overview"),
     ]
 
 

@@ -30,6 +30,8 @@ _PATH = "/triggers"
 _LIST = "triggers.html"
 _ONE = "trigger.html"
 _MOST_FAILURES = 20
+_MOST_LISTED = 200
+"""Triggers on one page."""
 _NEW = """\
 triggers:
   my-trigger:
@@ -49,14 +51,19 @@ def routes(console: Console) -> list[Route]:
         return control_of(console.admin)
 
     def listed(request: Request) -> dict[str, Any]:
-        text = (request.asked("search") or "").lower()
+        text, after = (request.asked("search") or "").lower(), request.asked("after") or ""
         status = {trigger.name: trigger for trigger in console.sampler.current.triggers}
-        rows = [
-            {**rates, "status": status[rates["name"]]}
+        found = [
+            rates
             for rates in console.sampler.rates()["triggers"]
-            if rates["name"] in status and text in f"{rates['name']} {rates['broker']}".lower()
+            if rates["name"] in status
+            and rates["name"] > after
+            and text in f"{rates['name']} {rates['broker']}".lower()
         ]
-        return {"title": "Triggers", "rows": rows, "search": text, "health_of": health_of}
+        rows = [{**rates, "status": status[rates["name"]]} for rates in found[:_MOST_LISTED]]
+        more = rows[-1]["name"] if len(found) > len(rows) else ""
+        values = {"rows": rows, "search": text, "after": after, "more": more, "health_of": health_of}
+        return {"title": "Triggers", **values}
 
     def show_list(request: Request) -> Answer:
         return html(render(_LIST, request, **listed(request)))
@@ -88,6 +95,7 @@ def routes(console: Console) -> list[Route]:
         }
 
     async def values(request: Request) -> dict[str, Any]:
+        await console.sampler.ready()
         found = now(request)
         return {**found, "failures": (await failures_of(gateway, found["name"]))[:_MOST_FAILURES]}
 
@@ -173,8 +181,8 @@ def routes(console: Console) -> list[Route]:
 
     one = f"{_PATH}/{{name}}"
     return [
-        page(_PATH, show_list, "All triggers"),
-        live("/live/triggers", list_parts, console.sampler, "Changes of all triggers"),
+        page(_PATH, console.apart(show_list), "All triggers"),
+        live("/live/triggers", console.apart(list_parts), console.sampler, "Changes of all triggers"),
         page("/apply", show_change, "A form to apply a trigger", role="admin"),
         action("/apply/plan", plan, "What a change would do", role="admin", audit="trigger.plan"),
         action("/apply", apply, "Apply a change", role="admin", audit="trigger.apply"),
