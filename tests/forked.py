@@ -113,7 +113,8 @@ def _import_all() -> None:
 
     from gateway_core.config.registry import Registry
 
-    Registry.installed()
+    for offer in Registry.installed().offers():
+        _ = offer.component.model
     names = ("admin", "basics", "cloudevents", "http", "inspect", "log", "serving", "workers", "file", "deadletter")
     packages = ["gateway_core.cli", "gateway_core.runtime", *(f"gateway_{name}" for name in names)]
     found = [
@@ -122,7 +123,7 @@ def _import_all() -> None:
         for one in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
         if not one.name.endswith("__main__")
     ]
-    for name in (*found, "gateway_console.routes", "gateway_console.parts", "uvloop"):
+    for name in (*found, "gateway_console.routes", "gateway_console.parts", "gateway_reload.step", "uvloop"):
         with suppress(ImportError):
             importlib.import_module(name)
 
