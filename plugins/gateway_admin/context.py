@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gateway_core.runtime.gateway import Gateway
 
 from .conditions import Conditions
-from .control import Control
 from .generations import Generations
 from .routes import Problem
+
+if TYPE_CHECKING:
+    from .control import Control
 
 
 class AdminContext(Protocol):

@@ -51,9 +51,14 @@ class Metric:
     name: str
     type: Literal["counter", "gauge", "histogram"]
     source: str | Callable[[Any], Value]
-    help: str
+    about: str
     by: str = ""
     otel: str = ""
+
+    @property
+    def help(self) -> str:
+        """What it means; without words of its own, what its field says."""
+        return self.about or next(field.description for field in fields(self.part.kind) if field.name == self.source)
 
     @property
     def always(self) -> bool:
@@ -165,22 +170,17 @@ def _fact(name: str) -> Callable[[Any], Value]:
 
 
 def _gauge(part: Part, name: str, source: str | Callable[[Any], Value], help: str = "", *, by: str = "") -> Metric:
-    return Metric(part, name, "gauge", source, help or _meaning(part, source), by)
+    return Metric(part, name, "gauge", source, help, by)
 
 
 def _counter(
     part: Part, name: str, source: str | Callable[[Any], Value], help: str = "", *, by: str = "", otel: str = ""
 ) -> Metric:
-    return Metric(part, name, "counter", source, help or _meaning(part, source), by, otel)
+    return Metric(part, name, "counter", source, help, by, otel)
 
 
 def _histogram(part: Part, name: str, source: str, help: str, *, otel: str) -> Metric:
     return Metric(part, name, "histogram", source, help, otel=otel)
-
-
-def _meaning(part: Part, source: str | Callable[[Any], Value]) -> str:
-    """What the field says."""
-    return next(field.description for field in fields(part.kind) if field.name == source)
 
 
 def _runs(reader: ReaderStatus) -> Value:

@@ -201,15 +201,3 @@ class ApplyResult(Model):
 class ReloadResult(Model):
     generation: int
     """Counts the reloads that changed something, from 1."""
-
-
-class Live(Model):
-    live: bool
-
-
-class Ready(Model):
-    ready: bool
-
-
-class Startup(Model):
-    startup: bool

@@ -40,7 +40,7 @@ from .certificate import certificate
 from .guard import MAX_BODY, Guard, LocalGuard, check_body, check_forgery, check_role, exposed
 from .router import Router
 from .routes import Answer, Problem, Request, Route
-from .table import Status, described, watching_routes
+from .watching import Status, described, watching_routes
 
 log = logging.getLogger("tidegate.admin")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -22,7 +22,6 @@ from gateway_core.runtime.gateway import Gateway
 
 from .applied import Applied, applied_dir
 from .conditions import Conditions
-from .control import Control
 from .discovery import announce, listen, socket_path, withdraw
 from .generations import Generations
 from .operators import AdminCallers, Operators
@@ -33,8 +32,10 @@ from .routes import Route, ServiceRoutes
 from .server import Admin
 from .status_in_steps import status_in_slices
 from .stored import NOT_ALLOWED, stored_faults
-from .table import control_routes
 from .tokens import Tokens
+
+if TYPE_CHECKING:
+    from .control import Control
 
 log = logging.getLogger("tidegate")
 
@@ -66,10 +67,17 @@ class AdminService(RunningService):
         """Changes the gateway; None if it has no config files, never reloads, or lacks the plugin for it."""
         reloader = self.gateway.reloader
         if self._control is None and reloader is not None and reloader.enabled:
+            from .control import Control
+
             self._control = Control(self.gateway, reloader, self._applied, self.generations)
         return self._control
 
+    def load(self) -> None:
+        from . import openapi, table  # noqa: F401
+
     def routes(self) -> Sequence[Route]:
+        from .table import control_routes
+
         return control_routes(self)
 
     def addresses(self) -> Mapping[str, str]:

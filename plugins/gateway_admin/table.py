@@ -1,33 +1,25 @@
-"""All routes of the admin API; the OpenAPI document is generated from them."""
+"""The routes that read and change resources. They are loaded when somebody asks for one."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from inspect import isawaitable
-from operator import attrgetter
 from typing import Any
 
 import anyio
 from anyio import to_thread
-from gateway_serving.slices import chunks, drop
-from msgspec.structs import replace as replaced
+from gateway_serving.slices import chunks
 
-from gateway_core.contract.component import OwnMetric
-from gateway_core.contract.status import GatewayStatus
-
-from . import documents, metrics, models, openapi
+from . import documents, models
 from .context import AdminContext, control_of
 from .control import Control
 from .paging import QUERY as PAGING
 from .paging import paged
 from .preconditions import Preconditions
 from .resources import Resources
-from .routes import Answer, Problem, Request, Route, Text, encoded, fault_document
-
-NO_STORE = {"cache-control": "no-store"}
-Status = Callable[[], GatewayStatus | Awaitable[GatewayStatus]]
+from .routes import Answer, Request, Route, encoded, fault_document
+from .watching import NO_STORE
 
 _V1 = "/api/v1"
 _WHAT = {
@@ -37,66 +29,9 @@ _WHAT = {
     "policies": models.PolicyList,
 }
 _ONE = {"brokers": models.Broker, "triggers": models.Trigger, "bridges": models.Bridge, "policies": models.Policy}
-_PROBES: dict[str, Any] = {"live": models.Live, "ready": models.Ready, "startup": models.Startup}
 _BODY = "A trigger as the section `triggers` has it, or a Knative manifest of `kind: Trigger`; YAML or JSON."
 _BODIES = "One or several triggers: a section `triggers`, or Knative manifests of `kind: Trigger`; YAML or JSON."
 _REFUSED = (409, 422, 503, 507)
-
-
-def watching_routes(
-    status: Status, probes: Mapping[str, Callable[[], bool]], with_metrics: bool, own: Sequence[OwnMetric] = ()
-) -> list[Route]:
-    """Routes for status, metrics (also the components' `own` ones) and health."""
-
-    async def current() -> GatewayStatus:
-        found = status()
-        return await found if isawaitable(found) else found
-
-    exposition, scraping = metrics.Exposition(own), anyio.Lock()
-
-    async def show(request: Request) -> Answer:
-        found = await current()
-        triggers, more = paged(request, found.triggers, attrgetter("name"))
-        pieces = encoded(replaced(found, triggers=[]).document(), "triggers", (t.document() for t in triggers))
-        answer = Answer(chunks=await chunks(pieces), headers={**NO_STORE, **more})
-        triggers.clear()
-        await drop(found.triggers)
-        return answer
-
-    async def measure(request: Request) -> Answer:
-        if not with_metrics:
-            raise Problem(404, "metrics are disabled by the gateway's setting TIDEGATE_METRICS")
-        async with scraping:
-            found = await current()
-            pieces = exposition.pieces(found, f"{request.who} {request.peer}")
-            answer = Answer(chunks=await chunks(pieces), media=metrics.CONTENT_TYPE.decode())
-        await drop(found.triggers)
-        return answer
-
-    def probe(word: str) -> Callable[[Request], Answer]:
-        def answer(request: Request) -> Answer:
-            good = probes[word]()
-            return Answer({word: good}, 200 if good else 503, NO_STORE)
-
-        return answer
-
-    return [
-        Route(
-            *("GET", "/status", show, "The full status of the gateway", {200: GatewayStatus}),
-            problems=[400],
-            query={name: f"{about} Of the triggers; the rest is there in any case." for name, about in PAGING.items()},
-            role="viewer",
-        ),
-        Route(
-            *("GET", "/metrics", measure, "Metrics for Prometheus", {200: Text("text/plain")}),
-            problems=[404],
-            role="metrics",
-        ),
-        *(
-            Route("GET", f"/health/{word}", probe(word), f"Health: {word}", {200: model, 503: model}, open=True)
-            for word, model in _PROBES.items()
-        ),
-    ]
 
 
 def control_routes(service: AdminContext) -> list[Route]:
@@ -223,14 +158,3 @@ def _changing(service: AdminContext, resources: Resources) -> list[Route]:
             action="config.reload",
         ),
     ]
-
-
-def described(routes: list[Route]) -> list[Route]:
-    """The routes, and one that describes them all."""
-    found: list[Route] = []
-
-    def describe(request: Request) -> Answer:
-        return Answer(openapi.document(found))
-
-    found += [*routes, Route("GET", "/openapi.json", describe, "This document", {200: dict}, role="viewer")]
-    return found

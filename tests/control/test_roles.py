@@ -11,8 +11,8 @@ import httpx
 import pytest
 from gateway_admin.roles import ROLES, Role, may
 from gateway_admin.routes import Route, all_routes
-from gateway_admin.table import described, watching_routes
 from gateway_admin.tokens import derived, read_token
+from gateway_admin.watching import described, watching_routes
 from gateway_testing import GatewayProcess
 
 from gateway_core.config.model import GatewayConfig

@@ -43,6 +43,7 @@ OTHERS = {
 DESCRIBED = {"plugin", "guarantees", "own_metrics", "config_check", "errors"}
 """What says that a component exists, and what looks for it in a config."""
 LATER = {
+    *("gateway_admin.table", "gateway_admin.models", "gateway_admin.control", "gateway_admin.openapi"),
     *("gateway_console.parts", "gateway_console.routes", "gateway_console.page", "gateway_deadletter.routes"),
     *("gateway_deadletter.replays", "gateway_inspect.routes", "gateway_inspect.tap", "gateway_basics.config"),
     "gateway_reload.step",
