@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 
-from ..contract.component import Component, ComponentRef, Config, Kind, Warns
+from ..contract.component import Component, ComponentRef, Config, Kind
 from ..contract.config_extension import ConfigSection
 from ..contract.config_node import Place
 from .explain import arms, explain, inside
@@ -64,9 +64,9 @@ class Resolver:
 
     def warnings_of(self, value: BaseModel, path: Place) -> None:
         """Reports what a model warns of."""
-        if isinstance(value, Warns):
-            for below, message, remedy in value.warnings():
-                self._report.warn(message, (*path, *below), remedy)
+        warnings = getattr(type(value), "warnings", None)  # `isinstance(value, Warns)` takes ten times as long
+        for below, message, remedy in warnings(value) if warnings is not None else ():
+            self._report.warn(message, (*path, *below), remedy)
 
     def check(self, config: GatewayConfig) -> None:
         """Checks what the valid entries of a config mean together."""

@@ -203,6 +203,9 @@ class ComponentRef:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
+    def __deepcopy__(self, memo: Any) -> ComponentRef:
+        return type(self)(self.name, self.raw, self.options)
+
     def __eq__(self, other: object) -> bool:
         """Whether both name the same component with the same options."""
         if not isinstance(other, ComponentRef):

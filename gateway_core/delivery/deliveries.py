@@ -95,7 +95,7 @@ class DeliveryQueue:
 
     def __init__(self, order_key_of: OrderKeyOf | None, most: float) -> None:
         self.due: deque[Delivery] = deque()
-        self.spent: deque[Delivery] = deque()
+        self.spent: list[Delivery] = []  # few, and a deque takes ten times the memory
         self.waiting: set[Delivery] = set()
         self.most = most
         self._order_key_of = order_key_of

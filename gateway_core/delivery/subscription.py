@@ -199,7 +199,7 @@ class Subscription:
             due, spent, under_way = self._queue.due, self._queue.spent, self._attempts.under_way
             while (due or spent) and not self.paused and not self.blocked and not self._stopping:
                 if spent and self._may_give_up():
-                    self._give_up(spent.popleft())
+                    self._give_up(spent.pop(0))
                 elif due and (delivery := self._schedule.next(len(under_way))) is not None:
                     self._attempts.begin(delivery)
                 else:

@@ -78,7 +78,9 @@ class Parts:
         for broker in built.brokers.values():
             broker.dead_letters.stop()
         readers = [t.sink for t in built.triggers.values() if isinstance(t, ReadingTrigger)]
-        await self._stop_all(readers)
+        async with anyio.create_task_group() as stopping:
+            for reader in readers:
+                stopping.start_soon(self._stop_one, reader)
         for broker in built.brokers.values():
             await self._stop_one(broker.channel)
         for trigger in built.triggers.values():
@@ -223,11 +225,6 @@ class Parts:
 
     async def _stop_one(self, part: Stoppable) -> None:
         await quietly(part.stop, f"a component of {plugin_of(part)}", self._stop_s)
-
-    async def _stop_all(self, parts: Iterable[Stoppable]) -> None:
-        async with anyio.create_task_group() as stopping:
-            for part in parts:
-                stopping.start_soon(self._stop_one, part)
 
     # -- looking in -------------------------------------------------------------------------------------------------
 

@@ -36,15 +36,16 @@ class Target:
         parts = urlsplit(options.url)
         self.tls = parts.scheme == "https"
         self.host = parts.hostname or ""
-        self.port = parts.port or (443 if self.tls else 80)
+        port, user, password = parts.port, parts.username, unquote(parts.password or "")
+        self.port = port or (443 if self.tls else 80)
         name = f"[{self.host}]" if ":" in self.host else self.host
-        place = name if parts.port is None else f"{name}:{parts.port}"
+        place = name if port is None else f"{name}:{port}"
         self.path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self.url = f"{parts.scheme}://{place}{self.path}"
         self.address = shown_url(options.shown("url") or self.url, hidden=options.hides("url"))
         headers = {"host": place, "user-agent": "tidegate"}
-        if parts.username is not None:
-            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        if user is not None:
+            pair = f"{unquote(user)}:{password}"
             headers["authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
         if wants_reply:
             headers["prefer"] = "reply"
@@ -55,7 +56,7 @@ class Target:
         hidden = {name.lower() for name in options.headers} if options.hides("headers") else set()
         found = [value for name, value in headers.items() if name in hidden or names_credential(name)]
         found += [value.partition(" ")[2] for value in found]
-        found += [unquote(parts.password or "")]
+        found += [password]
         self.secrets = [value.encode() for value in found if len(value) >= _SHORTEST_SECRET]
         """What no answer may bring back into a dead letter."""
 

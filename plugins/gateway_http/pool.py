@@ -27,6 +27,9 @@ FINE_S = 2.0
 IDLE_S = 60.0
 FRESH_S = 0.005  # a connection that was idle for less is used without checking its socket
 _KNOWN = 64
+_NO_CONNECTIONS: set[ClientConnection] = set()
+_NO_EXCHANGES: deque[Exchange] = deque()
+"""Those of a pool that has had none: each of its own takes more memory than all the rest of an idle trigger's pool."""
 
 
 class Starting(Protocol):
@@ -60,9 +63,9 @@ class Pool:
         self._connect_timeout_s = connect_timeout_s
         self.classifier = classifier
         self.known: dict[bytes, Outcome] = {}
-        self._connections: set[ClientConnection] = set()
+        self._connections: set[ClientConnection] = _NO_CONNECTIONS
         self._idle: list[ClientConnection] = []
-        self._waiting: deque[Exchange] = deque()
+        self._waiting: deque[Exchange] = _NO_EXCHANGES
         self._opening = 0
         self._sweeper: asyncio.TimerHandle | None = None
         self._idler: asyncio.TimerHandle | None = None
@@ -109,6 +112,8 @@ class Pool:
                     connection.start(exchange, True)
                     return
                 connection.abort()
+        if self._waiting is _NO_EXCHANGES:
+            self._waiting = deque()
         self._waiting.append(exchange)
         self._open()
 
@@ -181,6 +186,8 @@ class Pool:
             if self._waiting:
                 self.end(self._waiting.popleft(), failure)
         elif connection is not None and connection.usable:
+            if self._connections is _NO_CONNECTIONS:
+                self._connections = set()
             self._connections.add(connection)
             self._serve(connection, False)
         self._open()

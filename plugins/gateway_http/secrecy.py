@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from gateway_core.contract.options import HIDDEN
@@ -18,6 +19,7 @@ _TOKENS = re.compile(
 """Names of query parameters, headers and settings that hold credentials."""
 
 
+@lru_cache(1024)
 def names_credential(name: str) -> bool:
     """Whether a query parameter, a header or a setting of this name holds a credential."""
     return _TOKENS.search(name) is not None or "cookie" in name.lower()
