@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import faulthandler
+import gc
 import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from functools import partial
 from itertools import chain, repeat
@@ -41,6 +43,11 @@ from .watchdog import BEAT_S
 from .wire import Note, Wire
 
 STATUS_EVERY_S = 0.5
+STATUS_AT_LEAST_EVERY_S = 5.0
+PART = 10
+"""With very many triggers a status is rarer, so that it takes less than a part in so many of the time."""
+SLICE = 50
+"""Triggers after which everything else has its turn."""
 FETCH_WAITS_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 COULD_NOT_START = 3
 _PR_SET_PDEATHSIG = 1
@@ -119,6 +126,7 @@ def beat(loop: asyncio.AbstractEventLoop, wire: Wire) -> None:
 async def _serve(
     wire: Wire, notes: AsyncIterator[Note], job: dict[str, Any], settings: Settings, stop: anyio.Event
 ) -> None:
+    gc.set_threshold(1_000_000)  # as in a gateway of one process (`serve` sets another)
     config = read_config([Path(p) for p in job["paths"]], settings, Registry.installed())
     role = WorkerRole(job["worker"], job["began"], wire)
     gateway = Gateway(config.loaded.config, settings, config.registry, role=role, read=config)
@@ -129,8 +137,10 @@ async def _serve(
         said = Started(gateway.status(), gateway.ingress, gateway.addresses)
         wire.say("started", said if role.worker == 0 else None)
         while True:
-            wire.say("status", gateway.own_status())
-            await anyio.sleep(STATUS_EVERY_S)
+            began = time.monotonic()
+            wire.say("status", await own_status(gateway))
+            took = time.monotonic() - began
+            await anyio.sleep(min(max(STATUS_EVERY_S, PART * took), STATUS_AT_LEAST_EVERY_S))
 
     async def fetch() -> None:
         await started.wait()
@@ -156,6 +166,16 @@ async def _serve(
             stop.set()  # the supervisor died
 
     await serve(gateway, stop, started.set, report, listen)
+
+
+async def own_status(gateway: Gateway) -> GatewayStatus:
+    """`Gateway.own_status`, with its triggers in slices."""
+    triggers = []
+    for number, trigger in enumerate(gateway.trigger_statuses(), 1):
+        triggers.append(trigger)
+        if number % SLICE == 0:
+            await anyio.lowlevel.checkpoint()
+    return gateway.own_status(triggers)
 
 
 def _tell(wire: Wire, worker: int, line: bytes) -> None:
