@@ -14,7 +14,6 @@ from typing import Any
 
 import anyio
 from aiokafka import errors
-from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.structs import TopicPartition
 from anyio.abc import TaskGroup
 from gateway_transport.tasks import run
@@ -28,6 +27,7 @@ from ..health import Health
 from .commits import commit
 from .faults import fault_of, quieten
 from .metadata import TopicIds, look_up
+from .rebalances import RebalanceListener
 from .session import close, connected
 from .start_offsets import StartOffsets, first_offsets, reset_to_beginning
 from .watch import CHECK_S, LOOK_S, Watch
@@ -146,7 +146,7 @@ class AioConsumer:
 
     async def _join(self) -> None:
         self._consumer, self._known = await connected(self._config, self._group, self._session_s)
-        self._consumer.subscribe(self._topics, listener=_Listener(self, self._consumer))
+        self._consumer.subscribe(self._topics, listener=RebalanceListener(self, self._consumer))
         self._heard = self._clock.monotonic()
         self._health.good()
         self._tried.set()
@@ -360,15 +360,3 @@ class AioConsumer:
 
 def _record(found: Any) -> Record:
     return Record(found.offset, found.timestamp, found.key, found.value, found.headers)
-
-
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    def __init__(self, owner: AioConsumer, consumer: Any) -> None:
-        self._owner = owner
-        self._consumer = consumer
-
-    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        await self._owner.on_revoked(self._consumer)
-
-    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self._owner.on_assigned(self._consumer, assigned)
