@@ -141,7 +141,7 @@ class Flow:
     async def start(self, tasks: TaskGroup) -> None:
         """Starts the consumer and the commits. Raises `KafkaFault` like the consumer."""
         await self.consumer.start(tasks)
-        tasks.start_soon(self._commits)
+        tasks.start_soon(run, self._commits)
 
     async def stop(self) -> None:
         """Stops handing out events, waits briefly for those in flight, commits, and leaves the group. When cancelled,

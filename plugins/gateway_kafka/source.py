@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import anyio
 from anyio.abc import TaskGroup
+from gateway_transport.tasks import run
 from gateway_transport.witness import Origin, Witness
 
 from gateway_core.contract.clock import Timer
@@ -94,7 +95,7 @@ class KafkaSource:
             self._waiting_for = e
             level = logging.ERROR if isinstance(e, OffsetsLost) else logging.WARNING
             log.log(level, "%s waits for Kafka at %s: %s", self._owner, self.address, self._waiting_for)
-            tasks.start_soon(self._keep_trying, tasks)
+            tasks.start_soon(run, self._keep_trying, tasks)
 
     async def _begin(self, tasks: TaskGroup) -> None:
         async with self._turn:

@@ -16,7 +16,6 @@ import anyio
 from aiokafka import errors
 from aiokafka.structs import TopicPartition
 from anyio.abc import TaskGroup
-from gateway_transport.tasks import run
 
 from gateway_core.contract.clock import Clock
 from gateway_core.pipeline.guards import text_of_error
@@ -124,8 +123,8 @@ class AioConsumer:
     async def _working(self) -> None:
         with self._scope:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(run, self._kept, self._watching)
-                tasks.start_soon(run, self._kept, self._watching_topics)
+                tasks.start_soon(self._kept, self._watching)
+                tasks.start_soon(self._kept, self._watching_topics)
                 while True:
                     try:
                         await self._join()

@@ -17,6 +17,7 @@ import anyio
 from aiokafka import errors
 from aiokafka.structs import TopicPartition
 from anyio.abc import TaskGroup
+from gateway_transport.tasks import run
 
 from ..client import Acknowledged, Headers, KafkaFault, size_of
 from ..client_config import KafkaProducerConfig
@@ -78,7 +79,7 @@ class AioProducer:
     async def start(self, tasks: TaskGroup) -> None:
         quieten()
         self._started = True
-        tasks.start_soon(self._run)
+        tasks.start_soon(run, self._run)
         with anyio.move_on_after(_START_S):
             await self._connection.tried.wait()
         if (fault := self.fault) is not None and fault.credentials:
