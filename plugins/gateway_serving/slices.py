@@ -12,7 +12,7 @@ T = TypeVar("T")
 Steps = Generator[None, None, T]
 """Work in short steps, which returns what it made."""
 
-HOLD_S = 0.002
+HOLD_S = 0.001
 """How long a slice lasts at most, in seconds, but for its last step; then as long belongs to everything else."""
 CHUNK = 64 * 1024
 
