@@ -186,9 +186,12 @@ class ReloadService(RunningService):
             await anyio.sleep(LOOK_EVERY_S if seen == known else LOOK_AGAIN_S)
             now = await self._looked()
             if now != known and now == seen:
-                known = now
+                began_ns = time.time_ns()
                 await self.reload()
-                known = seen = await self._looked()
+                after = await self._looked()
+                # a file may have changed since it was read: what is new to us was read, unless it is newer than that
+                known = {file: now.get(file, state if _older(state, began_ns) else ()) for file, state in after.items()}
+                now = after
             seen = now
 
     async def _looked(self) -> Signature:
@@ -219,6 +222,10 @@ class ReloadService(RunningService):
                 inside = (os.path.join(folder, name) for name in names if name.endswith((".yaml", ".yml")))
                 found.update({file: _state(file) for file in inside})
         return found
+
+
+def _older(state: tuple[int, ...], than_ns: int) -> bool:
+    return not state or state[0] < than_ns
 
 
 def _state(path: str) -> tuple[int, ...]:
