@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gateway_serving import unexpected
+
 from gateway_core.config.registry import Registry
 from gateway_core.runtime.config_read import ConfigRead
 
@@ -66,6 +68,7 @@ def run(plan: Plan, folder: Path | None = None) -> History:
     """Runs a plan. The gateway's files are in `folder`, by default in one that is removed afterwards."""
     collects = gc.isenabled()
     gc.disable()
+    unexpected.counts.clear()  # kept for a process: which lines are logged depends on it
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     where = folder or Path(tempfile.mkdtemp(prefix="tidegate-sim-", dir=memory))
     try:
