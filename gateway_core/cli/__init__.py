@@ -15,7 +15,7 @@ PROGRAM = "tidegate"
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command line and exits. User errors end with one clear message, never with a traceback."""
     if argv is None:
-        gc.set_threshold(100_000)  # what it imports is there to stay
+        gc.set_threshold(1_000_000)  # what is made until a gateway has started is there to stay
     args = list(sys.argv[1:] if argv is None else argv)
     try:
         code = _run(args)

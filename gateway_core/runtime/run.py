@@ -33,7 +33,6 @@ def run(
 ) -> int:
     """Runs a gateway until SIGINT or SIGTERM; a second signal ends it at once. Returns the exit code: 0, or 130 where
     it was ended at once. Raises `ConfigError` and `StartError`."""
-    gc.set_threshold(1_000_000)  # what is made until the gateway has started is there to stay
     _fill_standard_files()
     registry = registry or Registry.installed()
     config = read_config([Path(p) for p in paths], settings, registry)
