@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ..facts import EVER, Attempt, Facts
+from ..facts import EVER, STOPS, Attempt, Facts
 from .accepting import lost_with_power, possible, stored
 from .registry import Found, promise
 
@@ -92,8 +92,8 @@ def a_filter_that_raises_loses_nothing(facts: Facts) -> Found:
         for id, begin, end in stored(facts):
             if not span.begin + 0.1 <= begin <= end <= span.end - 0.1 or end == EVER:
                 continue
-            if lost_with_power(facts, begin) or facts.faults(("crash", "power", "restart", "reload"), 0, EVER):
-                continue
+            if lost_with_power(facts, begin) or facts.faults(("sync-error", "reload", *STOPS), 0, EVER):
+                continue  # a gateway that starts again asks the filter again
             found = facts.triggers(span.target, begin, EVER)
             if not found or any(t is None or t.filter.kind != "simulated" for t in found):
                 continue

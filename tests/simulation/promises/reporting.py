@@ -32,8 +32,9 @@ def the_gateway_starts(facts: Facts) -> Found:
     for failed in facts.history.of(StartFailed):
         if facts.faults(DISK - {"disk-slow", "disk-full"}, failed.at - 5, failed.at):
             continue
-        # when the disk fills up, the gateway gives its reserve away; another program may take that, too
-        fills = [s for s in facts.spans if s.kind == "disk-full" and failed.at - 60 <= s.begin <= failed.at]
+        # when the disk fills up, or seems to, the gateway gives its reserve away; another program may take that, too
+        kinds = ("disk-full", "disk-error")
+        fills = [s for s in facts.spans if s.kind in kinds and failed.at - 60 <= s.begin <= failed.at]
         if len(fills) < 2 or "the disk seems to be full: free some space" not in failed.error:
             yield failed.at, f"a start failed: {failed.error}"
 
