@@ -6,6 +6,7 @@ component, never for each event.
 
 from __future__ import annotations
 
+import sys
 import typing
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +19,8 @@ from .event import Event, Message
 from .interfaces import Intake, Source
 from .outcome import Outcome
 
-# as Python 3.12 does: a protocol is asked once for its attributes, not for each `isinstance`
-vars(typing)["_get_protocol_attrs"] = cache(vars(typing)["_get_protocol_attrs"])
+if sys.version_info < (3, 12):  # as 3.12 does: a protocol is asked once for its attributes, not for each `isinstance`
+    vars(typing)["_get_protocol_attrs"] = cache(vars(typing)["_get_protocol_attrs"])
 
 # -- sources, sinks and channels ----------------------------------------------------------------------------------
 
