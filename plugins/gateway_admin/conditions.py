@@ -83,8 +83,7 @@ class Conditions:
 
     def observe(self, section: str, name: str, others: Mapping[Key, Condition]) -> None:
         """Samples one condition; `others` are those of other workers (`others`)."""
-        condition = self._mine(section, name)
-        self._note((section, name), others.get((section, name), condition) if condition.ready else condition)
+        self._note((section, name), self._whole(section, name, others))
 
     def observe_all(self) -> None:
         """Samples all conditions once."""
@@ -149,10 +148,7 @@ class Conditions:
                     self._further.pop((key, type), None)
         for section in SECTIONS:
             for name in names[section]:
-                condition = self._mine(section, name)
-                if others and condition.ready:
-                    condition = others.get((section, name), condition)
-                yield (section, name), condition
+                yield (section, name), self._whole(section, name, others)
 
     def others(self) -> Mapping[Key, Condition]:
         """What is not ready in other workers."""
@@ -163,6 +159,11 @@ class Conditions:
             for entry in status.entries(section)
             if not entry.ready
         }
+
+    def _whole(self, section: str, name: str, others: Mapping[Key, Condition]) -> Condition:
+        """The condition in this worker, or in one of the `others` that is worse."""
+        condition = self._mine(section, name)
+        return others.get((section, name), condition) if condition.ready else condition
 
     def _mine(self, section: str, name: str) -> Condition:
         """The condition in this worker."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable
-from typing import Any, TypeVar
+from collections.abc import Generator, Iterable, Iterator
+from typing import Any, Generic, TypeVar
 
 import anyio
 
@@ -17,28 +17,35 @@ HOLD_S = 0.001
 CHUNK = 64 * 1024
 
 
+class _Kept(Generic[T]):
+    """Goes through the steps, and keeps what they return."""
+
+    result: T
+
+    def __init__(self, steps: Generator[Any, None, T]) -> None:
+        self._steps = steps
+
+    def __iter__(self) -> Iterator[Any]:
+        self.result = yield from self._steps
+
+
 def at_once(steps: Generator[Any, None, T]) -> T:
     """What the generator returns."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: T = end.value
-            return found
+    kept = _Kept(steps)
+    for _ in kept:
+        pass
+    return kept.result
 
 
 async def finished(steps: Generator[Any, None, T]) -> T:
     """What the generator returns. Whatever it yields is dropped: each `yield` says that others may have their turn."""
+    kept = _Kept(steps)
     until = time.perf_counter() + HOLD_S
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: T = end.value
-            return found
+    for _ in kept:
         if time.perf_counter() >= until:
             await anyio.sleep(HOLD_S)
             until = time.perf_counter() + HOLD_S
+    return kept.result
 
 
 async def chunks(pieces: Iterable[bytes]) -> list[bytes]:
