@@ -235,9 +235,3 @@ class ServiceRoutes:
         await to_thread.run_sync(load)
         self._found |= {n: service.routes() for n, service in late.items()}
         return self.loaded
-
-
-def all_routes(gateway: GatewayView) -> list[Route]:
-    """The routes of all services of a gateway."""
-    services = gateway.services.values()
-    return [route for service in services if isinstance(service, OffersRoutes) for route in service.routes()]

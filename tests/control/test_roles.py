@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from gateway_admin.roles import ROLES, Role, may
-from gateway_admin.routes import Route, all_routes
+from gateway_admin.routes import Route
 from gateway_admin.tokens import derived, read_token
 from gateway_admin.watching import described, watching_routes
 from gateway_testing import GatewayProcess
@@ -19,6 +19,7 @@ from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.settings import Settings
+from tests.admin_routes import all_routes
 
 CONFIG = """
 brokers: {default: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 import typer
-from gateway_admin.routes import all_routes
 from ruamel.yaml import YAML
 
 from gateway_core.cli.app import app
@@ -26,6 +25,7 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import ConfigError
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.settings import Settings
+from tests.admin_routes import all_routes
 from tests.docs.blocks import ROOT, Block, blocks, of_page
 
 LANGUAGES = {"", "yaml", "sh", "python", "json", "toml", "promql"}

@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_admin.routes import all_routes
 from gateway_testing import GatewayProcess, Subscriber
 from gateway_testing.subscriber import Answer, Received
 
@@ -21,6 +20,7 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import ConfigError
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.settings import Settings
+from tests.admin_routes import all_routes
 from tests.twins import twins
 
 TOKEN, SECRET = "tok3n-of-the-gateway", "client-s3cret"
