@@ -27,10 +27,10 @@ from typing import Any
 
 import httpx
 from gateway_java.kafka import KafkaBroker
-from measure import HERE, cpu_s, load, measured, memory_mb
+from measure import bare_server, cpu_s, load, measured, memory_mb
 from rich.console import Console
 from rich.table import Table
-from sides import Floor, Gateway, Program, Side, Started, side
+from sides import Floor, Gateway, Side, Started, side
 
 MODES = {"binary": "binary", "structured": "structured", "batch of 100": "batch"}
 WARM_S = 1.5
@@ -152,7 +152,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         sides = Gateway("this tree", python=os.path.abspath(a.this)), side(a.other, folder)
-        subscriber = _subscriber(sides[1])
+        subscriber = sides[1].sink() if isinstance(sides[1], Floor) else bare_server()
         bench = Bench(folder, a.seconds, a.events, subscriber)
         try:
             runs = _rounds(bench, sides, a.rounds, a.only, console)
@@ -161,12 +161,6 @@ def main() -> None:
             subscriber.stop()
     show(console, runs, a.this, sides[1].name, a.rounds)
     Path(a.json).write_text(json.dumps({"other": a.other, "machine": machine(), "runs": runs}, indent=1))
-
-
-def _subscriber(other: Side) -> Started:
-    if isinstance(other, Floor):
-        return other.sink()
-    return Program([sys.executable, str(HERE / "sink.py")], tells=True)
 
 
 Runs = dict[str, list[tuple[dict[str, Any], dict[str, Any]]]]

@@ -24,7 +24,7 @@ from typing import Any
 
 import httpx
 from gateway_testing import GatewayProcess
-from measure import HERE, cpu_s, measured, memory_mb
+from measure import HERE, bare_server, cpu_s, measured, memory_mb
 from rich.console import Console
 from rich.table import Table
 
@@ -169,11 +169,7 @@ def main() -> None:
     parser.add_argument("--pages", nargs="+", default=[*PAGES, *LIVE])
     given = parser.parse_args()
     with ExitStack() as stack:
-        process = subprocess.Popen([sys.executable, str(HERE / "sink.py")], stdout=subprocess.PIPE, text=True)
-        stack.callback(process.wait)
-        stack.callback(process.kill)
-        assert process.stdout is not None
-        sink = process.stdout.readline().strip()
+        sink = stack.enter_context(bare_server()).url
         if "start" in given.only:
             table("triggers", given.triggers, starts(given.triggers, given.rounds, sink))
         if {"pages", "events"} & {*given.only}:

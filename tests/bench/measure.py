@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,34 @@ def memory_mb(pid: int) -> float:
         if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1024
     return 0.0
+
+
+class Program:
+    """A program beside the gateway, until the end of the block or `stop`. If it `tells`, its first line is its URL."""
+
+    def __init__(self, command: Sequence[str], *, tells: bool = True) -> None:
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.pid = self._process.pid
+        self.url = self._process.stdout.readline().strip() if tells else ""
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Ends it."""
+        self._process.terminate()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+def bare_server(*options: str) -> Program:
+    """A subscriber that costs little (`sink.py`)."""
+    return Program([sys.executable, str(HERE / "sink.py"), *options])
 
 
 def load(url: str, **options: Any) -> dict[str, Any]:

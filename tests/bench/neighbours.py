@@ -22,12 +22,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from gateway_testing import GatewayProcess
-from measure import HERE, cpu_s, load
+from measure import bare_server, cpu_s, load
 from rich.console import Console
 from rich.table import Table
 
@@ -87,22 +87,10 @@ def subscribers() -> Iterator[dict[str, str]]:
     refusing = socket.socket()
     refusing.bind(("127.0.0.1", 0))  # nothing listens
     urls = {"refuses": f"http://127.0.0.1:{refusing.getsockname()[1]}/"}
-    running = []
-    try:
+    with refusing, ExitStack() as stack:
         for name, options in SUBSCRIBERS.items():
-            command = [sys.executable, str(HERE / "sink.py"), *options]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-            running.append(process)
-            assert process.stdout is not None
-            urls[name] = process.stdout.readline().strip()
+            urls[name] = stack.enter_context(bare_server(*options)).url
         yield urls
-    finally:
-        refusing.close()
-        for process in running:
-            process.terminate()
-            process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
 
 
 def count_calls(pid: int, run: Callable[[], float]) -> Figures:

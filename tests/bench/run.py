@@ -22,7 +22,7 @@ import kafka
 import spark_roads
 from gateway_log.routing import Router
 from gateway_testing import GatewayProcess
-from measure import HERE, cpu_s, measured
+from measure import HERE, bare_server, cpu_s, measured
 from rich.console import Console
 from rich.table import Table
 
@@ -59,12 +59,6 @@ class Gateway:
 
     def close(self) -> None:
         self.process.stop()
-
-
-def bare_server() -> tuple[subprocess.Popen[str], str]:
-    process = subprocess.Popen([sys.executable, str(HERE / "sink.py")], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    return process, process.stdout.readline().strip()
 
 
 def delivery(gateway: Gateway, sink_url: str, seconds: float) -> dict[str, Any]:
@@ -132,22 +126,20 @@ def main() -> None:
     if a.quick:
         a.rounds, a.seconds, a.spark_rows = 1, 2, 0
     console = Console() if sys.stdout.isatty() else Console(width=150)
-    sink, sink_url = bare_server()
-    floor, floor_url = bare_server()
-    with tempfile.TemporaryDirectory() as scratch:
+    with bare_server() as sink, bare_server() as floor, tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         to_log = Gateway(folder / "log", INGRESS)
-        to_http = Gateway(folder / "http", INGRESS + f"triggers: {{all: {{subscriber: '{sink_url}'}}}}\n")
+        to_http = Gateway(folder / "http", INGRESS + f"triggers: {{all: {{subscriber: '{sink.url}'}}}}\n")
         cases: dict[str, Callable[[], dict[str, Any]]] = {
-            "bare server on the same stack": lambda: measured(floor.pid, floor_url, seconds=a.seconds),
+            "bare server on the same stack": lambda: measured(floor.pid, floor.url, seconds=a.seconds),
             "ingress to log, binary": lambda: to_log.run(mode="binary", seconds=a.seconds),
             "ingress to log, structured": lambda: to_log.run(mode="structured", seconds=a.seconds),
             "ingress to log, batch of 100": lambda: to_log.run(mode="batch", seconds=a.seconds),
             "ingress to log, 1,000/s": lambda: to_log.run(mode="binary", rate=1000, seconds=a.seconds),
-            "ingress to log to HTTP subscriber": lambda: delivery(to_http, sink_url, a.seconds),
+            "ingress to log to HTTP subscriber": lambda: delivery(to_http, sink.url, a.seconds),
             **{f"routing, {n:,} triggers": (lambda n=n: routing(n)) for n in (1, 10, 100, 10_000)},
         }
-        with_kafka = kafka.Kafka(folder / "kafka", a.seconds, sink_url)
+        with_kafka = kafka.Kafka(folder / "kafka", a.seconds, sink.url)
         cases |= with_kafka.cases()
         cases = {name: case for name, case in cases.items() if a.only in name}
         runs: dict[str, list[dict[str, Any]]] = {name: [] for name in cases}
@@ -164,11 +156,6 @@ def main() -> None:
             to_log.close()
             to_http.close()
             with_kafka.close()
-            for process in (sink, floor):
-                process.terminate()
-                process.wait()
-                assert process.stdout is not None
-                process.stdout.close()
     results = {name: median(r) for name, r in runs.items()}
     show(console, results)
     Path(a.json).write_text(json.dumps({"results": results, "runs": runs}, indent=1))

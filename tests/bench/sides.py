@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from gateway_testing import GatewayProcess
-from measure import HERE
+from measure import HERE, Program
 
 ROOT = HERE.parent.parent
 INTO_KAFKA = 'bridges: {b: {source: {http: {listen: "127.0.0.1:0"}}, sink: {kafka: {bootstrap: "%s", topic: %s}}}}\n'
@@ -80,22 +80,6 @@ class Gateway:
     def into_log(self, folder: Path, subscriber: str = "") -> _Gateway:
         """HTTP into the log, with a trigger if there is a subscriber."""
         return self.started(folder, INTO_LOG + (TRIGGER % subscriber if subscriber else ""), "default")
-
-
-class Program:
-    """A program that is not a gateway. If it `tells`, its first line is its URL."""
-
-    def __init__(self, command: Sequence[str], tells: bool) -> None:
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        self.pid = self._process.pid
-        self.url = self._process.stdout.readline().strip() if tells else ""
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
 
 
 class Floor:

@@ -23,7 +23,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from gateway_testing import GatewayProcess
-from measure import HERE, cpu_s, load, memory_mb
+from measure import bare_server, cpu_s, load, memory_mb
 from rich.console import Console
 from rich.table import Table
 
@@ -147,18 +147,11 @@ def main() -> None:
     parser.add_argument("--backlog", type=int, default=0, help="also a start with at least so many events that wait")
     a = parser.parse_args()
     figures: Figures = defaultdict(list)
-    sink = subprocess.Popen([sys.executable, str(HERE / "sink.py")], stdout=subprocess.PIPE, text=True)
-    try:
-        assert sink.stdout is not None
-        subscriber = sink.stdout.readline().strip()
-        with tempfile.TemporaryDirectory() as scratch:
-            for n in range(a.rounds):
-                one_round(Path(scratch, str(n)), subscriber, a.idle, a.events, figures)
-                if a.backlog:
-                    with_backlog(Path(scratch, f"{n}-backlog"), a.backlog, figures)
-    finally:
-        sink.terminate()
-        sink.wait()
+    with bare_server() as sink, tempfile.TemporaryDirectory() as scratch:
+        for n in range(a.rounds):
+            one_round(Path(scratch, str(n)), sink.url, a.idle, a.events, figures)
+            if a.backlog:
+                with_backlog(Path(scratch, f"{n}-backlog"), a.backlog, figures)
     table = Table("what", "median", "from", "to", "goal", title=f"{a.rounds} rounds")
     for name, values in figures.items():
         shown = [f"{of(values):.3g}" for of in (statistics.median, min, max)]

@@ -1,7 +1,6 @@
 """`tidegate` in a process that can measure how long its event loop is held: a line "begin" on standard input keeps the
 loop turning, "end" prints the longest turn since, in CPU milliseconds of the loop's thread. Each prints a line. It
- imports nothing that a
-gateway would not, so that its start and its memory are those of a gateway.
+imports nothing that a gateway would not, so that its start and its memory are those of a gateway.
 
     python tests/bench/turns.py run gateway.yaml
 """
