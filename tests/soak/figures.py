@@ -56,7 +56,8 @@ def count(world: World, course: Course) -> Figures:
     ):
         file = world.ledger / f"{name}.jsonl"
         if rows := file.read_text().splitlines() if file.exists() else []:
-            course.broken.append(f"{len(rows)} events {what}: {rows[0][:300]}")
+            times = "once" if len(rows) == 1 else f"{len(rows)} times"
+            course.broken.append(f"events {what}, {times}: {rows[0][:300]}")
     tables = {}
     for table in world.tables:
         if course.hangs or course.drained_s == 0:
