@@ -186,6 +186,9 @@ class Acceptor:
                     ssl_handshake_timeout=self._limits.header_timeout_s,
                     ssl_shutdown_timeout=_SHUTDOWN_S,
                 )
-        except (OSError, asyncio.CancelledError):  # the client disconnected, or its handshake failed or took too long
+        except (OSError, asyncio.CancelledError) as e:
+            # with TLS, clients disconnect, or their handshakes fail or take too long
+            if self._tls is None and not self.closed:
+                log.warning("an accepted connection could not be served: %s", e or type(e).__name__)
             return False
         return True

@@ -246,6 +246,8 @@ class Http1Connection(asyncio.Protocol):
         if self._transport is None:
             return
         if not exchange.answered:
+            if not (exchange.gone or self._server.stopping):
+                log.warning("the application left a request without an answer: its connection is closed")
             self._transport.abort()  # the response is incomplete
         elif self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE or self._eof:
             self._end()

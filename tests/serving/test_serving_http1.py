@@ -334,6 +334,24 @@ async def test_a_stop_is_bounded() -> None:
         app.wait.set()
 
 
+async def _cancelled(*_: Any) -> None:
+    raise asyncio.CancelledError
+
+
+async def _silent(*_: Any) -> None:
+    pass
+
+
+@pytest.mark.parametrize("app", [_silent, _cancelled])
+async def test_a_request_that_gets_no_answer_is_logged(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(app) as (_, port), connected(port) as client:
+        client[1].write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert await rest(client) == b""
+    assert [r.getMessage() for r in caplog.records if r.levelno > logging.INFO] == [
+        "the application left a request without an answer: its connection is closed"
+    ]
+
+
 async def test_random_bytes_end_a_connection_and_log_nothing(caplog: pytest.LogCaptureFixture) -> None:
     seeds = [raw for raw, _ in REFUSED.values()] + [raw for raw, _ in TAKEN.values()]
     dice = random.Random(7)
