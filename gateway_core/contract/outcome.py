@@ -89,7 +89,7 @@ def short(error: BaseException | str) -> Outcome:
     return Outcome(False, retry=True, local=True, reason=f"this machine is short of resources: {text}")
 
 
-def unwritable(error: Exception) -> Outcome:
+def unwritable(error: BaseException) -> Outcome:
     """The outcome for an event that a sink can't write. It is not retried."""
     detail = error.detail if isinstance(error, Refused) else str(error)
     return Outcome(False, stage=Stage.ENCODE, reason=f"encode: {detail}")

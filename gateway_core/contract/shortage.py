@@ -28,6 +28,11 @@ def is_shortage(error: BaseException) -> bool:
     return any(_is_short(e) for e in causes(error))
 
 
+def may_pass(error: BaseException) -> bool:
+    """Whether another try may go well: a shortage, or a `SystemError`, which C code raises where it has no memory."""
+    return any(isinstance(e, SystemError) or _is_short(e) for e in causes(error))
+
+
 def _is_short(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True

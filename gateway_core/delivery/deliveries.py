@@ -14,8 +14,8 @@ from ..contract.capabilities import TimingOut
 from ..contract.clock import Clock, Timer
 from ..contract.event import PARTITION_BITS, Event, text_of
 from ..contract.interfaces import Observer, Outcome, Send, Sink
-from ..contract.outcome import short, unwritable
-from ..contract.shortage import is_shortage
+from ..contract.outcome import raised, unwritable
+from ..contract.shortage import may_pass
 from ..pipeline.guards import Errors, checked
 
 UNTIMED = -1.0
@@ -245,10 +245,9 @@ class Attempts:
             delivery.started = self._clock.monotonic()
         try:
             self._send(delivery.event, self._timeout_s, delivery)
-        except Exception as e:  # its codec refuses the event: no later attempt can help
-            delivery(short(e) if is_shortage(e) else unwritable(e))
-        except (asyncio.CancelledError, SystemExit) as e:  # nothing cancels a callback: the sink itself raised it
-            delivery(Outcome(False, retry=True, reason=f"the sink raised {type(e).__name__}"))
+        except (Exception, asyncio.CancelledError, SystemExit) as e:  # nothing cancels a callback: the sink raised it
+            passing = may_pass(e) or not isinstance(e, Exception)
+            delivery(raised(e) if passing else unwritable(e))  # what its codec refuses now, it refuses again
         if delivery.awaited and self._timer is None and not self._stopped:
             self._timer = self._clock.call_later(self._longest_s, self._look)
 

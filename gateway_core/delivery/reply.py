@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from ..contract.event import Event, text_of
 from ..contract.interfaces import Accepted, Outcome
+from ..contract.shortage import may_pass
 from ..pipeline.guards import text_of_error
 
 TTL = "knativebrokerttl"
 """Knative's loop guard: how many more replies may follow. Each reply has one less than its event."""
 MOST_REPLIES = 255
-
 TRACING = ("traceparent", "tracestate")
 
 
@@ -31,7 +31,7 @@ def publish(
     try:
         published = as_published(reply, event, now_ns)
     except Exception as e:
-        done(Outcome(False, reason=f"the sink gave no event as a reply: {text_of_error(e)}"))
+        done(Outcome(False, retry=may_pass(e), reason=f"the sink gave no event as a reply: {text_of_error(e)}"))
         return
     if published is None:
         done(Outcome(False, reason=f"reply loop: {TTL} of the event is used up"))

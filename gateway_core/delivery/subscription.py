@@ -116,11 +116,9 @@ class Subscription:
             self._full = True
             return False
         if self._undecided and (found := self._undecided.pop(id(event), None)) is not None:
-            self._without_attempt(self._hold(event), _undecided(found[1]))
+            self._without_attempt(self._hold(event), found[1])
             return True
-        delivery = Delivery(self._attempts, event)
-        self.held += 1
-        self._budget.used += delivery.size
+        delivery = self._hold(event)
         try:
             self._queue.enter(delivery)
         except Exception as e:
@@ -144,10 +142,12 @@ class Subscription:
         delivery.outcome = outcome
         delivery.first_ns = delivery.first_ns or self.clock.now_ns()
         self.failures.last = one_line(outcome.reason)
-        if not self._endless:
+        # a filter without memory is asked again, unless later events may not overtake this one
+        again = outcome.retry and self.order_key_of is None and delivery.attempts < self.policy.retry
+        if not again and not self._endless:
             self._give_up_soon(delivery)
             return
-        # no dead letter, and a source that can wait: try the filter and the key mapper again later
+        delivery.attempts += 1  # without a dead letter there is no limit: the source can wait
         self.failures.in_a_row += 1
         wait = backoff.wait_s(self.policy, self.failures.in_a_row, self.draw())
         self._later(delivery, wait, self._decide)
@@ -159,7 +159,7 @@ class Subscription:
         if self._filter is not None:
             wanted = self._filter.filter.matches(event)
             if (found := self._undecided.pop(id(event), None)) is not None:
-                self._without_attempt(delivery, _undecided(found[1]))
+                self._without_attempt(delivery, found[1])
                 return
             if not wanted:
                 self.failures.in_a_row = 0
@@ -170,7 +170,7 @@ class Subscription:
         except Exception as e:
             self._without_attempt(delivery, _unordered(e))
             return
-        self.failures.in_a_row = 0
+        self.failures.in_a_row = delivery.attempts = 0
         self._pump()
 
     def withdraw(self, partition: int) -> list[int]:
@@ -386,10 +386,6 @@ class Subscription:
         yield from self._queue.under_way()
         if self.dead_letters is not None:
             yield from (("letter", delivery) for delivery in self.dead_letters.deliveries())
-
-
-def _undecided(error: str) -> Outcome:
-    return Outcome(False, stage=Stage.FILTER, reason=f"filter: {error}")
 
 
 def _unordered(error: Exception) -> Outcome:

@@ -19,6 +19,7 @@ from ..contract.event import Event
 from ..contract.interfaces import Clause, Filter, Observer, Outcome
 from ..contract.one_line import one_line
 from ..contract.outcome import Stage
+from ..contract.shortage import may_pass
 from ..contract.status import ObserverStatus
 from ..contract.tracing import Origin, SendContext, Tracer
 
@@ -104,16 +105,14 @@ class Errors:
 class FilterGuard:
     """A filter that never raises, for a channel: `filter` matches whatever the original raises on.
 
-    `undecided` holds those events, by identity, until the subscription is offered them: (event, error).
+    `undecided` holds those events, by identity, until the subscription is offered them: (event, what befell it).
     """
 
-    def __init__(
-        self, filter: Filter, owner: str, then: str = "the event is kept, and goes to the dead letter"
-    ) -> None:
+    def __init__(self, filter: Filter, owner: str, then: str = "the event goes to the dead letter") -> None:
         """`then` is what the log says about the event."""
         self._then = then
         self.errors = Errors(owner)
-        self.undecided: dict[int, tuple[Event, str]] = {}
+        self.undecided: dict[int, tuple[Event, Outcome]] = {}
         self._original = filter
         self.filter = replace(filter, matches=self._guarded(filter.matches), explain=self._explain)
 
@@ -132,7 +131,8 @@ class FilterGuard:
         text = self.errors.note(self._then, error)
         if len(self.undecided) >= MOST_UNDECIDED:
             del self.undecided[next(iter(self.undecided))]
-        self.undecided[id(event)] = event, text
+        outcome = Outcome(False, retry=may_pass(error), stage=Stage.FILTER, reason=f"filter: {text}")
+        self.undecided[id(event)] = event, outcome
         return True
 
     def _explain(self, event: Event) -> Clause:

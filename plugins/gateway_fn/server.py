@@ -13,7 +13,7 @@ from gateway_serving.limits import ListenerLimits
 from gateway_serving.unexpected import log_unexpected
 
 from gateway_core.contract.errors import StartError
-from gateway_core.contract.shortage import is_shortage
+from gateway_core.contract.shortage import may_pass
 
 from .request import Request
 from .response import Response, busy, problem
@@ -58,7 +58,7 @@ class Server:
             return await self._handler(_request(scope, body))
         except Exception as e:
             log_unexpected(log, "calling a function", e)
-            if is_shortage(e):
+            if may_pass(e):
                 return busy("the gateway is short of resources")
             return problem(500, "the gateway failed; see its log")
 

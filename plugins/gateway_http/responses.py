@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gateway_serving.unexpected import log_unexpected
 
 from gateway_core.contract.errors import NotDelivered, Overloaded, Refused, StorageError
-from gateway_core.contract.shortage import is_shortage
+from gateway_core.contract.shortage import may_pass
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ def for_error(error: BaseException | None) -> Response:
         wait = str(max(1, math.ceil(error.retry_after_s))).encode()
         return problem(503, str(error), headers=((b"retry-after", wait),))
     log_once(error)
-    if is_shortage(error):
+    if may_pass(error):
         return problem(503, "The gateway is short of resources.", headers=((b"retry-after", b"1"),))
     return problem(500, "The gateway failed; the event was not accepted.")
 

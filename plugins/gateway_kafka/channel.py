@@ -17,6 +17,7 @@ from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Accepted, Filter, Receiver
+from gateway_core.contract.shortage import may_pass
 from gateway_core.pipeline.guards import text_of_error
 
 from . import connect
@@ -135,7 +136,7 @@ class KafkaChannel:
         except Exception as e:
             self.failed += len(events)
             text = f"the event can't be written as a record: {text_of_error(e)}"
-            done(e if isinstance(e, Refused) else Refused(text, status=500))
+            done(Overloaded(text) if may_pass(e) else e if isinstance(e, Refused) else Refused(text, status=500))
             return
         if not records:
             done(None)

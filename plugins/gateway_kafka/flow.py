@@ -20,6 +20,8 @@ from gateway_core.contract.capabilities import DeliveryState
 from gateway_core.contract.clock import Clock
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import PARTITION_BITS, Event
+from gateway_core.contract.shortage import may_pass
+from gateway_core.pipeline.guards import text_of_error
 
 from .client import Consumer, KafkaFault, Partition, Record
 from .tracker import Tracker
@@ -30,6 +32,8 @@ MAX_AHEAD = 20_000
 """The most records of a partition that may be in progress after an unsettled one."""
 POLL_S = 0.01
 RETRY_S = 1.0
+MOST_AGAIN = 60
+"""How often a record that can't be read for want of memory is tried again, before it counts as no event."""
 LAST_S = 5.0
 """How long a cancelled stop may take to commit and to leave the group."""
 _OFFSET_MASK = (1 << PARTITION_BITS) - 1
@@ -64,6 +68,7 @@ class AssignedPartition:
         "pumping",
         "queue",
         "settled",
+        "short",
         "start",
         "tracker",
     )
@@ -79,6 +84,7 @@ class AssignedPartition:
         self.start = self.committed = start  # `committed` is committed, as far as known
         self.settled: frozenset[int] = frozenset()  # from a previous assignment
         self.end = self.passed = start  # before `passed` nothing more comes
+        self.short = 0  # how often in a row its first record could not be read for want of memory
 
     @property
     def expected(self) -> int:
@@ -296,20 +302,37 @@ class Flow:
         while p.queue and len(events) < self._chunk and tracker.ahead < MAX_AHEAD:
             record = p.queue.popleft()
             position = p.position(record.offset)
-            tracker.begin(record.offset)
             if p.settled and record.offset in p.settled:
+                tracker.begin(record.offset)
                 tracker.settle(record.offset)
                 continue
             try:
                 event = self._decode(record)
-            except Refused as e:
-                instead = self._refused(record, p, position, e)
+            except Exception as e:
+                if self._again(p, record, e):
+                    break
+                tracker.begin(record.offset)
+                refused = e if isinstance(e, Refused) else Refused(f"the record can't be read: {text_of_error(e)}")
+                instead = self._refused(record, p, position, refused)
                 if instead is None:
                     continue
                 event = instead
+            else:
+                tracker.begin(record.offset)
+            p.short = 0
             event.position = position
             events.append(event)
         return bool(events)
+
+    def _again(self, p: AssignedPartition, record: Record, error: Exception) -> bool:
+        """Whether the record is read again soon: this machine is short of memory, so nobody knows what it is."""
+        if p.short == MOST_AGAIN or not may_pass(error):
+            return False
+        p.short += 1
+        p.queue.appendleft(record)
+        log.warning("record %d of %s-%d can't be read now: %s", record.offset, *p.name, text_of_error(error))
+        self._clock.call_later(RETRY_S, self.resume)
+        return True
 
     def _refused(self, record: Record, p: AssignedPartition, position: int, error: Refused) -> Event | None:
         try:

@@ -23,6 +23,7 @@ from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused, StartError, StorageError, TidegateError
 from gateway_core.contract.event import Event, position_of
 from gateway_core.contract.interfaces import Accepted, Filter, Receiver
+from gateway_core.contract.shortage import may_pass
 
 from . import meta
 from .chunks import ChunkReader
@@ -160,7 +161,8 @@ class LogChannel:
                     raise TypeError("data and key must be bytes or None")
                 size += 64 + len(text) + (len(data) if data else 0)
         except Exception as e:  # a codec or source should not let this through; it must not affect other events
-            self._refuse(events, done, Refused(f"an event can't be stored: {e}", status=500))
+            why = f"an event can't be stored: {e}"
+            self._refuse(events, done, Overloaded(why) if may_pass(e) else Refused(why, status=500))
             return
         if self._queued and self._queued + size > self._config.max_queue_bytes:
             self._refuse(events, done, Overloaded("the disk is too slow: too many events are waiting to be written"))

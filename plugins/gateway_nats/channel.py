@@ -21,6 +21,7 @@ from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused, StartError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Accepted, Filter, ReaderFeed, Receiver
+from gateway_core.contract.shortage import may_pass
 from gateway_core.pipeline.guards import text_of_error
 
 from .client import Link
@@ -144,7 +145,7 @@ class JetStreamChannel:
         except Exception as e:
             self.failed += len(events)
             text = f"the event can't be written as a message: {text_of_error(e)}"
-            done(e if isinstance(e, Refused) else Refused(text, status=500))
+            done(Overloaded(text) if may_pass(e) else e if isinstance(e, Refused) else Refused(text, status=500))
             return
         if not messages:
             done(None)

@@ -29,6 +29,7 @@ from gateway_core.contract.component import Config
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 from gateway_core.contract.outcome import Outcome, Stage
+from gateway_core.contract.shortage import may_pass
 
 from .handover import Handover
 
@@ -47,13 +48,14 @@ class NotAnEventConfig(Config):
 
 def handle(options: NotAnEventConfig, handover: Handover[T], event: Event, token: T, error: Refused) -> None:
     """Does with a message that is not an event as `not_an_event` says. `event` is made from it (`wrapped`), and `error`
-    says why it is none."""
-    if options.not_an_event == "drop":
+    says why it is none. What could not be read for want of memory goes to the dead letter."""
+    unknown = may_pass(error)  # this machine was short of memory: nobody knows what the message is
+    if options.not_an_event == "drop" and not unknown:
         handover.intake.refuse(error)
         handover.skip(token)
         return
     event.trace = error.trace
-    if options.not_an_event == "wrap":
+    if options.not_an_event == "wrap" and not unknown:
         handover.take(event, token)
     else:
         handover.dead_letter(event, token, Outcome(False, stage=Stage.DECODE, reason=error.detail))

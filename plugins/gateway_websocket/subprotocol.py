@@ -15,7 +15,7 @@ from gateway_core.contract.component import Binding
 from gateway_core.contract.errors import NotDelivered, Overloaded, Refused, StorageError
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.contract.one_line import one_line
-from gateway_core.contract.shortage import is_shortage
+from gateway_core.contract.shortage import may_pass
 
 from .options import Acknowledge
 
@@ -65,7 +65,7 @@ def nack(number: int, error: BaseException) -> bytes:
         retry = False
         problem |= {"title": "Not delivered", "status": error.status}
         problem |= {"sinkStatus": error.code} if error.code is not None else {}
-    elif is_shortage(error):
+    elif may_pass(error):
         problem |= {"detail": "The gateway is short of resources."}
     elif not isinstance(error, Overloaded | StorageError):
         problem |= {"title": "Internal Server Error", "status": 500, "detail": "The gateway failed."}

@@ -103,7 +103,6 @@ def config(**trigger: Any) -> dict[str, Any]:
 HOSTILE = {
     "ValueError": raising(ValueError("no such field")),
     "Silent": raising(Silent()),
-    "MemoryError": raising(MemoryError()),
     "SystemExit": raising(SystemExit(1)),
     "Panic": raising(Panic("unwrap on None")),
     "RecursionError": recurse,
@@ -133,6 +132,43 @@ async def test_a_filter_that_raises_loses_nothing_and_holds_up_nobody(
     (told,) = [r for r in caplog.records if r.name == "tidegate.plugins"]  # one line for all five
     assert "triggers.bad.filters" in told.getMessage()
     assert told.levelno == logging.ERROR
+
+
+@pytest.mark.spec("SAFE-34")
+@pytest.mark.parametrize("error", [MemoryError(), SystemError("error return without exception set")])
+@pytest.mark.parametrize("short_for", [2, 99])
+async def test_a_filter_without_memory_is_asked_again(error: Exception, short_for: int, tmp_path: Path) -> None:
+    left = {str(n): short_for for n in range(5)}
+
+    def filter(event: Event) -> bool:
+        left[event.attributes["id"]] -= 1
+        if left[event.attributes["id"]] >= 0:
+            raise error
+        return event.attributes["id"] != "3"
+
+    parts = Hostile(bad=filter)
+    short = {"delivery": {"retry": 3, "backoff_delay_s": 0.01}}
+    async with running(parts, config(**short), tmp_path) as gateway:
+        parts.tap.put(*events(5))
+        await until(lambda: len(parts.far.sent) + len(parts.other.sent) == (9 if short_for == 2 else 10))
+        await until(lambda: gateway.status().entries("triggers")[0].lag == 0)
+        (status,) = [t for t in gateway.status().triggers if t.name == "bad"]
+        assert status.filter_errors == 5 * min(short_for, 4)
+    if short_for == 2:
+        assert parts.other.sent == []
+        assert sorted(ids(parts.far)) == sorted([*"01234", *"0124"])
+    else:
+        assert sorted(ids(parts.other)) == list("01234")
+        assert {e.attributes["tidegateattempts"] for e in parts.other.sent} == {3}
+
+
+@pytest.mark.spec("SAFE-34")
+async def test_with_an_order_a_filter_without_memory_is_not_asked_again(tmp_path: Path) -> None:
+    """Later events of its partition would overtake it."""
+    parts = Hostile(bad=raising(MemoryError()))
+    async with running(parts, config(delivery={"order": "partition", "retry": 3}), tmp_path):
+        parts.tap.put(*events(3))
+        await until(lambda: ids(parts.other) == ["0", "1", "2"])
 
 
 @pytest.mark.spec("SAFE-25")

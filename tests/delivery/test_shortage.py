@@ -83,6 +83,22 @@ def test_a_sink_that_raises_for_a_shortage_loses_no_event(error: Exception) -> N
     assert rig.letters.sent == []
 
 
+@pytest.mark.spec("SAFE-34")
+def test_a_sink_that_raises_a_system_error_is_tried_again() -> None:
+    """CPython's C code reports a shortage of memory that way, but also faults of its own: so each try counts."""
+
+    class Raising(ScriptedSink):
+        def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
+            self.sent.append(event)
+            raise SystemError("error return without exception set")
+
+    rig = Rig(Raising(), retry=2)
+    rig.subscription.offer(event(1))
+    rig.clock.advance(60)
+    assert len(rig.sink.sent) == 3
+    assert [e.attributes["tidegateattempts"] for e in rig.letters.sent] == [3]
+
+
 @pytest.mark.anyio
 @pytest.mark.spec("SAFE-34")
 async def test_a_sink_with_an_async_client_need_not_know_of_it() -> None:

@@ -32,6 +32,8 @@ class Codec:
             raise Panic
         if what == "memory":
             raise MemoryError
+        if what == "system":
+            raise SystemError("error return without exception set")
         if what == "deep":
             return self.decode(message)
         if what == "nothing":
@@ -81,8 +83,9 @@ def test_each_fault_is_its_senders_alone(gateway: tuple[GatewayProcess, Subscrib
             assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json"), what
             assert "a secret of the body" not in answer.text
             assert client.post(process.ingress(), content=f"after-{what}").status_code == 202
-        short = client.post(process.ingress(), content="memory")  # it may go well later: the sender keeps trying
-        assert (short.status_code, short.headers["retry-after"]) == (503, "1")
+        for what in ("memory", "system"):
+            short = client.post(process.ingress(), content=what)  # it may go well later: the sender keeps trying
+            assert (short.status_code, short.headers["retry-after"]) == (503, "1")
     process.wait_until(lambda: len(subscriber.requests) == 5, 60, "the good events")
     process.wait_until(
         lambda: process.trigger("bad")["dead_lettered_by_stage"]["encode"] == 5, 20, "the letters of the other trigger"

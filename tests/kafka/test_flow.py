@@ -107,7 +107,14 @@ class ScriptedTaker:
 
 
 class Rig:
-    def __init__(self, room: int = 1_000_000, *, drain_s: float = 0.05, chunk: int = 4) -> None:
+    def __init__(
+        self,
+        room: int = 1_000_000,
+        *,
+        drain_s: float = 0.05,
+        chunk: int = 4,
+        decode: Callable[[Record], Event] = decode,
+    ) -> None:
         self.consumer = ScriptedConsumer()
         self.taker = ScriptedTaker(room)
         self.flow = self.taker.flow = Flow(
@@ -160,6 +167,50 @@ async def test_events_are_handed_out_in_order_and_committed_once_settled() -> No
         assert (rig.consumer.committed, rig.consumer.commits) == ({}, rounds), "nothing new is safe"
         rig.taker.settle(*rig.taker.held)
         await until(lambda: rig.consumer.committed == {ONE: 10})
+
+
+@pytest.mark.spec("SAFE-34")
+@pytest.mark.parametrize("error", [MemoryError(), SystemError("error return without exception set")])
+@pytest.mark.parametrize("cause", [False, True])
+async def test_a_record_that_memory_is_too_short_for_is_read_again(
+    error: Exception, cause: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = 3
+
+    def decode_if_there_is_memory(record: Record) -> Event:
+        nonlocal left
+        if record.offset == 2 and left:
+            left -= 1
+            if cause:
+                raise Refused("the codec failed") from error
+            raise error
+        return decode(record)
+
+    monkeypatch.setattr(flows, "RETRY_S", 0.001)
+    async with running(Rig(decode=decode_if_there_is_memory)) as rig:
+        rig.fetch(0, 5)
+        assert rig.taken() == [0, 1]
+        await until(lambda: rig.taken() == [0, 1, 2, 3, 4])
+        assert rig.taker.refused == []
+        rig.taker.settle(*rig.taker.held)
+        await until(lambda: rig.consumer.committed == {ONE: 5})
+
+
+@pytest.mark.spec("SAFE-34")
+async def test_a_record_that_memory_never_suffices_for_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def greedy(record: Record) -> Event:
+        if record.offset == 2:
+            raise MemoryError
+        return Event({"id": str(record.offset)}, record.value)
+
+    monkeypatch.setattr(flows, "RETRY_S", 0.001)
+    monkeypatch.setattr(flows, "MOST_AGAIN", 3)
+    async with running(Rig(decode=greedy)) as rig:
+        rig.fetch(0, 5)
+        await until(lambda: rig.taken() == [0, 1, 3, 4])
+        assert [offset(p) for p in rig.taker.refused] == [2]
+        rig.taker.settle(*rig.taker.held)
+        await until(lambda: rig.consumer.committed == {ONE: 5})
 
 
 async def test_what_finds_no_room_waits_and_its_partition_is_paused() -> None:

@@ -54,6 +54,22 @@ async def test_a_subscriber_that_is_away_finds_its_events_after_a_restart(log: A
     assert (back.got, eager.got) == ([1, 2, 3, 4, 5], [])
 
 
+@pytest.mark.spec("SAFE-34")
+@pytest.mark.parametrize("error", [MemoryError(), SystemError("error return without exception set")])
+async def test_an_event_that_memory_is_too_short_for_may_come_again(
+    error: Exception, log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def encode(attributes: object) -> bytes:
+        raise error
+
+    channel = await log.open()
+    monkeypatch.setattr("gateway_log.channel._encode", encode)
+    with pytest.raises(Overloaded):
+        await log.append(channel, log.events(1))
+    monkeypatch.undo()
+    await log.append(channel, log.events(1))
+
+
 @pytest.mark.parametrize(
     "broken",
     [
