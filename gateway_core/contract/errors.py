@@ -72,12 +72,12 @@ class Refused(TidegateError):
     headers: Sequence[tuple[bytes, bytes]] = ()
 
     def __init__(self, detail: str, *, status: int = 400, title: str = "", rule: str = "", attribute: str = "") -> None:
-        super().__init__(detail)
+        super().__init__(detail := detail if len(detail) <= 1000 else f"{detail[:1000]}…")
         self.detail = detail
         self.status = status
         self.title = title or HTTPStatus(status).phrase
         self.rule = rule
-        self.attribute = attribute
+        self.attribute = attribute[:100]
 
 
 class NotDelivered(TidegateError):

@@ -25,6 +25,7 @@ import msgspec
 from gateway_core.contract.component import Binding
 from gateway_core.contract.event import Message, text_of
 
+from .bindings import own_headers
 from .values import forbidden_character
 from .versions import V0_1_CAMEL, Version, version_of
 
@@ -55,6 +56,7 @@ class OlderHeaders:
         self._http = binding.folds_case  # like HTTP, which 0.1 and 0.2 are written like
         self._prefix = binding.prefix
         self._percent = binding.percent
+        self._others = {*own_headers(binding), b"content-type"}  # no attributes, also where attributes have no prefix
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -75,7 +77,8 @@ class OlderHeaders:
     def _json_fields(self, message: Message, version: Version) -> Iterator[tuple[str, Any]]:
         """Names as written, without the prefix, and JSON values."""
         start = len(self._prefix)
-        fields = [(n, v) for n, v in message.headers if n.lower().startswith(self._prefix.lower())]
+        start_of, others = self._prefix.lower(), self._others
+        fields = [(n, v) for n, v in message.headers if (low := n.lower()).startswith(start_of) and low not in others]
         if not self._http:  # among names that differ only in case, the exact prefix and case count
             exact = {n: v for n, v in fields if n.startswith(self._prefix)}
             named = {n[start:].lower() for n in exact}

@@ -64,12 +64,12 @@ class SafeConnection(sqlite3.Connection):
         try:
             return super().execute(*args, **options)
         except UnicodeDecodeError as e:
-            raise damaged_schema() from e
+            raise damaged("malformed database schema") from e
 
 
-def damaged_schema() -> sqlite3.DatabaseError:
-    """The error of a file whose schema is damaged."""
-    error = sqlite3.DatabaseError("malformed database schema")
+def damaged(what: str) -> sqlite3.DatabaseError:
+    """The error of a damaged file."""
+    error = sqlite3.DatabaseError(what)
     error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_CORRUPT, "SQLITE_CORRUPT"
     return error
 
@@ -88,6 +88,7 @@ class Rows:
         self._report = report
         self._checked: int | None = None  # the first sequence that must have a checksum
         self._query = ""
+        self._beyond: tuple[int, int] | None = None  # sequences that are thought to follow the last row
 
     def read(self, start: int, end: int, count: int = CHUNK) -> tuple[list[Row], int]:
         """Rows with `start <= sequence < end`, at most `count` and about `MAX_BYTES`, and the next sequence to read:
@@ -100,17 +101,19 @@ class Rows:
             salvage(self._connection)
             return self._around(start, min(end, start + count))
 
-    def _intact(self, start: int, end: int, count: int) -> tuple[list[Row], int]:
-        """All rows at once: the usual case."""
+    def _intact(self, start: int, end: int, count: int, behind: bool = False) -> tuple[list[Row], int]:
+        """All rows at once: the usual case. `behind`: there are rows before `start`."""
         checked = self._prepare()
         rows: list[Row] = []
         expected, size, found = start, 0, 0
         base = self._base
         with closing(self._connection.execute(self._query, (start, end, count))) as cursor:
             for sequence, received_ns, flags, key, attributes, data, total in cursor:
+                if not expected <= sequence < end:
+                    raise damaged("rows out of order")
                 if sequence != expected:
-                    self._missing(expected, sequence)
-                expected = max(expected, sequence + 1)
+                    self._missing(expected, sequence, behind or found > 0)
+                expected = sequence + 1
                 found += 1
                 try:
                     if total is None:
@@ -129,7 +132,9 @@ class Rows:
         if found == count:
             return rows, expected
         if end <= self._edge("max", end - 1) + 1:
-            self._missing(expected, end)
+            self._missing(expected, end, behind or found > 0)
+        elif expected < end:
+            self._beyond = (expected, end)
         return rows, end
 
     def _prepare(self) -> int:
@@ -161,11 +166,12 @@ class Rows:
             if not _is_lasting(e):
                 raise
             return unknown
-        return found or 0
+        return 0 if found is None else found if found > 0 else unknown  # there is none below 1 but by damage
 
-    def _missing(self, first: int, end: int) -> None:
-        """There are no rows with these sequences: retention deleted them, or they are lost."""
-        oldest = self._edge("min", first)
+    def _missing(self, first: int, end: int, behind: bool) -> None:
+        """There are no rows with these sequences: retention deleted them, or they are lost. Retention deletes the
+        oldest, so what is missing `behind` a row is lost."""
+        oldest = first if behind else self._edge("min", first)
         if oldest and (first := max(first, oldest)) < end:
             self._report(Unreadable(first, end - 1, "there is no such row"))
 
@@ -176,11 +182,13 @@ class Rows:
     def _around(self, start: int, end: int) -> tuple[list[Row], int]:
         rows: list[Row] = []
         lost: Unreadable | None = None
+        beyond: list[tuple[int, int]] = []
         ranges = [(start, end)]
         while ranges:
             start, stop = ranges.pop()
+            self._beyond = None
             try:
-                found, _ = self._intact(start, stop, stop - start)
+                found, _ = self._intact(start, stop, stop - start, bool(rows))
             except sqlite3.Error as e:
                 if not _is_lasting(e):
                     raise
@@ -194,6 +202,12 @@ class Rows:
                     lost = Unreadable(start, start, str(e), page=is_damage(e))
             else:
                 rows += found
+                if found:  # a damaged tree has no right end
+                    for first, behind in beyond:
+                        self._missing(first, behind, True)
+                    beyond.clear()
+                if self._beyond is not None:
+                    beyond.append(self._beyond)
         self._tell(lost)
         return rows, end
 

@@ -12,7 +12,7 @@ from gateway_core.contract.errors import StartError
 
 from .disk_reserve import is_full
 from .reader import FORMAT, bounds_of
-from .rows import damaged_schema, is_damage
+from .rows import damaged, is_damage
 
 WAL_BYTES = 8 * 1024 * 1024
 BUSY_MS = 10_000
@@ -47,7 +47,7 @@ def open_shard(path: Path, sync: Literal["full", "normal"] = "full", wal_bytes: 
         try:
             _prepare(connection, path, sync, wal_bytes)
         except UnicodeDecodeError as e:
-            raise damaged_schema() from e
+            raise damaged("malformed database schema") from e
     except sqlite3.Error as e:
         connection.close()
         if is_damage(e):

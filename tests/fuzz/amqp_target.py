@@ -14,7 +14,7 @@ from gateway_transport.not_an_event import wrapped
 
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
-from tests.fuzz.checks import JSON_EVENT, Side, check_same
+from tests.fuzz.checks import JSON_EVENT, Side, check_refusal, check_same
 
 _side = Side(AMQP)
 
@@ -32,8 +32,13 @@ def check(data: bytes) -> None:
         return
     headers = [(name.decode(errors="replace"), as_text(value)) for name, value in found.headers.items()]
     wrapped(id="1", source="rabbitmq:/q", type="t", data=body, headers=headers, prefix="rabbitmq")
-    if (event := _side.event(to_message(found))) is not None:
-        _check_written(event)
+    try:
+        message = to_message(found)
+    except Refused as e:
+        check_refusal(e)
+    else:
+        if (event := _side.event(message)) is not None:
+            _check_written(event)
 
 
 def _check_written(event: Event) -> None:

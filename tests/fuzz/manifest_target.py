@@ -34,7 +34,8 @@ def check(data: bytes) -> None:
         if "kind" in node.value or "apiVersion" in node.value:
             documents.append(node)
         else:
-            sections.update(node.value)
+            # the config refuses sections that are no mappings, before it reads manifests
+            sections.update({name: section for name, section in node.value.items() if isinstance(section.value, dict)})
     content = read(documents, sections, _ENV)
     for fault in [*content.faults, *content.warnings]:
         assert fault.message
