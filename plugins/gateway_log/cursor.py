@@ -341,11 +341,20 @@ def rewind_cursors(cursors: dict[str, CursorState], routed: int, first: int, fol
     return wrong
 
 
-def save_cursors(connection: sqlite3.Connection, changes: CursorChanges) -> None:
-    """Writes the changes; call it in a transaction."""
-    connection.execute("INSERT OR REPLACE INTO meta VALUES ('routed', ?)", (changes.routed,))
+def saving(changes: CursorChanges | None) -> str:
+    """A script that begins a transaction and writes the changes in it. `executescript` gives up Python's lock once for
+    each statement, `execute` five times, and each time the writer may wait for the event loop. Names are in
+    hexadecimal, so nothing in them ends the literal."""
+    if changes is None:
+        return "BEGIN IMMEDIATE"
+    script = f"BEGIN IMMEDIATE; INSERT OR REPLACE INTO meta VALUES ('routed', {changes.routed:d});"
     if changes.cursors:
-        connection.executemany(
-            "INSERT OR REPLACE INTO feeds VALUES (?, ?, ?)",
-            [(n, p.next, msgspec.json.encode(p.pending).decode() if p.pending else None) for n, p in changes.cursors],
-        )
+        rows = [_row(name, state) for name, state in changes.cursors]
+        script += "INSERT OR REPLACE INTO feeds VALUES " + ",".join(rows)
+    return script
+
+
+def _row(name: str, state: CursorState) -> str:
+    place = "NULL" if state.next is None else f"{state.next:d}"
+    pending = f"'{msgspec.json.encode(state.pending).decode()}'" if state.pending else "NULL"
+    return f"(CAST(x'{name.encode().hex()}' AS TEXT),{place},{pending})"

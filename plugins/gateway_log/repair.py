@@ -20,7 +20,7 @@ from gateway_core.contract.event import position_of
 
 from . import damaged_cursors, epochs, meta, readers
 from .checksum import checksum
-from .cursor import CursorChanges, rewind_cursors, save_cursors
+from .cursor import CursorChanges, rewind_cursors, saving
 from .damaged_cursors import unfinished_repair
 from .quarantine import Quarantine
 from .reader import LogReader, described, known_bounds, shard_file, shards_in
@@ -105,9 +105,9 @@ def _salvage(folder: Path, shard: int, stamp: str) -> Iterator[str]:
         told = max([last, *(u.last for u in lost)])
         if told < following - 1:
             report(shard, Unreadable(told + 1, following - 1, "the file ends before"))
-        target.execute("BEGIN")
+        cursors = [] if cursors_lost else list(found.items())
+        target.executescript(saving(CursorChanges(shard, min(routed, following), cursors)))
         target.execute("INSERT OR REPLACE INTO meta VALUES ('next', ?)", (following,))
-        save_cursors(target, CursorChanges(shard, min(routed, following), [] if cursors_lost else list(found.items())))
         epochs.save(target, reader.epochs(shard))
         target.execute("COMMIT")
     os.replace(new, unfinished_repair(folder, shard))

@@ -21,7 +21,7 @@ from gateway_core.contract.event import Event, position_of
 
 from . import damaged_cursors, epochs, meta, wal_file
 from .checksum import PRIME
-from .cursor import CursorChanges, CursorState, load_cursors, rewind_cursors, save_cursors
+from .cursor import CursorChanges, CursorState, load_cursors, rewind_cursors, saving
 from .disk_reserve import DiskReserve, SyncFailed
 from .meta import ShardMeta
 from .reader import JSON_DATA, TRACED, bounds_of, known_bounds, shard_file
@@ -34,8 +34,8 @@ log = logging.getLogger("tidegate.log")
 COLUMNS = 7
 _MOST_ROWS = 64
 _ROW = "(?,?,?,nullif(?,''),?,?,?)"
-# One statement for up to 64 rows: it releases and takes Python's lock once for all of them. `executemany` would do so
-# for each row, and wait each time while the event loop is busy.
+# One statement for up to 64 rows: it gives up Python's lock four times for all of them, and may wait each time while
+# the event loop is busy. `execute` would give it up once more than `executemany`, to ask for the last row.
 _INSERT = {n: "INSERT INTO events VALUES " + ",".join([_ROW] * n) for n in (*range(1, _MOST_ROWS + 1), 256)}
 _DELETE_ROWS, _DELETE_BYTES = 1000, 4 * 1024 * 1024
 _RESTART_WAIT_MS = 250
@@ -230,19 +230,19 @@ class Shard:
             self.suspected = str(error)
 
     def _write(self, rows: list[Any], changes: CursorChanges | None) -> None:
+        if self._connection.in_transaction:  # a rollback failed: a script would commit what it left
+            self._connection.execute("ROLLBACK")
         count = len(rows) // COLUMNS
         if changes is None and count in _INSERT and self._begun:
-            self._connection.execute(_INSERT[count], rows)  # a transaction by itself
+            self._connection.executemany(_INSERT[count], (rows,))  # a transaction by itself
             self.next += count
             return
-        self._connection.execute("BEGIN IMMEDIATE")
         try:
+            self._connection.executescript(saving(changes))
             if count and not self._begun:
                 epochs.begin(self._connection, self.first, self.next)
             self._insert(rows, count)
-            if changes is not None:
-                save_cursors(self._connection, changes)
-            self._connection.execute("COMMIT")
+            self._connection.commit()
         except BaseException:
             self._roll_back()
             raise
@@ -254,7 +254,7 @@ class Shard:
         at = 0
         while count:
             n = 256 if count >= 256 else min(count, _MOST_ROWS)
-            self._connection.execute(_INSERT[n], rows[at : at + n * COLUMNS])
+            self._connection.executemany(_INSERT[n], (rows[at : at + n * COLUMNS],))
             at += n * COLUMNS
             count -= n
 
