@@ -34,6 +34,9 @@ log = logging.getLogger("tidegate.files")
 Done = Callable[[Outcome], None]
 GATHER_S, GATHERED = 0.005, 32
 """The least time between two writes, unless so many lines wait."""
+STEADY_S, STEADY = 0.02, 8
+"""The same while so many lines at least come between two writes, until the next one: a write takes Python's lock six
+times, and the event loop is probably busy."""
 CROWDED_S = 0.1
 """How long it is remembered that lines came beside others."""
 AT_ONCE = 16
@@ -69,6 +72,7 @@ class FileTarget:
         self._fd = -1
         self._regular = True
         self._identity = (0, 0)
+        self._end = 0  # of what we wrote last
 
     def open(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,6 +92,7 @@ class FileTarget:
                     with suppress(OSError):
                         os.ftruncate(self._fd, size)
                 raise
+            self._end = size + len(data)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -100,6 +105,7 @@ class FileTarget:
         opened = os.fstat(self._fd)
         self._regular = stat.S_ISREG(opened.st_mode)
         self._identity = opened.st_dev, opened.st_ino
+        self._end = 0
         if self._fsync and self._regular:
             try:
                 sync_names(self._path, above=2)  # also if it is there: who made it may have been killed at this point
@@ -133,7 +139,7 @@ class FileTarget:
     def _mend(self, size: int) -> int:
         """Completes the last line. While the lock is held, a line can only be incomplete after a crash of its writer,
         or if another program wrote to the file."""
-        if size == 0 or os.pread(self._fd, 1, size - 1) == b"\n":
+        if size in (0, self._end) or os.pread(self._fd, 1, size - 1) == b"\n":
             return size
         start = self._line_start(size)
         tail = _read(self._fd, start, size) if size - start <= MOST_TAIL else b""
@@ -242,6 +248,7 @@ class LineWriter:
         self._pending: set[_Line] = set()
         self._ended: deque[tuple[_Line, Outcome]] = deque()  # to be reported
         self._crowded = self._next = 0.0  # until when lines come beside others, when the next ones are handed over
+        self._came = 0.0  # when the last line did
         self._late = False  # lines were to be handed over while outcomes were reported
         self._closing = False
         self._timer: Timer | None = None  # while something is pending
@@ -269,6 +276,7 @@ class LineWriter:
         if self._timer is None:
             self._timer = self._clock.call_later(timeout_s, self._expire)
         self._gathered.append(entry)
+        self._came = now
         if len(self._gathered) == 1 and now < self._crowded and now < self._next:
             self._loop.call_later(self._next - now, self._hand_over)
         elif len(self._gathered) in (1, GATHERED):
@@ -279,7 +287,10 @@ class LineWriter:
         if self._gathered and not self._late:
             gathered, self._gathered = self._gathered, []
             self._queue.put(gathered)
-            self._next = self._clock.monotonic() + GATHER_S
+            now = self._clock.monotonic()
+            # lines that were written in response to the last ones come all at once: a longer wait would bring no more
+            steady = len(gathered) >= STEADY and now - self._came < GATHER_S / 2
+            self._next = now + (STEADY_S if steady else GATHER_S)
 
     async def stop(self) -> None:
         """Writes all waiting lines, then closes the target."""

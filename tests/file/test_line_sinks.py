@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from gateway_cloudevents.event_json import load
-from gateway_file.line_writer import AT_ONCE, FileTarget, LineWriter
+from gateway_file.line_writer import AT_ONCE, GATHER_S, STEADY, STEADY_S, FileTarget, LineWriter
 from gateway_testing import FakeClock
 
 from gateway_core.config.registry import Registry
@@ -116,6 +116,37 @@ async def test_lines_are_written_together_and_outcomes_leave_the_loop_time_for_o
     assert max(rounds.values()) <= AT_ONCE
 
 
+@pytest.mark.parametrize(
+    ("lines", "pause_s", "wait_s"),
+    [
+        (STEADY, 0.0, STEADY_S),
+        (STEADY - 1, 0.0, GATHER_S),
+        (STEADY, GATHER_S, GATHER_S),  # they came all at once, some time before they were written
+    ],
+)
+async def test_lines_that_keep_coming_are_written_less_often(lines: int, pause_s: float, wait_s: float) -> None:
+    class Target:
+        def open(self) -> None: ...
+        def close(self) -> None: ...
+        def write(self, data: bytes) -> None: ...
+
+    clock, outcomes = FakeClock(), Outcomes()
+    writer = LineWriter(Target(), clock)
+    await writer.start()
+    for _ in range(lines):
+        writer.write(b"{}", 30, outcomes)
+    clock.advance(pause_s)
+    await outcomes.until(lines)
+    clock.advance(wait_s - 0.001)  # a millisecond too early
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    writer.write(b"{}", 30, outcomes)
+    await outcomes.until(lines + 1)
+    assert loop.time() - began >= 0.001 - 1e-4
+    clock.advance(0.001)
+    await writer.stop()
+
+
 async def test_a_rotated_file_is_followed(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     sink, outcomes = build("file", {"path": str(path)}, tmp_path), Outcomes()
@@ -129,6 +160,24 @@ async def test_a_rotated_file_is_followed(tmp_path: Path) -> None:
         await sink.stop()
     assert load((tmp_path / "events.1").read_bytes()) == event(1)
     assert load(path.read_bytes()) == event(2)
+
+
+async def test_a_file_that_is_cut_in_place_is_written_on(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    sink, outcomes = build("file", {"path": str(path)}, tmp_path), Outcomes()
+    async with anyio.create_task_group() as tasks:
+        await sink.start(tasks)
+        for n, left in enumerate((b"", b"", b"a line of another program")):  # the first two as `copytruncate` leaves it
+            sink.send(event(n), 30, outcomes)
+            await outcomes.until(n + 1)
+            path.write_bytes(left)
+        sink.send(event(3), 30, outcomes)
+        await outcomes.until(4)
+        await sink.stop()
+    assert all(o.delivered for o in outcomes.all)
+    first, second = path.read_bytes().splitlines()
+    assert first == b"a line of another program"
+    assert load(second) == event(3)
 
 
 async def test_writers_of_one_file_never_mix_their_lines(tmp_path: Path) -> None:
