@@ -2,8 +2,8 @@
 
 Invariants: whenever `_exchange` is None, the parser is between two messages, and any byte received closes the
 connection. `_untouched` is true until the first byte of the response. The outcome is reported after `feed_data` has
-returned, so that no exchange starts inside the parser. `Pool.known` maps the bytes of plain 2xx responses to their
-outcome; a response that arrives in one read with the same bytes is not parsed again.
+returned, so that no exchange starts inside the parser. `Pool.known` maps the bytes of plain responses, which are no
+reply and name no time, to their outcome; one that arrives in one read with the same bytes is not parsed again.
 
 Nothing is sent twice here: if the server was closing a kept-alive connection while a request went out on it, the
 attempt has failed, and is counted, delayed and limited like any other. `stale` finds most such connections before they
@@ -238,7 +238,7 @@ class ClientConnection(asyncio.Protocol):
         for name, value in self._headers:
             if name == b"keep-alive" and (found := _KEEP_ALIVE.search(value)):
                 self._pool.keep_idle(int(found[1]))
-        simple = outcome.delivered and outcome.reply is None and self._keep and not self._head_bytes
+        simple = outcome.reply is None and outcome.retry_after_s is None and self._keep and not self._head_bytes
         keep = self._keep
         self._exchange = None
         self._bytes = 0

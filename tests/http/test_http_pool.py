@@ -188,6 +188,29 @@ async def test_a_part_of_an_answer_is_not_taken_for_one_that_was_seen(kit: Any) 
         assert (outcome.delivered, outcome.retry, outcome.code) == (False, True, None)
 
 
+@pytest.mark.parametrize(
+    ("head", "seen"),
+    [
+        (b"500 No", True),
+        (b"400 No", True),
+        (b"503 No", True),
+        (b"503 No\r\nRetry-After: Wed, 21 Oct 2065 07:28:00 GMT", False),  # another number of seconds each time
+        (b"503 No\r\nRetry-After: 7", False),
+    ],
+)
+async def test_a_failure_that_was_seen_is_not_parsed_again(kit: Any, head: bytes, seen: bool) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, n: int) -> None:
+        while True:
+            await one_request(reader)
+            writer.write(b"HTTP/1.1 %s\r\nContent-Length: 4\r\n\r\nwhy?" % head)
+
+    async with serving(script) as url, kit.sink(url) as sink:
+        first, second = await kit.send(sink, EVENT), await kit.send(sink, EVENT)
+    assert (second.delivered, second.code, second.data) == (False, int(head[:3]), b"why?")
+    assert second.retry is (head[:1] == b"5")
+    assert (first is second) is seen
+
+
 async def test_bytes_on_an_idle_connection_end_it(kit: Any) -> None:
     push = asyncio.Event()
     pushed = asyncio.Event()
