@@ -87,7 +87,7 @@ async def serve(gateway: Gateway, stop: anyio.Event, started: Callable[[], None]
         await begun.wait()
         gc.freeze()  # events are never in cycles, and what exists would only make each run slower
         gc.set_threshold(10_000, 20, 50)
-        sys.setswitchinterval(0.001)  # the log's writer waits for the event loop this long
+        sys.setswitchinterval(0.0001)  # the log's writer waits for the event loop this long
         started()
 
     await gateway.run(stop, begun, follow, *beside)
