@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from ..config.model import DeliveryConfig
@@ -112,30 +112,45 @@ class Subscription:
 
     def offer(self, event: Event) -> bool:
         """Accepts an event, or returns False if there is no room: the channel keeps it until `feed.resume()`."""
-        if self.paused or not self.room():
-            self._full = True
+        return not self.offer_all((event,))
+
+    def offer_all(self, events: Sequence[Event]) -> list[Event]:
+        """Accepts events that came together, and returns those for which there is no room."""
+        refused = []
+        try:
+            for event in events:
+                if self.paused or not self.room():
+                    self._full = True
+                    refused.append(event)
+                    continue
+                delivery = Delivery(self._attempts, event)
+                self.held += 1
+                self._budget.used += delivery.size
+                self._enter(delivery)
+        finally:  # also if there is no memory for one of them
+            self._pump()
+        return refused
+
+    def _enter(self, delivery: Delivery) -> bool:
+        """Queues it, unless its filter or its key mapper raised."""
+        if self._undecided and (found := self._undecided.pop(id(delivery.event), None)) is not None:
+            self._without_attempt(delivery, found[1])
             return False
-        if self._undecided and (found := self._undecided.pop(id(event), None)) is not None:
-            self._without_attempt(self._hold(event), found[1])
-            return True
-        delivery = self._hold(event)
         try:
             self._queue.enter(delivery)
         except Exception as e:
-            self._without_attempt(delivery, _unordered(e))
-        self._pump()
+            detail = e.detail if isinstance(e, Refused) else text_of_error(e)
+            self._without_attempt(delivery, Outcome(False, stage=Stage.ORDER, reason=f"order: {detail}"))
+            return False
         return True
 
     def reject(self, event: Event, outcome: Outcome) -> None:
         """Accepts the event that a channel made of a record that is not one, and writes it to the dead letter."""
         if not self._stopping:  # else the channel keeps it
-            self._without_attempt(self._hold(event), outcome)
-
-    def _hold(self, event: Event) -> Delivery:
-        delivery = Delivery(self._attempts, event)
-        self.held += 1
-        self._budget.used += delivery.size
-        return delivery
+            delivery = Delivery(self._attempts, event)
+            self.held += 1
+            self._budget.used += delivery.size
+            self._without_attempt(delivery, outcome)
 
     def _without_attempt(self, delivery: Delivery, outcome: Outcome) -> None:
         """No attempt can be made."""
@@ -155,23 +170,12 @@ class Subscription:
     def _decide(self, delivery: Delivery) -> None:
         """Runs the filter and the key mapper again."""
         self._queue.waiting.discard(delivery)
-        event = delivery.event
-        if self._filter is not None:
-            wanted = self._filter.filter.matches(event)
-            if (found := self._undecided.pop(id(event), None)) is not None:
-                self._without_attempt(delivery, found[1])
-                return
-            if not wanted:
-                self.failures.in_a_row = 0
-                self._settle(delivery)
-                return
-        try:
-            self._queue.enter(delivery)
-        except Exception as e:
-            self._without_attempt(delivery, _unordered(e))
-            return
-        self.failures.in_a_row = delivery.attempts = 0
-        self._pump()
+        if self._filter is not None and not self._filter.filter.matches(delivery.event):
+            self.failures.in_a_row = 0
+            self._settle(delivery)
+        elif self._enter(delivery):
+            self.failures.in_a_row = delivery.attempts = 0
+            self._pump()
 
     def withdraw(self, partition: int) -> list[int]:
         """Drops the events of a partition without an attempt or a dead letter under way: another gateway delivers them
@@ -223,7 +227,8 @@ class Subscription:
             self._succeeded(delivery, outcome)
         else:
             self._failed(delivery, outcome, outcome.code is not None)
-        self._pump()
+        if self._queue.due or self._queue.spent:  # saves a call per event
+            self._pump()
 
     def _succeeded(self, delivery: Delivery, outcome: Outcome) -> None:
         if self.failures.in_a_row or self._schedule.outage.count:
@@ -281,9 +286,7 @@ class Subscription:
     def _give_up(self, delivery: Delivery) -> None:
         assert delivery.outcome is not None
         if self.dead_letters is None:
-            self._forget(delivery)
-            assert self._give_back is not None
-            self._give_back(delivery.event.position, delivery.outcome)
+            self._settle(delivery, delivery.outcome)
             return
         done = partial(self._dead_letter_written, delivery)
         self.dead_letters.write(delivery.event, delivery.outcome, self.sink.address, done, delivery=delivery)
@@ -297,20 +300,22 @@ class Subscription:
 
     # -- the end of a delivery --------------------------------------------------------------------------------------
 
-    def _settle(self, delivery: Delivery) -> None:
-        self._forget(delivery)
-        self.feed.ack(delivery.event.position)
-        self._resume_feed()
+    def _settle(self, delivery: Delivery, failure: Outcome | None = None) -> None:
+        self.held -= 1
+        self._budget.used -= delivery.size
+        if delivery.order_key is not None:
+            self._queue.leave(delivery)
+        if failure is None:
+            self.feed.ack(delivery.event.position)
+        elif self._give_back is not None:
+            self._give_back(delivery.event.position, failure)
+        if self._full:
+            self._resume_feed()
 
     def _resume_feed(self) -> None:
         if self._full and self.held <= MOST_HELD // 2 and self.room():
             self._full = False
             self.feed.resume()
-
-    def _forget(self, delivery: Delivery) -> None:
-        self.held -= 1
-        self._budget.used -= delivery.size
-        self._queue.leave(delivery)
 
     def pause(self) -> None:
         """Starts no attempts until `resume`; those under way finish. New events stay in the channel."""
@@ -386,9 +391,3 @@ class Subscription:
         yield from self._queue.under_way()
         if self.dead_letters is not None:
             yield from (("letter", delivery) for delivery in self.dead_letters.deliveries())
-
-
-def _unordered(error: Exception) -> Outcome:
-    """The key mapper raised: the order of the event is unknown."""
-    detail = error.detail if isinstance(error, Refused) else text_of_error(error)
-    return Outcome(False, stage=Stage.ORDER, reason=f"order: {detail}")

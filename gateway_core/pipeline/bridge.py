@@ -65,8 +65,8 @@ class Bridge(Counted):
             # the source's partition stays, for `order: partition` and `withdraw`
             position = event.position = event.position >> PARTITION_BITS << PARTITION_BITS | self._last
             self._groups[position] = group
-            if not self.subscription.offer(event):  # large events used up the memory budget
-                self.give_back(position, Outcome(False, retry=True, reason="as much is under way as may be held"))
+        for event in self.subscription.offer_all(events):  # large events used up the memory budget
+            self.give_back(event.position, Outcome(False, retry=True, reason="as much is under way as may be held"))
 
     def undeliverable(self, event: Event, outcome: Outcome, dest: str, done: Accepted) -> None:
         dead_letters = self.subscription.dead_letters

@@ -10,6 +10,7 @@ from gateway_core.contract.errors import NotDelivered, Overloaded, Refused
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter, Outcome
 from gateway_core.delivery import Budget, Subscription
+from gateway_core.delivery.deliveries import OrderKeyOf
 from gateway_core.pipeline import filters
 from gateway_core.pipeline.bridge import Bridge
 
@@ -21,6 +22,7 @@ def bridge(
     filter: Filter | None = None,
     letters: ScriptedSink | None = None,
     budget: Budget | None = None,
+    order_key_of: OrderKeyOf | None = None,
 ) -> Bridge:
     made = Bridge("b", filter)
     made.subscription = Subscription(
@@ -28,6 +30,7 @@ def bridge(
         dead_letter=letters,
         give_back=made.give_back,
         budget=budget,
+        order_key_of=order_key_of,
     )
     made.subscription.feed = made
     return made
@@ -119,6 +122,40 @@ def test_memory_that_is_used_up_within_a_group_is_told_to_the_source() -> None:
     (error,) = answers
     assert isinstance(error, Overloaded)
     assert b.lag() == 0
+
+
+def test_one_event_of_a_group_without_an_order_key_is_given_back_and_the_others_are_delivered() -> None:
+    def key_of(event: Event) -> str:
+        if event.attributes["id"] == "2":
+            raise ValueError("no key")
+        return "key"
+
+    sink = ScriptedSink(hold=True)
+    b, answers = bridge(sink, order_key_of=key_of), []
+    b.accept(events("1", "2", "3"), answers.append)
+    assert (b.failed, b.lag(), answers) == (1, 2, [])
+    assert [e.attributes["id"] for e in sink.sent] == ["1"], "the third waits for the first"
+    sink.answer()
+    sink.answer()
+    (error,) = answers
+    assert isinstance(error, NotDelivered)
+    assert "no key" in str(error)
+    assert [e.attributes["id"] for e in sink.sent] == ["1", "3"]
+    assert (b.accepted, b.failed, b.lag(), b.subscription.held) == (2, 1, 0, 0)
+
+
+def test_events_before_one_that_fails_within_a_group_are_attempted_all_the_same() -> None:
+    class Unreadable:
+        def __str__(self) -> str:
+            raise MemoryError
+
+    sink = ScriptedSink()
+    b = bridge(sink)
+    group = events("1", "2", "3")
+    group[2].attributes["odd"] = Unreadable()
+    with pytest.raises(MemoryError):
+        b.accept(group, lambda error: None)
+    assert [e.attributes["id"] for e in sink.sent] == ["1", "2"]
 
 
 def test_refusals_are_counted() -> None:

@@ -77,6 +77,7 @@ class Rig:
         answer: Callable[[Event], Outcome],
         takes_s: float = 0.0,
         order_key_of: OrderKeyOf | None = None,
+        give_back: Callable[[int, Outcome], None] | None = None,
         **policy: object,
     ) -> None:
         self.clock = FakeClock()
@@ -85,7 +86,8 @@ class Rig:
         self.feed = MemoryFeed()
         self.subscription = Subscription(
             *("t", self.far, DeliveryConfig(**policy), self.clock),  # type: ignore[arg-type]
-            dead_letter=self.letters,
+            dead_letter=None if give_back else self.letters,
+            give_back=give_back,
             order_key_of=order_key_of,
             draw=lambda: 0.5,
         )
@@ -116,6 +118,16 @@ def test_events_before_a_silent_subscriber_are_given_up_together() -> None:
     assert len(rig.far.sent) < 100
     times = [at for at, _ in rig.far.sent]
     assert len([at for at in times if at > 31]) == len({at for at in times if at > 31}), "one at a time"
+
+
+@pytest.mark.spec("SAFE-37")
+@pytest.mark.parametrize("retry", [1, 2, 5])
+def test_events_behind_others_are_given_back_even_if_none_is_left_to_attempt(retry: int) -> None:
+    returned: list[int] = []
+    rig = Rig(lambda e: SILENT, 1.0, of_key, lambda position, outcome: returned.append(position), retry=retry)
+    rig.offer(*(event(n, key=b"%d" % (n % 2)) for n in range(1, 11)))
+    rig.settle()
+    assert sorted(returned) == list(range(1, 11))
 
 
 @pytest.mark.spec("SAFE-37")
