@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 import anyio
 from aiokafka import errors
@@ -23,6 +24,7 @@ from ..client import Acknowledged, Headers, KafkaFault, size_of
 from ..client_config import KafkaProducerConfig
 from ..health import Health
 from .batch_scheduler import Batch, BatchScheduler, BrokerState, Entry, PartitionQueue, TopicQueues
+from .direct_sender import Outgoing
 from .faults import fault_of, quieten
 from .maintenance import ProducerMaintenance
 from .producer_connection import ProducerClient, ProducerConnection
@@ -30,6 +32,7 @@ from .producer_connection import ProducerClient, ProducerConnection
 _log = logging.getLogger("tidegate.kafka")
 _START_S = 5.0  # how long a start waits for the cluster
 _STOP_S = 0.005
+_FEW = 256  # records under way; with more, aiokafka's detours are cheaper, as they gather larger batches
 _UNKNOWN_TRIES = 3  # for a single record that the cluster rejects for a reason unknown to aiokafka
 _RETRY_DELAYS_S = (0.1, 0.2, 0.5, 1.0)  # before a failed batch is sent again
 
@@ -125,51 +128,75 @@ class AioProducer:
                 while True:
                     await self._scheduler.wake.wait()
                     self._scheduler.wake.clear()
-                    for broker in list(self._scheduler.brokers.values()):
+                    for number, broker in list(self._scheduler.brokers.items()):
                         if broker.open and broker.ready and (client := self._connection.client) is not None:
-                            await self._send_broker(broker, client)
+                            await self._send_broker(number, broker, client)
 
     async def _close(self) -> None:
         self._scope.cancel()
         await self._ended_all.wait()
 
-    async def _send_broker(self, broker: BrokerState, client: ProducerClient) -> None:
+    async def _send_broker(self, number: int, broker: BrokerState, client: ProducerClient) -> None:
         ready, broker.ready = broker.ready, []
         now = time.monotonic()
+        direct = client.direct if self._records <= _FEW and client.direct.ready(number) else None
+        at_once: list[Outgoing] = []
+        later: list[tuple[TopicPartition, Any, Batch]] = []
         for at, queue in enumerate(ready):
             if client.retired:
                 broker.ready += ready[at:]
-                return
+                break
             if queue.batch is not None:
                 continue
             partition = TopicPartition(queue.topic.name, queue.number)
-            if queue.not_before > now or client.cluster.leader_for_partition(partition) is None:
+            leader = client.cluster.leader_for_partition(partition)
+            if queue.not_before > now or leader is None:
                 broker.ready.append(queue)  # the sweep comes back to it
                 continue
-            await self._send_queue(queue, partition, client)
+            builder, batch = self._batch(queue, client)
+            if batch is None:
+                continue
+            if direct is not None and leader == number and direct.free(partition):
+                at_once.append((partition, builder, partial(self._end, batch)))
+            else:
+                later.append((partition, builder, batch))
+        if at_once:
+            try:
+                client.direct.send(number, at_once)
+            except Exception as error:
+                for _, _, ended in at_once:
+                    ended(error)
+        for partition, builder, batch in later:
+            await self._hand_over(partition, builder, batch)
 
-    async def _send_queue(self, queue: PartitionQueue, partition: TopicPartition, client: ProducerClient) -> None:
+    def _batch(self, queue: PartitionQueue, client: ProducerClient) -> tuple[Any, Batch | None]:
+        """The next batch of a queue, which counts as in flight from now on."""
         builder, entries = self._filled(queue, client)
         if queue.topic.sticky is queue and len(queue.topic.queues) > 1:
             queue.topic.rotate_sticky()
         if not entries:
             self._scheduler.batch_done(queue)
-            return
+            return builder, None
         batch = queue.batch = Batch(queue, entries, client)
         broker = queue.broker
         if broker.open:
             broker.open = False
             broker.closed_at = time.monotonic()
         client.under_way += 1
+        return builder, batch
+
+    async def _hand_over(self, partition: TopicPartition, builder: Any, batch: Batch) -> None:
+        """Gives a batch to aiokafka's sender."""
+        producer = batch.client.producer
         try:
             # does not wait: the partition is known and has no batch in flight
-            sent = await client.producer.send_batch(builder, partition.topic, partition=partition.partition)
+            sent = await producer.send_batch(builder, partition.topic, partition=partition.partition)
         except Exception as error:
             self._end(batch, error)
         else:
             sent.add_done_callback(partial(self._ended, batch))
 
-    def _filled(self, queue: PartitionQueue, client: ProducerClient) -> tuple[object, list[Entry]]:
+    def _filled(self, queue: PartitionQueue, client: ProducerClient) -> tuple[Any, list[Entry]]:
         """A batch of the first waiting records, and these records."""
         largest = self._config.max_record_bytes
         now = int(time.time() * 1000)
@@ -226,7 +253,7 @@ class AioProducer:
         else:
             self._connection.retire(client)
             self._failed(batch, error or errors.ProducerClosed())
-        if self._scheduler.busy:
+        if batch.broker.ready or queue.broker.ready:
             self._scheduler.wake.set()
 
     def _failed(self, batch: Batch, error: BaseException) -> None:

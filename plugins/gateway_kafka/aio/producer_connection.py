@@ -17,6 +17,7 @@ from ..client import KafkaFault
 from ..client_config import KafkaProducerConfig
 from ..health import Health
 from .closing import closed
+from .direct_sender import DirectSender
 from .faults import check_token, fault_of, probe
 from .options import client_options
 
@@ -30,10 +31,11 @@ _GIVEN_UP_S = 0.1
 class ProducerClient:
     """One aiokafka producer, with the number of its batches in flight."""
 
-    __slots__ = ("abandoned", "cluster", "producer", "retired", "under_way")
+    __slots__ = ("abandoned", "cluster", "direct", "producer", "retired", "under_way")
 
-    def __init__(self, producer: Any) -> None:
+    def __init__(self, producer: Any, direct: bool = True) -> None:
         self.producer = producer
+        self.direct = DirectSender(producer, direct)
         self.cluster = producer.client.cluster
         self.under_way = 0
         self.retired = False
@@ -60,6 +62,7 @@ class ProducerConnection:
         self._wanted = anyio.Event()
         self._wanted.set()
         self._clients: set[ProducerClient] = set()
+        self._direct = True
         self._tasks: TaskGroup | None = None
 
     async def run(self) -> None:
@@ -80,6 +83,7 @@ class ProducerConnection:
         gap, and the cluster rejects everything that follows (KIP-98). It is closed once nothing is in flight."""
         if not client.retired:
             client.retired = True
+            self._direct = client.direct.allowed
             self.client = None
             self._wanted.set()
         self.ended(client)
@@ -128,7 +132,7 @@ class ProducerConnection:
             )
         except (RuntimeError, ValueError) as error:  # the library for this compression is missing
             raise fault_of(error) from error
-        client = ProducerClient(producer)
+        client = ProducerClient(producer, self._direct)
         self._clients.add(client)
         try:
             with anyio.fail_after(config.request_timeout_s):
@@ -151,13 +155,17 @@ class ProducerConnection:
         self._clients.discard(client)
         producer = client.producer
         given_up = client.abandoned or client.under_way > 0
+        if given_up:
+            await client.direct.close()
         if given_up and (task := producer._sender.sender_task) is not None:
             # its responses are no longer needed, and `stop` would try to write first
             task.cancel()
             await closed(producer.client.close())
         with anyio.move_on_after(_GIVEN_UP_S if given_up else _CLOSE_S, shield=True):
             if await closed(producer.stop()) is None:
+                await client.direct.close()
                 return
+        await client.direct.close()
         with anyio.move_on_after(_CLOSE_S, shield=True):
             await closed(producer._sender.close())
             await closed(producer.client.close())
