@@ -42,7 +42,7 @@ def sample(world: World) -> Sample:
 
 
 def _process(pid: int) -> Sample:
-    with suppress(OSError, ValueError, IndexError):
+    with suppress(OSError, ValueError, IndexError, KeyError):  # a process that has just ended has no memory
         status = dict(
             line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line
         )
