@@ -49,7 +49,9 @@ def unpack(package: str, env: Mapping[str, str] | None = None, options: Sequence
 
 def environment(root: Path) -> dict[str, str]:
     """What a program in this folder needs to find its libraries and other programs."""
-    libraries = [str(folder) for base in ("usr/lib", "lib") for folder in (root / base).glob("*-linux-*")]
+    # also those in folders of their own, which other libraries find by an absolute path: libpulse its libpulsecommon
+    found = (file for base in ("usr/lib", "lib") for file in (root / base).glob("*-linux-*/**/lib*.so*"))
+    libraries = sorted({str(file.parent) for file in found}, key=len)
     programs = [str(root / folder) for folder in ("usr/sbin", "usr/bin", "sbin", "bin")]
     return {
         "LD_LIBRARY_PATH": os.pathsep.join(filter(None, [*libraries, os.environ.get("LD_LIBRARY_PATH", "")])),

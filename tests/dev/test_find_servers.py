@@ -22,9 +22,9 @@ echo "Inst some-server (2.5 Debian:12)"
 """
 DPKG = """\
 #!/bin/sh
-mkdir -p "$3/usr/sbin" "$3/usr/lib/x86_64-linux-gnu"
+mkdir -p "$3/usr/sbin" "$3/usr/lib/x86_64-linux-gnu/own"
 case $(cat "$2") in
-  some-library) echo > "$3/usr/lib/x86_64-linux-gnu/library.so" ;;
+  some-library) cd "$3/usr/lib/x86_64-linux-gnu"; echo > libsome.so.1; echo > own/libown.so ;;
   *) printf '#!/bin/sh\\necho version 2.5\\n' > "$3/usr/sbin/some-server"; chmod +x "$3/usr/sbin/some-server" ;;
 esac
 """
@@ -67,7 +67,8 @@ def test_debians_packages_are_unpacked_with_their_libraries(tools: Path) -> None
     script(tools, "dpkg-deb", DPKG)
     found = program.find(TOOL)
     assert (found.version, found.origin) == ("2.5", "Debian's packages")
-    assert (found.root or Path()) / "usr/lib/x86_64-linux-gnu" == Path(found.env["LD_LIBRARY_PATH"].split(":")[0])
+    libraries = (found.root or Path()) / "usr/lib/x86_64-linux-gnu"
+    assert found.env["LD_LIBRARY_PATH"].split(":")[:2] == [str(libraries), str(libraries / "own")]
     script(tools, "apt-get", "#!/bin/sh\nexit 1\n")
     assert program.find(TOOL) == found, "it is fetched once"
 
