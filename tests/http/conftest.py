@@ -64,7 +64,7 @@ class TinyCodec:
         if "id" not in attributes:
             raise Refused("id is missing", attribute="id", rule="CloudEvents 1.0.2 spec.md", title="Not an event")
         if attributes.get("type") == "long":
-            raise Refused("x" * 60_000)
+            raise Refused("x" * 1000)
         if attributes.get("type") == "explode":
             raise ZeroDivisionError("secret inner text")
         return Event(attributes)
