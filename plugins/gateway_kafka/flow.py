@@ -306,20 +306,20 @@ class Flow:
                 tracker.begin(record.offset)
                 tracker.settle(record.offset)
                 continue
+            event: Event | None = None
+            refused: Refused | None = None
             try:
                 event = self._decode(record)
             except Exception as e:
                 if self._again(p, record, e):
                     break
-                tracker.begin(record.offset)
-                refused = e if isinstance(e, Refused) else Refused(f"the record can't be read: {text_of_error(e)}")
-                instead = self._refused(record, p, position, refused)
-                if instead is None:
-                    continue
-                event = instead
-            else:
-                tracker.begin(record.offset)
+                refused = _unreadable(e)
             p.short = 0
+            tracker.begin(record.offset)
+            if refused is not None:
+                event = self._refused(record, p, position, refused)
+            if event is None:
+                continue
             event.position = position
             events.append(event)
         return bool(events)
@@ -383,3 +383,12 @@ class Flow:
             "lag": self.lag(),
             "partitions": {f"{t}-{n}": [p.tracker.safe, p.end] for (t, n), p in sorted(self._partitions.items())},
         }
+
+
+def _unreadable(error: Exception) -> Refused:
+    """A record that can't be read; who handles it may ask for the cause."""
+    if isinstance(error, Refused):
+        return error
+    refused = Refused(f"the record can't be read: {text_of_error(error)}")
+    refused.__cause__ = error
+    return refused

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import anyio
 from anyio.abc import TaskGroup
+from gateway_transport.not_an_event import what_to_do
 from gateway_transport.tasks import run
 from gateway_transport.witness import Origin, Witness
 
@@ -194,7 +195,7 @@ class KafkaSource:
 
     def refuse(self, record: Record, partition: Partition, position: int, error: Refused) -> Event | None:
         """A record that is not an event: handled as `not_an_event` says."""
-        what = self._options.not_an_event
+        what = what_to_do(self._options.not_an_event, error)
         if what == "drop":
             self._intake.refuse(error)
             self._flow.settle(position)

@@ -16,7 +16,7 @@ import anyio
 from anyio.abc import TaskGroup
 from gateway_transport.handover import Handover
 from gateway_transport.messages import reader
-from gateway_transport.not_an_event import handle, wrapped
+from gateway_transport.not_an_event import handle, what_to_do, wrapped
 from nats.aio.msg import Msg
 from nats.js import api
 from nats.js.errors import NotFoundError
@@ -173,7 +173,8 @@ class NatsSource:
             timestamp_ms=_stored_ms(msg),
             received_ns=self._clock.now_ns(),
         )
-        self._how = TERM if self._options.not_an_event == "drop" else ACK  # `drop` settles at once
+        what = what_to_do(self._options.not_an_event, error)
+        self._how = TERM if what == "drop" else ACK  # `drop` settles at once
         handle(self._options, self._handover, event, number, error)
         self._how = ACK
 

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 from gateway_transport.connection import Connection
 from gateway_transport.handover import Handover
 from gateway_transport.messages import reader
-from gateway_transport.not_an_event import handle, wrapped
+from gateway_transport.not_an_event import handle, what_to_do, wrapped
 from pamqp import commands as amqp
 
 from gateway_core.contract.component import BuildContext
@@ -157,7 +157,7 @@ class RabbitSource:
 
     def _not_an_event(self, content: Content, error: Refused) -> None:
         options, tag = self._options, content.delivery_tag
-        if options.not_an_event == "reject":
+        if what_to_do(options.not_an_event, error) == "reject":
             self._handover.intake.refuse(error)
             self._rejected.add(tag)
             self._handover.skip(tag)

@@ -46,16 +46,22 @@ class NotAnEventConfig(Config):
     """The `type` of an event that wraps a message."""
 
 
+def what_to_do(not_an_event: str, error: Refused) -> str:
+    """What happens to a message that could not be read: what `not_an_event` says. But where this machine was short of
+    memory, nobody knows what the message is, and it goes to the dead letter."""
+    return "dead_letter" if may_pass(error) else not_an_event
+
+
 def handle(options: NotAnEventConfig, handover: Handover[T], event: Event, token: T, error: Refused) -> None:
-    """Does with a message that is not an event as `not_an_event` says. `event` is made from it (`wrapped`), and `error`
-    says why it is none. What could not be read for want of memory goes to the dead letter."""
-    unknown = may_pass(error)  # this machine was short of memory: nobody knows what the message is
-    if options.not_an_event == "drop" and not unknown:
+    """Does with a message that is not an event as `what_to_do` says. `event` is made from it (`wrapped`), and `error`
+    says why it is none."""
+    what = what_to_do(options.not_an_event, error)
+    if what == "drop":
         handover.intake.refuse(error)
         handover.skip(token)
         return
     event.trace = error.trace
-    if options.not_an_event == "wrap" and not unknown:
+    if what == "wrap":
         handover.take(event, token)
     else:
         handover.dead_letter(event, token, Outcome(False, stage=Stage.DECODE, reason=error.detail))

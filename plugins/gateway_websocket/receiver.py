@@ -10,7 +10,7 @@ import anyio
 from gateway_access.authenticator import Forbidden
 from gateway_access.gate import Gate
 from gateway_transport.handover import DRAIN_S, Handover
-from gateway_transport.not_an_event import handle, wrapped
+from gateway_transport.not_an_event import handle, what_to_do, wrapped
 
 from gateway_core.contract.clock import Clock
 from gateway_core.contract.errors import NotDelivered, Refused
@@ -133,7 +133,8 @@ class Receiver:
     # -- results ------------------------------------------------------------------------------------------------------
 
     def _not_an_event(self, number: int, data: bytes, error: Refused) -> None:
-        if self.acknowledges or self._options.not_an_event == "drop":
+        what = what_to_do(self._options.not_an_event, error)
+        if self.acknowledges or what == "drop":
             self._refuse(number, error)
             return
         self._id = self._id or uuid4().hex
@@ -144,7 +145,7 @@ class Receiver:
             data=data,
             received_ns=self._clock.now_ns(),
         )
-        if (refusal := self._refusal(event, read=self._options.not_an_event == "wrap")) is not None:
+        if (refusal := self._refusal(event, read=what == "wrap")) is not None:
             self._refuse(number, refusal)
         else:
             handle(self._options, self._handover, event, number, error)

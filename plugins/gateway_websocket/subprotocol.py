@@ -57,7 +57,9 @@ def _run(first: int, last: int) -> bytes:
 def nack(number: int, error: BaseException) -> bytes:
     """The message that refuses an event, with a problem description (RFC 9457)."""
     retry, problem = True, {"type": "about:blank", "title": "Service Unavailable", "status": 503, "detail": str(error)}
-    if isinstance(error, Refused):
+    if may_pass(error):
+        problem |= {"detail": "The gateway is short of resources."}
+    elif isinstance(error, Refused):
         retry = isinstance(error, TooManyRequests)
         problem |= {"title": error.title, "status": error.status, "detail": error.detail}
         problem |= {name: text for name in ("attribute", "rule") if (text := getattr(error, name))}
@@ -65,8 +67,6 @@ def nack(number: int, error: BaseException) -> bytes:
         retry = False
         problem |= {"title": "Not delivered", "status": error.status}
         problem |= {"sinkStatus": error.code} if error.code is not None else {}
-    elif may_pass(error):
-        problem |= {"detail": "The gateway is short of resources."}
     elif not isinstance(error, Overloaded | StorageError):
         problem |= {"title": "Internal Server Error", "status": 500, "detail": "The gateway failed."}
     message: dict[str, Any] = {"nack": number, "retry": retry, "problem": problem}

@@ -13,6 +13,8 @@ from typing import Any
 import anyio
 import pytest
 from gateway_java.kafka import KafkaBroker
+from gateway_kafka import flow
+from gateway_kafka.client import Record
 from gateway_kafka.client_config import KafkaConfig
 from gateway_kafka.groups import Group
 from gateway_kafka.offsets import look
@@ -153,6 +155,29 @@ async def test_a_record_that_is_no_event_goes_to_the_dead_letter(kafka: KafkaBro
     async with topic.read() as intake:
         await topic.done("a", "b")
         assert [e.data for e, _, _ in intake.letters] == [b"nonsense"]
+        assert intake.stages == ["decode"]
+
+
+@pytest.mark.spec("SAFE-34")
+@pytest.mark.parametrize("what", ["drop", "wrap"])
+async def test_a_record_that_memory_never_suffices_for_is_neither_dropped_nor_wrapped(
+    kafka: KafkaBroker, tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow, "MOST_AGAIN", 2)
+    monkeypatch.setattr(flow, "RETRY_S", 0.01)
+    topic = Topic(kafka, tmp_path, 1, not_an_event=what)
+    decode = topic.source._flow._decode  # type: ignore[attr-defined]
+
+    def greedy(record: Record) -> Event:
+        if record.offset == 1:
+            raise MemoryError
+        event: Event = decode(record)
+        return event
+
+    monkeypatch.setattr(topic.source._flow, "_decode", greedy)  # type: ignore[attr-defined]
+    topic.write("a", "b", "c")
+    async with topic.read() as intake:
+        await topic.done("a", "c")
         assert intake.stages == ["decode"]
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
-from gateway_transport.not_an_event import NotAnEventConfig, handle
+from gateway_transport.not_an_event import NotAnEventConfig, handle, what_to_do
 
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
@@ -40,6 +40,14 @@ def test_a_message_that_memory_is_too_short_for_goes_to_the_dead_letter(
     what: Literal["dead_letter", "wrap", "drop"], cause: Exception
 ) -> None:
     assert done_with(what, cause) == ["dead_letter"]
+
+
+@pytest.mark.spec("SAFE-34")
+def test_an_option_of_one_transport_counts_as_little() -> None:
+    error = Refused("the codec failed")
+    assert what_to_do("reject", error) == "reject"
+    error.__cause__ = MemoryError()
+    assert what_to_do("reject", error) == "dead_letter"
 
 
 def test_others_go_where_the_config_says() -> None:

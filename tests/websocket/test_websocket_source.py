@@ -14,16 +14,27 @@ import anyio.to_thread
 import pytest
 from gateway_testing.suites import Kit
 from gateway_testing.suites.kit import until
+from gateway_websocket.subprotocol import nack
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 
-from gateway_core.contract.errors import NotDelivered, StorageError
+from gateway_core.contract.errors import NotDelivered, Refused, StorageError
 from gateway_core.contract.outcome import Stage
 from tests.docs.blocks import of_page
 from tests.websocket.far import ACK, PLAIN, Feed
 from tests.websocket.rig import EVENT, KEY, UPGRADE, client, closed, ids, source, speaks
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.spec("SAFE-34")
+@pytest.mark.parametrize("error", [MemoryError(), SystemError("error return without exception set")])
+@pytest.mark.parametrize("by_codec", [True, False])
+async def test_an_event_that_memory_is_too_short_for_may_come_again(error: Exception, by_codec: bool) -> None:
+    refused = Refused("the codec failed")
+    refused.__cause__ = error
+    answer = json.loads(nack(1, refused if by_codec else error))
+    assert (answer["retry"], answer["problem"]["status"]) == (True, 503)
 
 
 @pytest.fixture
