@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
+from gateway_transport.messages import unwritten
 from gateway_transport.tasks import run
 
 from gateway_core.contract.capabilities import Found
@@ -17,8 +18,6 @@ from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Accepted, Filter, Receiver
-from gateway_core.contract.shortage import may_pass
-from gateway_core.pipeline.guards import text_of_error
 
 from . import connect
 from .admin import Admin
@@ -135,8 +134,7 @@ class KafkaChannel:
             records = [self._write(event) for event in events]
         except Exception as e:
             self.failed += len(events)
-            text = f"the event can't be written as a record: {text_of_error(e)}"
-            done(Overloaded(text) if may_pass(e) else e if isinstance(e, Refused) else Refused(text, status=500))
+            done(unwritten(e, "record"))
             return
         if not records:
             done(None)

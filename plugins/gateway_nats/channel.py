@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
+from gateway_transport.messages import unwritten
 from nats.aio.msg import Msg
 from nats.js import api
 from nats.js.errors import NotFoundError
@@ -21,8 +22,6 @@ from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused, StartError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Accepted, Filter, ReaderFeed, Receiver
-from gateway_core.contract.shortage import may_pass
-from gateway_core.pipeline.guards import text_of_error
 
 from .client import Link
 from .config import JetStreamChannelConfig
@@ -144,8 +143,7 @@ class JetStreamChannel:
             messages = [self._message(event) for event in events]
         except Exception as e:
             self.failed += len(events)
-            text = f"the event can't be written as a message: {text_of_error(e)}"
-            done(Overloaded(text) if may_pass(e) else e if isinstance(e, Refused) else Refused(text, status=500))
+            done(unwritten(e))
             return
         if not messages:
             done(None)

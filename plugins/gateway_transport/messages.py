@@ -9,9 +9,11 @@ from gateway_cloudevents.trace_headers import headers as trace_headers
 from gateway_cloudevents.trace_headers import of_headers
 
 from gateway_core.contract.component import Binding, BuildContext, CodecRef, KeyMapperRef
-from gateway_core.contract.errors import Refused
+from gateway_core.contract.errors import Overloaded, Refused, TidegateError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Codec, KeyMapper
+from gateway_core.contract.shortage import may_pass
+from gateway_core.pipeline.guards import text_of_error
 
 
 def reader(ref: CodecRef, binding: Binding, context: BuildContext, what: str = "message") -> Callable[[Message], Event]:
@@ -58,3 +60,11 @@ def writer(
         return message
 
     return write
+
+
+def unwritten(error: Exception, what: str = "message") -> TidegateError:
+    """What a channel answers for an event that it could not write, as `writer` raised `error`."""
+    text = f"the event can't be written as a {what}: {text_of_error(error)}"
+    if may_pass(error):
+        return Overloaded(text)
+    return error if isinstance(error, Refused) else Refused(text, status=500)
