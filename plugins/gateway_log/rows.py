@@ -88,21 +88,21 @@ class Rows:
         self._report = report
         self._checked: int | None = None  # the first sequence that must have a checksum
         self._query = ""
-        self._beyond: tuple[int, int] | None = None  # sequences that are thought to follow the last row
 
     def read(self, start: int, end: int, count: int = CHUNK) -> tuple[list[Row], int]:
         """Rows with `start <= sequence < end`, at most `count` and about `MAX_BYTES`, and the next sequence to read:
         `end` if there are no more. Raises `sqlite3.Error`s other than damage."""
         try:
-            return self._intact(start, end, count)
+            return self._intact(start, end, count)[:2]
         except sqlite3.Error as e:
             if not _is_lasting(e):
                 raise
             salvage(self._connection)
             return self._around(start, min(end, start + count))
 
-    def _intact(self, start: int, end: int, count: int, behind: bool = False) -> tuple[list[Row], int]:
-        """All rows at once: the usual case. `behind`: there are rows before `start`."""
+    def _intact(self, start: int, end: int, count: int, behind: bool = False) -> tuple[list[Row], int, int]:
+        """All rows at once: the usual case. `behind`: there are rows before `start`. Also returns the first sequence
+        that is thought to follow the last row of all."""
         checked = self._prepare()
         rows: list[Row] = []
         expected, size, found = start, 0, 0
@@ -128,14 +128,13 @@ class Rows:
                 rows.append(Row(sequence, received_ns, flags, key, attributes, data))
                 size += len(attributes) + (len(data) if data else 0)
                 if size >= MAX_BYTES:
-                    return rows, expected
+                    return rows, expected, end
         if found == count:
-            return rows, expected
+            return rows, expected, end
         if end <= self._edge("max", end - 1) + 1:
             self._missing(expected, end, behind or found > 0)
-        elif expected < end:
-            self._beyond = (expected, end)
-        return rows, end
+            expected = end
+        return rows, end, expected
 
     def _prepare(self) -> int:
         """The first sequence that must have a checksum."""
@@ -166,7 +165,9 @@ class Rows:
             if not _is_lasting(e):
                 raise
             return unknown
-        return 0 if found is None else found if found > 0 else unknown  # there is none below 1 but by damage
+        if found is None:
+            return 0
+        return found if found > 0 else unknown  # there is none below 1 but by damage
 
     def _missing(self, first: int, end: int, behind: bool) -> None:
         """There are no rows with these sequences: retention deleted them, or they are lost. Retention deletes the
@@ -186,9 +187,8 @@ class Rows:
         ranges = [(start, end)]
         while ranges:
             start, stop = ranges.pop()
-            self._beyond = None
             try:
-                found, _ = self._intact(start, stop, stop - start, bool(rows))
+                found, _, after = self._intact(start, stop, stop - start, bool(rows))
             except sqlite3.Error as e:
                 if not _is_lasting(e):
                     raise
@@ -203,11 +203,11 @@ class Rows:
             else:
                 rows += found
                 if found:  # a damaged tree has no right end
-                    for first, behind in beyond:
-                        self._missing(first, behind, True)
+                    for first, following in beyond:
+                        self._missing(first, following, True)
                     beyond.clear()
-                if self._beyond is not None:
-                    beyond.append(self._beyond)
+                if after < stop:
+                    beyond.append((after, stop))
         self._tell(lost)
         return rows, end
 
