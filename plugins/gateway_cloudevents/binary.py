@@ -76,7 +76,7 @@ class BinaryMode:
         if content_type is not None:
             # it takes precedence over a `ce-datacontenttype`, which is invalid (section 3.1.1) but sent by
             # sdk-javascript; it may have tabs for spaces (RFC 9110 section 5.6.3), which no attribute may have
-            attributes[version.content_type] = content_type.replace("\t", " ").strip(" ")
+            attributes[version.content_type] = content_type.replace("\t", " ")
         version.check(attributes)
         data = message.body
         if self._empty_is_none and not data and content_type is None:
