@@ -155,17 +155,14 @@ class ProducerConnection:
         self._clients.discard(client)
         producer = client.producer
         given_up = client.abandoned or client.under_way > 0
-        if given_up:
-            await client.direct.close()
+        await client.direct.close()
         if given_up and (task := producer._sender.sender_task) is not None:
             # its responses are no longer needed, and `stop` would try to write first
             task.cancel()
             await closed(producer.client.close())
         with anyio.move_on_after(_GIVEN_UP_S if given_up else _CLOSE_S, shield=True):
             if await closed(producer.stop()) is None:
-                await client.direct.close()
                 return
-        await client.direct.close()
         with anyio.move_on_after(_CLOSE_S, shield=True):
             await closed(producer._sender.close())
             await closed(producer.client.close())
