@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.1, help="of a core, for each worker; 0: no quota")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--connections", type=int, default=128)
+    parser.add_argument("--connections", type=int, default=32, help="for each worker: fewer make smaller groups")
     args = parser.parse_args()
     if args.share and not os.access(GROUPS, os.W_OK):
         raise SystemExit(f"No CPU quotas can be set in {GROUPS}; --share 0 measures without them.")
@@ -109,7 +109,7 @@ def main() -> None:
             for _ in range(args.rounds):
                 for name, config in cases.items():
                     for workers in args.workers:
-                        options = {"seconds": args.seconds, "mode": "binary", "connections": args.connections}
+                        options = {"seconds": args.seconds, "mode": "binary", "connections": args.connections * workers}
                         found.setdefault((name, workers), []).append(run(workers, args.share, config, options))
         finally:
             broker.stop()

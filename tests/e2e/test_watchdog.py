@@ -15,6 +15,8 @@ from tests.ledger import body_of, free_port, headers
 from tests.planted import install
 from tests.processes import descendants, gone
 
+from .test_workers import both
+
 pytestmark = pytest.mark.usefixtures("processes")
 
 CONFIG = """
@@ -94,14 +96,6 @@ def sent_in_spite(gateway: GatewayProcess, number: int) -> None:
     gateway.wait_until(once, 60, "an event to be accepted")
 
 
-def both_answer(gateway: GatewayProcess) -> bool:
-    """Not while the worker that was killed, which may be the one that answers for all, starts again."""
-    try:
-        return len(gateway.status()["processes"]) == 2
-    except httpx.TransportError:
-        return False
-
-
 @pytest.mark.spec("SAFE-05")
 @pytest.mark.parametrize("name", ["poison", "poison.held"])
 def test_a_worker_that_hangs_is_replaced_and_nothing_is_lost(tmp_path: Path, name: str) -> None:
@@ -123,7 +117,7 @@ def test_a_worker_that_hangs_is_replaced_and_nothing_is_lost(tmp_path: Path, nam
         after = descendants(gateway.pid)
         assert len(after) == len(before) == 2
         assert len(before & after) == 1
-        gateway.wait_until(lambda: both_answer(gateway), 60, "both in the status")
+        gateway.wait_until(lambda: both(gateway), 60, "both in the status")
         assert gateway.stop() == 0
         gone(after)
 

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
+from tests.loop_thread import run_to_the_end
+
 _CHUNK = 65_536
 
 
@@ -102,13 +104,7 @@ class Proxy:
         server = self._loop.run_until_complete(asyncio.start_server(self._accepted, "127.0.0.1", self.port))
         self.port = server.sockets[0].getsockname()[1]
         self._listens.set()
-        self._loop.run_forever()
-        server.close()
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._loop.close()
+        run_to_the_end(self._loop, server)
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # a task of our own: asyncio logs one of its own that is cancelled at the end

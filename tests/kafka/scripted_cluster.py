@@ -18,6 +18,8 @@ from aiokafka.protocol.metadata import MetadataRequest_v1, MetadataResponse_v1
 from aiokafka.protocol.transaction import InitProducerIdResponse_v0
 from aiokafka.record.default_records import DefaultRecordBatch
 
+from tests.loop_thread import run_to_the_end
+
 NOT_LEADER, OUT_OF_ORDER, DUPLICATE = 6, 45, 46
 _PRODUCE, _METADATA, _API_VERSIONS, _INIT_PRODUCER_ID = 0, 3, 18, 22
 _REMEMBERED = 5  # batches of a producer that a broker knows as duplicates
@@ -90,14 +92,7 @@ class ScriptedCluster:
             servers.append(self._loop.run_until_complete(begin))
             self._ports[node] = servers[-1].sockets[0].getsockname()[1]
         self._listens.set()
-        self._loop.run_forever()
-        for server in servers:
-            server.close()
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._loop.close()
+        run_to_the_end(self._loop, *servers)
 
     async def _serve(self, node: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
