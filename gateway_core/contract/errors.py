@@ -72,8 +72,8 @@ class Refused(TidegateError):
     headers: Sequence[tuple[bytes, bytes]] = ()
 
     def __init__(self, detail: str, *, status: int = 400, title: str = "", rule: str = "", attribute: str = "") -> None:
-        super().__init__(detail := detail if len(detail) <= 1000 else f"{detail[:1000]}…")
-        self.detail = detail
+        self.detail = detail if len(detail) <= 1000 else f"{detail[:1000]}…"
+        super().__init__(self.detail)
         self.status = status
         self.title = title or HTTPStatus(status).phrase
         self.rule = rule

@@ -105,7 +105,7 @@ class Errors:
 class FilterGuard:
     """A filter that never raises, for a channel: `filter` matches whatever the original raises on.
 
-    `undecided` holds those events, by identity, until the subscription is offered them: (event, what befell it).
+    `undecided` holds those events, by identity, until the subscription is offered them: (event, outcome).
     """
 
     def __init__(self, filter: Filter, owner: str, then: str = "the event goes to the dead letter") -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol, cast
 
+from gateway_core.contract.one_line import one_line
 from gateway_core.contract.shortage import is_shortage
 
 from . import descriptors
@@ -189,6 +190,6 @@ class Acceptor:
         except (OSError, asyncio.CancelledError) as e:
             # with TLS, clients disconnect, or their handshakes fail or take too long
             if self._tls is None and not self.closed:
-                log.warning("an accepted connection could not be served: %s", e or type(e).__name__)
+                log.warning("an accepted connection could not be served: %s", one_line(e) or type(e).__name__)
             return False
         return True
