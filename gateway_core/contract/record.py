@@ -8,15 +8,17 @@ only one component has are in the field `details`; in a document, they are besid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import zip_longest
+from threading import Lock
 from typing import Any, Self, get_args, get_type_hints
 
 import msgspec
 
 DETAILS_FIELD = "details"
+_preparing = Lock()
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -81,18 +83,17 @@ class Field:
 @cache
 def fields(kind: type[Record]) -> tuple[Field, ...]:
     """The fields of a kind of record. Raises `TypeError` if one has no rule."""
-    return tuple(_fields(kind))
-
-
-def _fields(kind: type[Record]) -> Iterator[Field]:
-    hints = get_type_hints(kind, include_extras=True)
+    with _preparing:  # msgspec prepares a struct when it is first needed, and crashes if a thread reads it meanwhile
+        msgspec.json.Decoder(kind)
+    found, hints = [], get_type_hints(kind, include_extras=True)
     for field in msgspec.structs.fields(kind):
         hint = hints[field.name]
         meta = next((arg for arg in get_args(hint) if isinstance(arg, msgspec.Meta)), None)
         rule = (meta.extra or {}).get("rule") if meta is not None else None
         if meta is None or not isinstance(rule, Rule):
             raise TypeError(f"{kind.__name__}.{field.name} does not say how it is merged")
-        yield Field(field.name, rule, meta.description or "", field.required, _nested(hint))
+        found.append(Field(field.name, rule, meta.description or "", field.required, _nested(hint)))
+    return tuple(found)
 
 
 def _nested(hint: Any) -> type[Record] | None:

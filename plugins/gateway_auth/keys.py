@@ -52,6 +52,9 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keys: list[Key]
 
 
+_decode = msgspec.json.Decoder(_Document).decode
+
+
 def id_of(presented: bytes) -> str | None:
     """The id in what a sender presents as a key; None if no key looks like this."""
     found = _PRESENTED.fullmatch(presented)
@@ -61,7 +64,7 @@ def id_of(presented: bytes) -> str | None:
 def read_keys(content: bytes, path: Path) -> dict[str, Key]:
     """The keys of a file by their ids. Raises `BadFile`."""
     try:
-        keys = msgspec.json.decode(content, type=_Document).keys
+        keys = _decode(content).keys
     except (msgspec.DecodeError, UnicodeDecodeError) as e:  # its text names a place and types, and quotes nothing
         raise BadFile(f"{path}: is not a file of API keys: {e}") from None
     try:

@@ -47,6 +47,9 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     users: dict[Annotated[str, msgspec.Meta(pattern=NAME)], str]
 
 
+_decode = msgspec.json.Decoder(_Document).decode
+
+
 def computed(password: bytes, ln: int, r: int, p: int, salt: bytes, length: int) -> bytes:
     """scrypt. It takes a core for some tenths of a second, without the interpreter's lock."""
     memory = 128 * r * ((1 << ln) + p + 2)
@@ -105,7 +108,7 @@ def read_users(content: bytes, path: Path) -> dict[str, Hash]:
 
 def _texts(content: bytes, path: Path) -> dict[str, str]:
     try:
-        return msgspec.json.decode(content, type=_Document).users
+        return _decode(content).users
     except (msgspec.DecodeError, UnicodeDecodeError) as e:  # its text names a place and types, and quotes nothing
         raise BadFile(f"{path}: is not a file of users: {e}") from None
 

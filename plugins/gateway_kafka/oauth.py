@@ -110,7 +110,7 @@ class Tokens:
             refused = status in (400, 401, 403)
             raise KafkaFault(f"the token endpoint {self._url()} answered {status}: {text}", credentials=refused)
         try:
-            found = msgspec.json.decode(body, type=_Answer)
+            found = _decode(body)
             life = _ASSUMED_S if found.expires_in is None else float(found.expires_in)
             if math.isnan(life):
                 raise msgspec.DecodeError("`expires_in` is not a number")
@@ -129,6 +129,9 @@ class _Answer(msgspec.Struct):
 
     access_token: str
     expires_in: float | str | None = None
+
+
+_decode = msgspec.json.Decoder(_Answer).decode
 
 
 def _from_file(path: Path) -> Token:

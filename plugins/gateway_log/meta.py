@@ -57,6 +57,9 @@ class Meta(msgspec.Struct):
         self.shards.setdefault(str(number), ShardMeta()).damaged = why
 
 
+_decode = msgspec.json.Decoder(Meta).decode
+
+
 def read(folder: Path) -> Meta:
     """The metadata of the log in this folder; empty if the log is new or from an older version. Raises `StartError` if
     the file is damaged or from a newer version."""
@@ -68,7 +71,7 @@ def read(folder: Path) -> Meta:
     except OSError as e:
         raise StartError(f"log: {path} can't be read: {e.strerror}") from e
     try:
-        found = msgspec.json.decode(content, type=Meta)
+        found = _decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError) as e:
         raise StartError(f"log: {path} is damaged ({e}): restore it from a backup, or run {remedy(folder)}") from e
     if found.format > FORMAT:

@@ -17,6 +17,7 @@ from gateway_core.contract.files import private_folder
 from .backup import FORMAT, MANIFEST, Manifest, ReportProgress, file_entry
 
 _STAGED = ".restored"
+_decode = msgspec.json.Decoder(Manifest).decode
 
 
 class BackupError(Exception):
@@ -27,7 +28,7 @@ def read_manifest(backup: Path) -> Manifest:
     """The contents of a backup. Raises `BackupError`."""
     path = backup / MANIFEST
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        found = _decode(path.read_bytes())
     except OSError as e:
         raise BackupError(f"{backup} is not a backup: {path}: {e.strerror}") from e
     except msgspec.DecodeError as e:

@@ -82,7 +82,7 @@ def read_key_set(text: bytes, algorithms: Algorithms) -> KeySet:
     """The usable keys of a JSON Web Key Set. Others are left out (RFC 7517 section 5), among them private and symmetric
     ones, which no issuer publishes on purpose. Raises `KeySetFault`."""
     try:
-        document = msgspec.json.decode(text, type=_Document)
+        document = _decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as e:
         raise KeySetFault("it is no JSON Web Key Set") from e
     if len(document.keys) > MOST_KEYS:
@@ -92,6 +92,9 @@ def read_key_set(text: bytes, algorithms: Algorithms) -> KeySet:
 
 class _Document(msgspec.Struct):
     keys: list[dict[str, Any]]
+
+
+_decode = msgspec.json.Decoder(_Document).decode
 
 
 def _read_key(entry: Mapping[str, Any], algorithms: Algorithms) -> VerificationKey | None:

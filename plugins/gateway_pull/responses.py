@@ -17,11 +17,11 @@ from .stream import HEADERS, Stream
 __all__ = ["answer_of", "problem"]
 
 _JSON = (b"content-type", b"application/json")
-_BODIES: dict[str, Any] = {
-    "receive": bodies.Receive,
-    "ack": bodies.Settle,
-    "release": bodies.Release,
-    "extend": bodies.Extend,
+_BODIES: dict[str, msgspec.json.Decoder[Any]] = {
+    "receive": msgspec.json.Decoder(bodies.Receive),
+    "ack": msgspec.json.Decoder(bodies.Settle),
+    "release": msgspec.json.Decoder(bodies.Release),
+    "extend": msgspec.json.Decoder(bodies.Extend),
 }
 _DO: dict[str, Callable[[Endpoint, Any, list[Item]], None]] = {
     "ack": Endpoint.ack,
@@ -107,7 +107,7 @@ async def _read(word: str, receive: Receive) -> Any:
     if text is None:
         return problem(413, f"The body is longer than {_MOST_BODY} bytes.")
     try:
-        body = msgspec.json.decode(text or b"{}", type=_BODIES[word])
+        body = _BODIES[word].decode(text or b"{}")
         body.check()
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, Wrong) as e:
         return problem(400, f"The body is not what `{word}` needs: {e}")

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import anyio
+import msgspec
 from anyio.abc import Process, TaskGroup
 
 from gateway_core.contract.errors import StartError
@@ -45,6 +46,9 @@ GIVE_UP_AFTER = 10
 moment."""
 TICK_S = 1.0
 STACK_WITHIN_S = 0.5
+
+_status = msgspec.json.Decoder(GatewayStatus)
+_started = msgspec.json.Decoder(Started)
 
 
 class Worker:
@@ -242,7 +246,7 @@ class Supervisor:
         if worker is first and not self._ever:
             for other in self._workers[1:]:
                 self._tasks.start_soon(self._keep, other)
-            self._on_started(note.read(Started))
+            self._on_started(note.read(_started))
         self._ever.add(worker.number)
 
     def _left(self, worker: Worker) -> None:
@@ -250,7 +254,7 @@ class Supervisor:
         worker.wire, worker.stacks, worker.started = None, None, False
         first = self._workers[0]
         if worker.status is not None:
-            self._ended = [merge(worker.status.read(GatewayStatus).counts(), self._ended)]
+            self._ended = [merge(worker.status.read(_status).counts(), self._ended)]
             worker.status = None
             if first.wire is not None:
                 first.wire.say("ended", self._ended)

@@ -40,9 +40,9 @@ class Note(msgspec.Struct, omit_defaults=True):
         """The content of the body; None if there is none."""
         return None if self.body is msgspec.UNSET else _value(self.body)
 
-    def read(self, kind: type[T]) -> T:
-        """The content of the body, as this type. Raises `msgspec.ValidationError`."""
-        return msgspec.json.decode(msgspec.Raw() if self.body is msgspec.UNSET else self.body, type=kind)
+    def read(self, decoder: msgspec.json.Decoder[T]) -> T:
+        """The content of the body, as this decoder's type. Raises `msgspec.ValidationError`."""
+        return decoder.decode(msgspec.Raw() if self.body is msgspec.UNSET else self.body)
 
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode

@@ -48,6 +48,9 @@ PART = 10
 """With very many triggers a status is rarer, so that it takes less than a part in so many of the time."""
 SLICE = 50
 """Triggers after which everything else has its turn."""
+
+_status = msgspec.json.Decoder(GatewayStatus)
+_statuses = msgspec.json.Decoder(list[GatewayStatus])
 FETCH_WAITS_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 COULD_NOT_START = 3
 _PR_SET_PDEATHSIG = 1
@@ -80,9 +83,9 @@ class WorkerRole(Role):
         """Takes a note of the supervisor about the others."""
         match note.kind:
             case "status":
-                self._latest[note.worker] = note.read(GatewayStatus)
+                self._latest[note.worker] = note.read(_status)
             case "ended":
-                self._ended = note.read(list[GatewayStatus])
+                self._ended = note.read(_statuses)
             case "talk":
                 self._peers.hear(bytes(note.body))  # type: ignore[arg-type]
             case "joined":

@@ -22,6 +22,9 @@ class _Claims(msgspec.Struct):
     aud: str | list[str] = ""
 
 
+_decode = msgspec.json.Decoder(_Claims).decode
+
+
 class BearerFile:
     """`tokens.TokenSource`. A file without a usable token changes nothing: the last one is sent until there is another
     (`Renewed`). That of a file that was removed is sent no longer."""
@@ -83,7 +86,7 @@ def _audiences(token: bytes) -> list[str]:
     """The audiences that a JWT names (RFC 7519 section 4.1.3). Its signature is for the subscriber to verify."""
     part = [*token.split(b"."), b""][1]
     try:
-        claims = msgspec.json.decode(base64.urlsafe_b64decode(part + b"=" * (-len(part) % 4)), type=_Claims)
+        claims = _decode(base64.urlsafe_b64decode(part + b"=" * (-len(part) % 4)))
     except (ValueError, msgspec.MsgspecError, RecursionError):
         return []
     return [claims.aud] if isinstance(claims.aud, str) else claims.aud

@@ -72,6 +72,10 @@ class _Failed(msgspec.Struct):
     error: str
 
 
+_granted = msgspec.json.Decoder(_Granted).decode
+_failed = msgspec.json.Decoder(_Failed).decode
+
+
 def granted(outcome: Outcome, since: float, renewal: bool, secret: str) -> tuple[Token, float]:
     """The token of a response and how many seconds it is valid. Raises `Unusable`."""
     if outcome.code is None:
@@ -81,7 +85,7 @@ def granted(outcome: Outcome, since: float, renewal: bool, secret: str) -> tuple
     if not 200 <= outcome.code < 300:
         raise Unusable(_refusal(outcome.code, outcome.data, secret))
     try:
-        found = msgspec.json.decode(outcome.data, type=_Granted)
+        found = _granted(outcome.data)
         lifetime = _lifetime_s(found.expires_in)
         if found.token_type.lower() != "bearer":
             raise Unusable("the response has a token of another type than `bearer`")
@@ -112,7 +116,7 @@ def _refusal(status: int, body: bytes, secret: str) -> str:
     except ValueError:
         text = str(status)
     try:
-        error = msgspec.json.decode(body, type=_Failed).error
+        error = _failed(body).error
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return text
     return f"{text} ({error})" if _ERROR.fullmatch(error) and secret not in error else text
