@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gateway_core.contract.event import Event
 
-from .reader import LogReader, to_event
+from .reader import LogReader
 from .rows import CHUNK, MAX_BYTES, Unreadable, is_damage
 
 log = logging.getLogger("tidegate.log")
@@ -83,7 +83,7 @@ class ChunkReader:
         if rows is None:
             raise sqlite3.OperationalError(f"the file of shard {shard} is gone")
         found, following = rows.read(start, end)
-        return [to_event(shard, row) for row in found], following
+        return list(self._reader.events(shard, found)), following
 
     def single(self, shard: int, sequences: Sequence[int]) -> tuple[list[Event], int]:
         """Events by their sequences; runs on the reading thread."""

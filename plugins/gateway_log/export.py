@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway_core.contract.event import Event
 
-from .reader import LogReader, to_event
+from .reader import LogReader
 
 _CHUNK = 1000
 
@@ -28,8 +28,7 @@ def events(folder: Path, shard: int | None, start: int, end: int | None, type_: 
                 if not rows:
                     break
                 at = rows[-1].sequence + 1
-                for row in rows:
-                    event = to_event(number, row)
+                for event in reader.events(number, rows):
                     if type_ is None or event.attributes.get("type") == type_:
                         yield event
 

@@ -30,7 +30,7 @@ import contextlib
 import logging
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -139,6 +139,16 @@ class LogReader:
         if shard not in self._rows:
             self._rows[shard] = Rows(connection, position_of(shard, 0), partial(self._report, shard))
         return self._rows[shard]
+
+    def events(self, shard: int, rows: Iterable[Row]) -> Iterator[Event]:
+        """The events in these rows. A row that holds none although its checksum is right is reported, and skipped."""
+        for row in rows:
+            try:
+                event = to_event(shard, row)
+            except (ValueError, RecursionError) as e:
+                self._report(shard, Unreadable(row.sequence, row.sequence, str(e), raw=(*row, None)))
+            else:
+                yield event
 
     def having(self, shard: int, start: int, end: int, texts: Sequence[str]) -> Iterator[Row]:
         """The shard's rows with `start <= sequence < end` whose attributes' JSON contains all of these texts, newest

@@ -11,7 +11,7 @@ import msgspec
 from gateway_core.contract.capabilities import Found
 from gateway_core.contract.event import Event, split_position
 
-from .reader import LogReader, to_event
+from .reader import LogReader
 
 WINDOW = 20_000
 """The number of events searched between two checks of the clock."""
@@ -52,8 +52,7 @@ def _ends(reader: LogReader, rest: Mapping[str, int] | None) -> dict[int, int]:
 
 def _matching(reader: LogReader, shard: int, start: int, end: int, id: str, source: str | None) -> Iterator[Event]:
     texts = [msgspec.json.encode(value).decode() for value in (id, source) if value is not None]
-    for row in reader.having(shard, start, end, texts):
-        event = to_event(shard, row)
+    for event in reader.events(shard, reader.having(shard, start, end, texts)):
         attributes = event.attributes
         # CloudEvents 0.1 calls it eventID
         if id in (attributes.get("id"), attributes.get("eventID")) and source in (None, attributes.get("source")):
@@ -89,13 +88,12 @@ def browse(
             for shard, end in list(ends.items()):
                 start, count = max(firsts[shard], end - WINDOW), 0
                 ends[shard] = min(start, end)
-                for row in reader.having(shard, start, end, texts):
-                    event = to_event(shard, row)
+                for event in reader.events(shard, reader.having(shard, start, end, texts)):
                     if since_ns <= event.received_ns < until_ns and _agrees(event, wanted):
                         found.append(event)
                         count += 1
                     if count >= each or time.monotonic() >= until:
-                        ends[shard] = row.sequence
+                        ends[shard] = split_position(event.position or 0)[1]
                         break
                 searched += end - ends[shard]
                 if ends[shard] <= firsts[shard]:
@@ -110,8 +108,7 @@ def at(folder: Path, position: int) -> Event | None:
     """The event at a position, None if it is not there. It blocks. Raises `sqlite3.Error`."""
     shard, sequence = split_position(position)
     with LogReader(folder) as reader:
-        row = next(reader.read(shard, sequence, sequence + 1), None)
-        return None if row is None else to_event(shard, row)
+        return next(reader.events(shard, reader.read(shard, sequence, sequence + 1)), None)
 
 
 def _agrees(event: Event, wanted: Mapping[str, str]) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from gateway_log.checksum import checksum
 from gateway_log.commands import app
 from gateway_testing import GatewayProcess, Subscriber
 from typer.testing import CliRunner
@@ -38,6 +41,41 @@ def send(gateway: GatewayProcess, first: int, count: int) -> None:
             headers = {"ce-specversion": "1.0", "ce-id": str(n), "ce-source": "/s", "ce-type": "t"}
             answer = client.post(gateway.ingress(), headers=headers, content=b"<%05d>" % n)
             assert answer.status_code == 202
+
+
+def write_no_json(file: Path, sequence: int) -> None:
+    """Puts what is no JSON into a row, with the right checksum."""
+    with closing(sqlite3.connect(file)) as db:
+        row = db.execute(f"SELECT received_ns, flags, key, data FROM events WHERE sequence = {sequence}").fetchone()
+        received_ns, flags, key, data = row
+        wrong = b'{"id": "never closed'
+        total = checksum(sequence, received_ns, flags, key, wrong, data)
+        db.execute(
+            "UPDATE events SET attributes = ?, checksum = ? WHERE sequence = ?", (wrong.decode(), total, sequence)
+        )
+        db.commit()
+
+
+@pytest.mark.usefixtures("processes")
+def test_a_row_that_is_no_event_is_put_aside_although_its_checksum_is_right(tmp_path: Path) -> None:
+    port = free_port()
+    gateway = GatewayProcess(CONFIG.replace("URL", f"http://127.0.0.1:{port}"), tmp_path)
+    with gateway:
+        send(gateway, 1, 20)
+        gateway.stop()
+        write_no_json(gateway.data_dir / "log" / "default" / "shard-000.db", 7)
+        gateway.start()
+        with Subscriber(port=port) as subscriber:
+            gateway.wait_until(lambda: gateway.drained("all"))
+            ids = {r.headers["ce-id"] for r in subscriber.requests}
+        assert ids == {str(n) for n in range(1, 21)} - {"7"}
+        assert gateway.status()["brokers"][0]["channel"]["quarantined"] == 1
+        found = gateway.admin("/api/v1/events?id=8").json()
+        assert [e["position"] for e in found["events"]] == [8]
+        assert "event 7 can't be read: " in gateway.stderr.read_text()
+    exported = CliRunner().invoke(app, ["export", "--data-dir", str(gateway.data_dir)]).stdout.splitlines()
+    assert {json.loads(line)["id"] for line in exported} == ids
+    assert "row.attributes: " in run("show", "7", "--data-dir", gateway.data_dir).stdout
 
 
 @pytest.mark.usefixtures("processes")

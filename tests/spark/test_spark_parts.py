@@ -21,7 +21,7 @@ from gateway_spark.job import Job
 from gateway_spark.processes import Lock, lock_of
 from gateway_spark.query import artifacts_of
 from gateway_spark.source import offsets
-from gateway_spark.source.schema import is_json, micros
+from gateway_spark.source.schema import decode_events, is_json, micros
 from gateway_spark.supervisor import Supervisor
 from gateway_spark.tables.owner import location_of
 from pydantic import ValidationError
@@ -47,6 +47,26 @@ from gateway_core.contract.errors import StartError
 )
 def test_micros_of_a_time(text: Any, value: int | None) -> None:
     assert micros(text) == value
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b'{"id": "3', id="cut"),
+        pytest.param(b"3", id="number"),
+        pytest.param(b'{"id":"3"},{"id":"4"}', id="two"),
+        pytest.param(b"\xff", id="no-utf-8"),
+        pytest.param(b'{"deep":' + b"[" * 5000 + b"]" * 5000 + b"}", id="deep"),
+    ],
+)
+def test_rows_that_are_no_events_are_left_out(wrong: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [(n, 0, 0, None, b'{"id":"%d"}' % n, None) for n in (1, 2, 4)]
+    rows.insert(2, (3, 0, 0, None, wrong, None))
+    found, attributes = decode_events(rows)
+    assert [row[0] for row in found] == [1, 2, 4]
+    assert attributes == [{"id": "1"}, {"id": "2"}, {"id": "4"}]
+    assert [r.getMessage().partition(" can't")[0] for r in caplog.records] == ["event 3"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from .compatible import LIMITS, ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow, arrow_schema
 from .offsets import Offsets, advance, clamp, parse, positions, ranges
 from .options import required, whole
-from .schema import Batches, Row, decode
+from .schema import Batches, Row, decode_events
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,7 +114,7 @@ class Reading:
         batches = Batches(arrow_schema(self.schema), part.shard)
         matches = compiled(self.filters, self.attributes)
         for rows in _parts(self.location, part):
-            attributes = decode(rows)
+            rows, attributes = decode_events(rows)
             if matches is not None:
                 chosen = [matches(r, a) for r, a in zip(rows, attributes, strict=True)]
                 rows, attributes = list(compress(rows, chosen)), list(compress(attributes, chosen))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -32,6 +33,8 @@ NAMED = ("specversion", "id", "source", "type", "subject", "datacontenttype", "d
 JSON_DATA = 1  # the log's flag: the data is JSON although `datacontenttype` does not say so
 TRACED = 2  # the log's flag: the attributes have an extra member, the trace context
 TRACE = ":trace"
+
+log = logging.getLogger("tidegate.spark")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRACE_ID = re.compile("(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
@@ -116,8 +119,29 @@ class Batches:
 
 
 def decode(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """The attributes of each row. One parse for all of them: it is the largest part of the work."""
+    """The attributes of each row. One parse for all of them: it is the largest part of the work. Raises
+    `msgspec.DecodeError`."""
     return _decode_all(b"[" + b",".join([row[4] for row in rows]) + b"]")
+
+
+def decode_events(rows: Sequence[Row]) -> tuple[Sequence[Row], list[dict[str, Any]]]:
+    """The rows that are events, with their attributes. A row that is none although its checksum is right is logged, and
+    left out."""
+    try:
+        attributes = decode(rows)
+    except (ValueError, RecursionError):
+        attributes = []
+    if len(attributes) == len(rows):
+        return rows, attributes
+    found: list[tuple[Row, dict[str, Any]]] = []
+    for row in rows:
+        try:
+            (one,) = decode([row])
+        except (ValueError, RecursionError) as e:
+            log.error("event %d can't be read: %s", row[0], e)
+        else:
+            found.append((row, one))
+    return [row for row, _ in found], [attributes for _, attributes in found]
 
 
 def _traces(dicts: Sequence[dict[str, Any]], flags: Sequence[int]) -> dict[int, str]:
