@@ -308,6 +308,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     made.issuer.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OI-12", "OI-06")
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_the_attack_is_refused(name: str, lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
@@ -330,6 +331,7 @@ async def test_the_attack_is_refused(name: str, lab: Lab, caplog: pytest.LogCapt
     assert "eyJ" not in answer.text + caplog.text, "a part of a token"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OI-06")
 async def test_the_answer_says_what_is_asked_for(lab: Lab) -> None:
     lab.tokens()
@@ -342,6 +344,7 @@ async def test_the_answer_says_what_is_asked_for(lab: Lab) -> None:
         assert wrong.headers["content-type"] == "application/problem+json"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OI-12")
 async def test_nobody_can_claim_to_be_another(lab: Lab) -> None:
     """Attributes of the identity that the sender wrote are replaced with what its token says."""
@@ -363,6 +366,7 @@ async def test_nobody_can_claim_to_be_another(lab: Lab) -> None:
     assert event["subject"] == "admin", "is the event's, not the sender's"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OI-01")
 async def test_of_several_issuers_any_suffices(lab: Lab) -> None:
     other = own_issuer()

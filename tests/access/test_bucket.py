@@ -14,6 +14,7 @@ from tests.budget import examples
 STEPS = st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 40)), min_size=1, max_size=60)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("LI-01")
 @given(st.integers(1, 50), st.integers(1, 50), STEPS)
 @examples(200)

@@ -60,6 +60,7 @@ def test_an_option_that_is_null_on_purpose_may_be(tmp_path: Path) -> None:
     load([file], Registry.installed(), {})
 
 
+@pytest.mark.slow
 @pytest.mark.spec("AU-12")
 def test_check_looks_into_the_files_of_credentials(tmp_path: Path) -> None:
     keys, users, key = tmp_path / "keys.json", tmp_path / "users.json", tmp_path / "server.key"
@@ -95,6 +96,7 @@ def test_check_looks_into_the_files_of_credentials(tmp_path: Path) -> None:
     assert "every user may write to it" in tidegate("check", config).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.spec("AU-12")
 def test_a_config_whose_files_are_right_has_no_faults(tmp_path: Path) -> None:
     keys = tmp_path / "keys.json"

@@ -31,6 +31,7 @@ SENDERS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.spec("PO-15")
 async def test_it_says_what_the_gateway_does(tmp_path: Path) -> None:
@@ -71,6 +72,7 @@ def _explained(folder: Path, *options: str, type: str = "invoice") -> int:
     return int(ended.value.code or 0)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PO-15")
 def test_the_command_names_the_entry_that_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _explained(tmp_path, "--as", "key billing") == 0

@@ -164,6 +164,7 @@ def accepted(gateway: Gateway) -> int:
     return gateway.status().brokers[0].accepted
 
 
+@pytest.mark.slow
 @pytest.mark.spec("AC-01")
 @pytest.mark.parametrize("engine", ["native", "hypercorn"])
 async def test_only_a_proven_sender_gets_in(registry: Registry, tmp_path: Path, engine: str) -> None:
@@ -229,6 +230,7 @@ async def test_a_stop_waits_for_no_check(tmp_path: Path, monkeypatch: pytest.Mon
         assert http.intake.events == []
 
 
+@pytest.mark.slow
 @pytest.mark.spec("AC-02")
 @pytest.mark.parametrize("engine", ["native", "hypercorn"])
 async def test_a_check_that_does_not_end_well_ends_nothing_else(
@@ -243,6 +245,7 @@ async def test_a_check_that_does_not_end_well_ends_nothing_else(
         assert accepted(gateway) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.spec("AC-02")
 async def test_what_fails_behind_a_check_ends_no_more_than_its_request(
     registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -267,6 +270,7 @@ async def test_without_anyone_who_may_come_in_nobody_does(tmp_path: Path) -> Non
         assert http.intake.events == []
 
 
+@pytest.mark.slow
 @pytest.mark.spec("AC-01")
 async def test_http2_shows_authenticators_the_same_request(registry: Registry, tmp_path: Path) -> None:
     seen: list[Any] = []

@@ -37,6 +37,7 @@ async def _statuses(folder: Path, text: str, *cases: tuple[Any, ...]) -> None:
         assert rig.accepted() == sum(status == 202 for _, _, status in cases)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PO-01")
 @pytest.mark.parametrize("where", ["allow", "policies"])
 async def test_an_entry_allows_by_subject_and_event(where: str, tmp_path: Path) -> None:
@@ -71,6 +72,7 @@ async def test_an_entry_allows_by_subject_and_event(where: str, tmp_path: Path) 
     }
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PO-01")
 async def test_one_entry_that_allows_suffices(tmp_path: Path) -> None:
     policies = (
@@ -94,6 +96,7 @@ async def test_all_filters_of_an_entry_must_match(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PO-02")
 async def test_claims_decide(tmp_path: Path) -> None:
     entry = (
@@ -127,6 +130,7 @@ async def test_claims_decide(tmp_path: Path) -> None:
     await _statuses(tmp_path, text, *(({"subject": "a", "claims": c}, {}, status) for c, status in cases))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PO-02")
 async def test_an_entry_can_name_the_authenticator(tmp_path: Path) -> None:
     text = config("{p: {brokers: [default], from: [root], authenticator: second}}")
@@ -135,6 +139,7 @@ async def test_an_entry_can_name_the_authenticator(tmp_path: Path) -> None:
         assert (await rig.post(client, "root", {}, by="word")).status_code == 403  # another one's `root`
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PO-03")
 async def test_a_broker_that_no_policy_names_takes_every_authenticated_sender(tmp_path: Path) -> None:
     text = config("{p: {brokers: [closed], from: [ann]}}", brokers=("default", "closed"))
@@ -152,6 +157,7 @@ async def test_ingress_and_broker_must_both_allow(tmp_path: Path) -> None:
     await _statuses(tmp_path, text, ("ann", {}, 403), ("bob", {}, 202), ("cid", {}, 403))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PO-04")
 async def test_senders_without_credentials_come_in_by_their_own_word_only(tmp_path: Path) -> None:
     def entry(subjects: str) -> str:
@@ -185,6 +191,7 @@ async def test_an_ingress_without_credentials_can_be_limited_by_event(tmp_path: 
     await _statuses(tmp_path, text, (None, {}, 202), (None, {"type": "u"}, 403), ("ann", {}, 202))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PO-05")
 async def test_of_a_batch_all_or_nothing_comes_in(tmp_path: Path) -> None:
     only_t = "{brokers: [default], from: [ann], filters: [{exact: {type: t}}]}"
@@ -204,6 +211,7 @@ async def test_of_a_batch_all_or_nothing_comes_in(tmp_path: Path) -> None:
         assert "\u202e" not in answer.json()["detail"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PO-10", "PO-12")
 async def test_the_example_of_knatives_docs_lets_in_whom_it_says(tmp_path: Path) -> None:
     issuer = OwnIssuer()
@@ -229,6 +237,7 @@ async def test_the_example_of_knatives_docs_lets_in_whom_it_says(tmp_path: Path)
         issuer.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PO-06")
 async def test_a_filter_that_raises_allows_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     either = "[{any: [raises, {exact: {type: t}}]}]"
@@ -292,6 +301,7 @@ async def hold_one(rig: Any, client: Any, who: str) -> None:
             await anyio.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PO-07")
 async def test_an_ingress_that_is_replaced_keeps_the_new_policies_meanwhile(tmp_path: Path) -> None:
     """The rest of the reload waits for a delivery; what is closed does not."""
@@ -319,6 +329,7 @@ async def test_an_ingress_that_is_replaced_keeps_the_new_policies_meanwhile(tmp_
         assert statuses[-1] == 403
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PO-07")
 async def test_an_ingress_that_is_replaced_keeps_its_own_policies_meanwhile(tmp_path: Path) -> None:
     """The new config does without policies because it lets nobody in without credentials; the old ingress does."""

@@ -114,6 +114,7 @@ def _config(entry: Mapping[str, Any]) -> AllowConfig:
     return config
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PO-09")
 @examples(300)
 @given(st.lists(entries(), min_size=1, max_size=3), st.lists(st.tuples(IDENTITIES, ATTRIBUTES), min_size=1, max_size=4))

@@ -37,6 +37,7 @@ def _counts(rig: Rig) -> Mapping[str, Mapping[str, float]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PO-13")
 async def test_http(tmp_path: Path) -> None:
     async with running(_config("http: {listen: '127.0.0.1:0', authenticate: [word]}"), tmp_path) as (rig, http):
@@ -48,6 +49,7 @@ async def test_http(tmp_path: Path) -> None:
         assert _denied(tmp_path) == [("bob", "127.0.0.1", 403), ("ann", "127.0.0.1", 403)]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PO-13")
 async def test_fn(tmp_path: Path) -> None:
     returned = {"specversion": "1.0", "id": "1", "source": "/f", "type": "t"}

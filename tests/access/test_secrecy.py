@@ -205,6 +205,7 @@ def test_every_option_that_can_hold_a_credential_has_an_example() -> None:
     assert missing == [], "add them to EXAMPLES"
 
 
+@pytest.mark.slow
 def test_the_examples_are_valid(tmp_path: Path) -> None:
     for (kind, name), all_ in EXAMPLES.items():
         for options in all_:
@@ -222,6 +223,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name", "options"), CASES)
 @given(secret=SECRETS | ODD)
 @examples(2)

@@ -105,6 +105,7 @@ brokers:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SE-01")
 def test_a_channel_differs_by_secrets_alone_or_by_more(tmp_path: Path) -> None:
     def channel(password: str, servers: str) -> object:
@@ -138,6 +139,7 @@ triggers:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SE-02")
 def test_check_lists_secrets_without_their_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERE", "quite-secret")
@@ -176,6 +178,7 @@ def test_check_lists_secrets_without_their_values(tmp_path: Path, monkeypatch: p
         assert "as-secret" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SE-02")
 def test_an_unused_secret_that_is_missing_sets_the_exit_code_only_if_it_is_asked_for(tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"

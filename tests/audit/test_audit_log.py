@@ -48,6 +48,7 @@ def test_a_line_says_who_did_what_from_where(tmp_path: Path) -> None:
     assert audit_log(tmp_path / "data") is log
 
 
+@pytest.mark.slow
 @pytest.mark.spec("AL-02")
 def test_foreign_text_is_escaped_and_cut(tmp_path: Path) -> None:
     log = audit_log(tmp_path)
@@ -63,6 +64,7 @@ def test_foreign_text_is_escaped_and_cut(tmp_path: Path) -> None:
     assert second["cut"] is True
 
 
+@pytest.mark.slow
 @pytest.mark.spec("AL-02")
 def test_denied_attempts_beyond_a_rate_are_counted(tmp_path: Path) -> None:
     now = Time()

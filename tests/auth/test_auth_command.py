@@ -36,6 +36,7 @@ def test_a_key_is_shown_once_and_kept_as_a_hash(tmp_path: Path) -> None:
     assert secret not in listed.stdout + tidegate("auth", "key", "list", "--file", file, "--json").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.spec("AU-01")
 def test_keys_are_listed_and_revoked_by_id(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
@@ -131,6 +132,7 @@ def test_several_processes_edit_one_file(tmp_path: Path) -> None:
     assert {name: names.count(name) for name in names} == {f"p{n}": 15 for n in range(4)}
 
 
+@pytest.mark.slow
 def test_a_password_becomes_a_hash(tmp_path: Path) -> None:
     done = tidegate("auth", "password", text="s3cret\n")
     found = parse_hash(done.stdout.strip())
@@ -173,6 +175,7 @@ def test_a_time_beyond_the_calendar_is_a_fault_of_the_file(tmp_path: Path) -> No
     assert "outside the years" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spec("AL-01")
 def test_a_new_password_is_in_the_audit_log(tmp_path: Path) -> None:
     data = tmp_path / "data"

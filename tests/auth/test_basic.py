@@ -92,6 +92,7 @@ async def test_all_else_is_refused(kit: Kit, file: Path, headers: list[tuple[str
         assert await http.status(basic("ann", "right")) == 202
 
 
+@pytest.mark.slow
 @pytest.mark.spec("AU-07")
 async def test_a_flood_of_wrong_passwords_keeps_few_cores_busy_and_no_known_sender_out(kit: Kit, file: Path) -> None:
     add(file, "ann", "right", DEAR)
@@ -107,6 +108,7 @@ async def test_a_flood_of_wrong_passwords_keeps_few_cores_busy_and_no_known_send
         assert found.count(503) + found.count(401) == 20
 
 
+@pytest.mark.slow
 @pytest.mark.spec("AU-07")
 async def test_a_flood_from_one_address_keeps_out_no_new_sender_from_another(kit: Kit, file: Path) -> None:
     add(file, "ann", "right", DEAR)
@@ -143,6 +145,7 @@ async def test_a_changed_file_forgets_only_passwords_that_changed(kit: Kit, file
         assert await statuses(http, [basic("ann", "wrong"), basic("ann", "right")]) == [202, 401]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("AU-07")
 async def test_requests_with_the_same_password_share_a_check(kit: Kit, file: Path) -> None:
     add(file, "ann", "right", DEAR)
@@ -152,6 +155,7 @@ async def test_requests_with_the_same_password_share_a_check(kit: Kit, file: Pat
         assert await statuses(http, [basic("ann", "wrong")] * 30) == [401] * 30
 
 
+@pytest.mark.slow
 @pytest.mark.spec("AU-07")
 @pytest.mark.parametrize("begun", [False, True])
 async def test_a_check_that_is_cancelled_leaves_nothing(kit: Kit, file: Path, begun: bool) -> None:

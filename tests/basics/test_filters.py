@@ -141,6 +141,7 @@ FILTERS = st.recursive(LEAF, _larger, max_leaves=6)
 EVENTS = st.dictionaries(NAMES, st.sampled_from(["a", "ab", "b", "abb", 1, True]))
 
 
+@pytest.mark.slow
 @given(config=FILTERS, attributes=EVENTS)
 def test_filters_do_what_they_say_and_hints_hold(config: Any, attributes: dict[str, Any]) -> None:
     """Against a plain interpreter of the same tree; and no hint excludes an event that matches."""

@@ -161,6 +161,7 @@ def quoted(name: str, mark: str) -> str:
     return f'["{text}"]' if mark == '"' else "['{}']".format(text.replace(r"\"", '"').replace("'", r"\'"))
 
 
+@pytest.mark.slow
 @examples(100)
 @given(VALUES, st.data())
 def test_any_value_is_found_where_it_is(value: Any, data: st.DataObject) -> None:
@@ -189,6 +190,7 @@ def test_any_value_is_found_where_it_is(value: Any, data: st.DataObject) -> None
 SEGMENTS = st.sampled_from([".a", "['']", '["\\""]', r"['\'\u0061']", "[0]", "[-1]", " ", "..a", "[*]", "['a\\"])
 
 
+@pytest.mark.slow
 @examples(200)
 @given(
     st.lists(SEGMENTS | st.text(max_size=3), max_size=3).map(lambda parts: "$" + "".join(parts)),

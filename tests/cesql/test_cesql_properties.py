@@ -84,12 +84,14 @@ ODD: st.SearchStrategy[Any] = st.recursive(
 ODD_EVENTS = st.dictionaries(NAMES, ODD, max_size=4).map(Event)
 
 
+@pytest.mark.slow
 @few
 @given(TREES)
 def test_a_printed_tree_parses_into_itself(tree: Node) -> None:
     assert parse(text(tree)) == tree
 
 
+@pytest.mark.slow
 @few
 @given(TREES, ODD_EVENTS)
 def test_evaluation_gives_a_value_on_any_event(tree: Node, event: Event) -> None:
@@ -102,6 +104,7 @@ def test_evaluation_gives_a_value_on_any_event(tree: Node, event: Event) -> None
     assert expression.filter().matches(event) is (value is True and not errors)
 
 
+@pytest.mark.slow
 @few
 @given(TREES | FILTERS, EVENTS)
 def test_a_filter_matches_exactly_what_evaluates_to_true(tree: Node, event: Event) -> None:
@@ -110,6 +113,7 @@ def test_a_filter_matches_exactly_what_evaluates_to_true(tree: Node, event: Even
     assert expression.filter().matches(event) is (value is True and not errors)
 
 
+@pytest.mark.slow
 @examples(400)
 @given(FILTERS, EVENTS)
 def test_hints_hold_for_every_event_that_matches(tree: Node, event: Event) -> None:
@@ -213,6 +217,7 @@ def test_the_deepest_that_is_allowed_works() -> None:
         assert parse(str(expression)) == expression.tree
 
 
+@pytest.mark.slow
 def test_a_long_chain_is_no_deep_nesting() -> None:
     source = " OR ".join(f"type = 't{i}'" for i in range(2000))
     filter = compile(source).filter()

@@ -73,6 +73,7 @@ def test_a_plugins_command_that_cant_be_loaded_names_the_plugin() -> None:
         PluginCommand(Command("greet", "Greets.", load), "polite").make_context("greet", [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [["fly"], ["run", "--fly"], ["dlq", "replay"], ["send", "nowhere", "--type", "t"]]
 )
@@ -105,6 +106,7 @@ def test_without_a_config_it_says_how_to_name_one(tidegate) -> None:
         assert (ran.code, "TIDEGATE_CONFIG" in ran.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_the_config_is_found(tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tidegate.yaml").write_text("brokers: 7\n")
     assert "tidegate.yaml:1" in tidegate("check").out
@@ -113,6 +115,7 @@ def test_the_config_is_found(tidegate, tmp_path: Path, monkeypatch: pytest.Monke
     assert tidegate("check").code == 0
 
 
+@pytest.mark.slow
 def test_plugins_lists_components(tidegate) -> None:
     rows = json.loads(tidegate("plugins", "--json").out)
     found = {(row["kind"], row["name"]): row for row in rows}
@@ -190,6 +193,7 @@ def test_ctrl_c_shows_no_traceback_even_while_modules_are_imported(tmp_path: Pat
     assert (ran.returncode, ran.stderr) == (130, "")
 
 
+@pytest.mark.slow
 def test_schema_is_one_that_editors_read(tidegate) -> None:
     schema = json.loads(tidegate("schema").out)
     jsonschema.Draft202012Validator.check_schema(schema)

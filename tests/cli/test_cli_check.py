@@ -18,6 +18,7 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "c.yaml"
 
 
+@pytest.mark.slow
 def test_a_good_config(tidegate, config: Path) -> None:
     config.write_text(GOOD.format(port=0, sink="stdout"))
     ran = tidegate("check", config)
@@ -25,6 +26,7 @@ def test_a_good_config(tidegate, config: Path) -> None:
     assert json.loads(tidegate("check", config, "--json").out) == {"ok": True, "faults": [], "warnings": []}
 
 
+@pytest.mark.slow
 def test_faults_are_reported_with_their_place(tidegate, config: Path) -> None:
     config.write_text("bridges:\n  b:\n    source: htp\n    sink: stdout\n")
     ran = tidegate("check", config)
@@ -34,6 +36,7 @@ def test_faults_are_reported_with_their_place(tidegate, config: Path) -> None:
     assert (report["ok"], report["faults"][0]["path"], report["faults"][0]["line"]) == (False, "bridges.b.source", 3)
 
 
+@pytest.mark.slow
 def test_run_reports_the_same_faults(tidegate, config: Path) -> None:
     config.write_text("bridges:\n  b:\n    source: htp\n    sink: stdout\n")
     ran = tidegate("run", config)
@@ -44,6 +47,7 @@ def probes(ran: Any) -> dict[str, str]:
     return {probe["path"]: probe["reason"] for probe in json.loads(ran.out)["probes"]}
 
 
+@pytest.mark.slow
 def test_connect_tries_the_ends(tidegate, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_ADMIN", "127.0.0.1:0")
     with Subscriber() as subscriber:
@@ -85,6 +89,7 @@ def test_connect_finds_a_path_that_run_would_refuse(tidegate, config: Path, tmp_
     assert (ran.code, "events is a directory" in probes(ran)["bridges.b.sink"]) == (1, True)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-01")
 def test_a_filter_in_any_dialect_names_attributes_that_events_can_have(tidegate, config: Path) -> None:
     triggers = (

@@ -88,17 +88,20 @@ def events(rows: list[dict[str, Any]]) -> list[str]:
     return [row["event_id"] for row in rows]
 
 
+@pytest.mark.slow
 def test_nothing_there(tidegate, bury) -> None:
     assert tidegate("dlq", "list").out.startswith("no dead letters\n")
     assert listed(tidegate) == []
 
 
+@pytest.mark.slow
 def test_a_name_that_the_config_has_not_is_said(tidegate, bury) -> None:
     out = tidegate("dlq", "list", "--trigger", "lte", "--broker", "dfault").out
     assert "the config has no broker 'dfault'\nthe config has no trigger or bridge 'lte'\n" in out
     assert "the config has no" not in tidegate("dlq", "list", "--trigger", "late").out
 
 
+@pytest.mark.slow
 def test_list_shows_what_and_why(tidegate, bury, tmp_path: Path) -> None:
     bury(letter("1"))
     (row,) = listed(tidegate)
@@ -122,6 +125,7 @@ def test_list_shows_what_and_why(tidegate, bury, tmp_path: Path) -> None:
     assert "not readable from here: triggers.away.dead_letter: http://127.0.0.1:1/dead" in text
 
 
+@pytest.mark.slow
 def test_list_filters(tidegate, bury, tmp_path: Path) -> None:
     bury(letter("1"), letter("2", trigger="gone"), letter("3", reason="connection refused"))
     bury(letter("4", trigger="own"), path=tmp_path / "own.jsonl")
@@ -131,6 +135,7 @@ def test_list_filters(tidegate, bury, tmp_path: Path) -> None:
     assert events(listed(tidegate, "--broker", "other")) == ["4"]
 
 
+@pytest.mark.slow
 def test_show_has_the_event_as_it_was(tidegate, bury) -> None:
     bury(letter("1"))
     (row,) = listed(tidegate)
@@ -141,6 +146,7 @@ def test_show_has_the_event_as_it_was(tidegate, bury) -> None:
     assert (missing.code, missing.err) == (1, "tidegate: there is no dead letter with the id nope\n")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("DP-18")
 def test_replay_sends_the_original_and_takes_out_what_was_accepted(tidegate, bury) -> None:
     bury(letter("1"), letter("2"), letter("3"))
@@ -153,6 +159,7 @@ def test_replay_sends_the_original_and_takes_out_what_was_accepted(tidegate, bur
     assert events(listed(tidegate)) == ["2"]
 
 
+@pytest.mark.slow
 def test_replay_of_one(tidegate, bury) -> None:
     bury(letter("1"), letter("2"))
     with Subscriber() as s:
@@ -161,6 +168,7 @@ def test_replay_of_one(tidegate, bury) -> None:
     assert (ran.code, events(listed(tidegate))) == (0, ["1"])
 
 
+@pytest.mark.slow
 def test_a_dry_run_sends_and_removes_nothing(tidegate, bury) -> None:
     bury(letter("1"), letter("2", trigger="gone"))
     with Subscriber() as s:
@@ -169,6 +177,7 @@ def test_a_dry_run_sends_and_removes_nothing(tidegate, bury) -> None:
     assert (ran.code, ran.out, len(listed(tidegate))) == (0, "1 would be sent\n", 2)
 
 
+@pytest.mark.slow
 def test_each_letter_goes_back_to_the_broker_of_its_trigger(tidegate, bury, tmp_path: Path) -> None:
     bury(letter("1"), letter("2", trigger="own"))
     bury(letter("3", trigger="own"), path=tmp_path / "own.jsonl")
@@ -180,6 +189,7 @@ def test_each_letter_goes_back_to_the_broker_of_its_trigger(tidegate, bury, tmp_
         assert [json.loads(r.body)["id"] for r in b.requests] == ["2", "3"]
 
 
+@pytest.mark.slow
 def test_replay_proves_who_it_is(tidegate, bury) -> None:
     bury(letter("1"))
     with Subscriber() as s:
@@ -188,12 +198,14 @@ def test_replay_proves_who_it_is(tidegate, bury) -> None:
     assert tidegate("dlq", "replay", "--all", "--to", s.url, "--header", "k").code == 2
 
 
+@pytest.mark.slow
 def test_replay_without_a_running_gateway_says_so(tidegate, bury) -> None:
     bury(letter("1"))
     ran = tidegate("dlq", "replay", "--all")
     assert (ran.code, "the gateway isn't running" in ran.err, len(listed(tidegate))) == (1, True, 1)
 
 
+@pytest.mark.slow
 def test_what_never_was_an_event_stays(tidegate, bury) -> None:
     bury(letter("1", tidegatestage="decode"))
     with Subscriber() as s:
@@ -202,6 +214,7 @@ def test_what_never_was_an_event_stays(tidegate, bury) -> None:
     assert (ran.code, ran.out, len(listed(tidegate))) == (1, "0 replayed, 1 left\n", 1)
 
 
+@pytest.mark.slow
 def test_nobody_there_ends_the_replay(tidegate, bury) -> None:
     bury(*(letter(str(n)) for n in range(3)))
     with Subscriber() as s:
@@ -210,6 +223,7 @@ def test_nobody_there_ends_the_replay(tidegate, bury) -> None:
     assert (ran.code, ran.out, len(ran.err.splitlines())) == (1, "0 replayed, 3 left\n", 1)
 
 
+@pytest.mark.slow
 def test_stores_are_each_read_once(tidegate, bury, tmp_path: Path) -> None:
     bury(letter("1"))
     stores = Where([tmp_path / "tidegate.yaml"], tmp_path / "tidegate-data").stores()
@@ -221,6 +235,7 @@ def test_stores_are_each_read_once(tidegate, bury, tmp_path: Path) -> None:
     assert len(list(stores.dead_letters(Query()))) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-09")
 def test_letters_of_a_trigger_that_was_applied_are_seen(tidegate, bury, tmp_path: Path) -> None:
     bury(letter("1", trigger="applied"), path="applied.jsonl")
@@ -234,6 +249,7 @@ def test_letters_of_a_trigger_that_was_applied_are_seen(tidegate, bury, tmp_path
     assert json.loads(tidegate("dlq", "show", row["id"], "--json").out)["event_id"] == "1"
 
 
+@pytest.mark.slow
 def test_replay_to_an_ingress_that_asks_for_a_certificate(tidegate, bury, tmp_path: Path) -> None:
     bury(letter("1"))
     ca = trustme.CA(key_type=KIND)

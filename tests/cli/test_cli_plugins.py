@@ -9,6 +9,7 @@ import pytest
 from gateway_core.config.registry import Registry
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PD-01")
 def test_the_command_shows_a_card(tidegate) -> None:
     text = tidegate("plugins", "kafka").out

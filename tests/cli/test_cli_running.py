@@ -77,6 +77,7 @@ def test_from_start_to_stop(tidegate, gateway: subprocess.Popen[str], tmp_path: 
     assert (ran.code, "no gateway is running with the data directory tidegate-data" in ran.err) == (1, True)
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_3(tidegate, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         (tmp_path / "tidegate.yaml").write_text(CONFIG.format(port=taken.getsockname()[1]))

@@ -166,6 +166,7 @@ def test_an_address_without_its_scheme_is_told_so(tidegate) -> None:
     assert (ran.code, "write http://127.0.0.1:8081" in " ".join(ran.err.split())) == (2, True)
 
 
+@pytest.mark.slow
 def test_many_events_share_few_connections(tidegate, tmp_path: Path) -> None:
     connections = set()
 
@@ -192,6 +193,7 @@ def test_many_events_share_few_connections(tidegate, tmp_path: Path) -> None:
     assert 1 <= len(connections) <= 4
 
 
+@pytest.mark.slow
 def test_tls_files_that_can_not_be_used_are_named(tidegate, tmp_path: Path) -> None:
     (tmp_path / "broken.pem").write_text("nonsense")
     for flags, says in [

@@ -204,6 +204,7 @@ def test_a_batch_is_read_in_order(codec: Codec) -> None:
     assert [e.data for e in read if e.data is not None] == [str(i).encode() for i in range(0, 100, 3)]
 
 
+@pytest.mark.slow
 def test_too_many_events_are_413_also_where_all_are_alike(make_codec: Any) -> None:
     codec, event = make_codec(), json.dumps(GOOD)
     for count, taken in ((10_000, True), (10_000, True), (10_001, False)):
@@ -325,6 +326,7 @@ def test_kafka_names_count_as_written_and_a_null_value_is_no_data(make_codec: An
     assert kafka.decode(written) == [event]
 
 
+@pytest.mark.slow
 def test_what_a_codec_remembers_is_bounded_and_changes_nothing(make_codec: Any) -> None:
     """Senders may use ever new names and values, also words that Python keeps for itself."""
     codec = make_codec("structured")

@@ -115,6 +115,7 @@ MATRIX = [(v, m, b) for v in RECIPES for m in MODES for b in BINDINGS]
 FEW = examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BR-11", "BR-16", "CE1-01", "CE1-07", "CE1-08", "CE1-11", "FN-01")
 @pytest.mark.parametrize(("version", "mode", "binding"), MATRIX, ids=["-".join(cell) for cell in MATRIX])
 @FEW
@@ -128,6 +129,7 @@ def test_what_is_written_is_read(make_codec: Any, version: str, mode: str, bindi
     assert read.json_data == event.json_data
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BR-11", "CE1-01", "DP-02")
 @FEW
 @given(data=st.data())

@@ -87,6 +87,7 @@ def test_what_is_written_is_read(make_codec: Any, mode: str, binding: Binding, e
     assert codec.decode(codec.encode(event)) == [event]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BR-16")
 @FEW
 @given(event=events(values=TEXT | INTEGER | st.booleans() | st.just("")))
@@ -99,6 +100,7 @@ def test_types_live_in_json_and_are_text_in_headers(make_codec: Any, event: Even
     assert read.attributes == {n: text_of(v) for n, v in event.attributes.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BR-16")
 @FEW
 @given(first=events(), events=st.lists(events(), max_size=6), indent=st.sampled_from([None, 1]))
@@ -113,6 +115,7 @@ def test_events_do_not_influence_each_other(
     assert structured.decode(_text(f"[{','.join(texts)}]", b"-batch")) == alone
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BR-15")
 @BINDINGS
 @examples(120, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -144,6 +147,7 @@ def test_any_message_is_read_or_refused(
     _read_or_refused(codec, Message(headers, body if binding is KAFKA else body or b""))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BR-15")
 @examples(120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
@@ -166,6 +170,7 @@ def test_any_json_is_read_or_refused(
     _read_or_refused(codec, _text(json.dumps([value, value] if batch else value), b"-batch" if batch else b""))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BR-15")
 @examples(120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(event=events(), data=st.data())

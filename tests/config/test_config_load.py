@@ -178,6 +178,7 @@ def test_a_triggers_delivery_wins_key_by_key() -> None:
     assert (effective.retry, effective.timeout_s, effective.backoff, effective.backoff_delay_s) == (10, 5, "linear", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.full)])
 def test_thousands_of_triggers_are_loaded(count: int, tmp_path: Path) -> None:
     one = "  t{0}:\n    filter: {{type: a{0}}}\n    subscriber: http://127.0.0.1:9000/{0}\n"
@@ -232,6 +233,7 @@ def _check(file: Path, data: bytes) -> None:
     assert SECRET not in shown or b"${A}" in data
 
 
+@pytest.mark.slow
 @_quick
 @given(
     data=st.binary(max_size=200) | st.text(max_size=200).map(lambda t: t.encode("utf-8", "surrogatepass")) | _damaged
@@ -242,6 +244,7 @@ def test_no_bytes_break_the_loader(data: bytes, tmp_path: Path) -> None:
     _check(tmp_path / "any.yaml", data)
 
 
+@pytest.mark.slow
 @_quick
 @given(data=st.text("ab:-[]{}\"'&*!|>%@#?,\n \t~<$.0", max_size=60))
 @example(data="*none")
@@ -250,6 +253,7 @@ def test_no_yaml_breaks_the_loader(data: str, tmp_path: Path) -> None:
     _check(tmp_path / "any.yaml", b"triggers:\n  a: " + data.encode())
 
 
+@pytest.mark.slow
 @_quick
 @given(data=st.dictionaries(_sections, _values, max_size=5))
 def test_no_structure_breaks_the_loader(data: dict[str, Any], tmp_path: Path) -> None:
@@ -258,6 +262,7 @@ def test_no_structure_breaks_the_loader(data: dict[str, Any], tmp_path: Path) ->
     _check(tmp_path / "any.yaml", msgspec.json.encode(data))
 
 
+@pytest.mark.slow
 @_quick
 @given(before=st.text("abc:/ '\\${}", max_size=8), after=st.text("abc:/ '\\${}", max_size=8), place=st.integers(0, 6))
 def test_no_report_holds_a_secret(before: str, after: str, place: int, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ def _documents(file: Path) -> list[Any]:
     return json.loads(json.dumps(made).replace("\\uff04", "$"))  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_the_schema_is_valid_and_self_contained() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     text = json.dumps(SCHEMA)

@@ -407,6 +407,7 @@ _manifests = st.fixed_dictionaries(
 _own = st.fixed_dictionaries({}, optional={"brokers": _values, "triggers": _values, "refs": _values})
 
 
+@pytest.mark.slow
 @examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(documents=st.lists(_manifests, min_size=1, max_size=3), own=_own)
 def test_no_manifest_breaks_the_loader(documents: list[Any], own: dict[str, Any], tmp_path: Path) -> None:

@@ -260,6 +260,7 @@ def test_the_commands_send_the_event_again(page: Page, shared: Lab) -> None:
     expect(page.get_by_text("This id was found more than once")).to_be_visible()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CO-23")
 def test_of_many_events_some_are_recorded_and_every_failure() -> None:
     recorder = Recorder(SimpleNamespace(clock=SystemClock()))  # type: ignore[arg-type]

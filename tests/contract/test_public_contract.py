@@ -25,12 +25,14 @@ def contract(monkeypatch: pytest.MonkeyPatch) -> str:
     return str(importlib.import_module("public_contract").public_contract())
 
 
+@pytest.mark.slow
 def test_the_public_contract_is_the_one_in_the_snapshot(contract: str) -> None:
     then, now = SNAPSHOT.read_text().splitlines(), contract.splitlines()
     changes = list(difflib.unified_diff(then, now, "snapshot", "code", n=0, lineterm=""))
     assert changes == [], HOW + "\n".join(changes)
 
 
+@pytest.mark.slow
 def test_every_export_of_the_testing_package_can_be_imported(contract: str) -> None:
     section = contract.partition("[gateway_testing]\n")[2].partition("\n\n")[0]
     module = importlib.import_module("gateway_testing")

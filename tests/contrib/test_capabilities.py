@@ -34,6 +34,7 @@ def probes(text: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_no_code_probes_for_a_capability() -> None:
     assert {"pulls", "in_flight", "most_in_flight", "replies", "take_over", "longest_s", "preview", "find"} <= NAMES
     files = [f for root in ("gateway_core", "plugins") for f in (ROOT / root).rglob("*.py")]

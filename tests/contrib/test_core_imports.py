@@ -92,6 +92,7 @@ def _words(name: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CARD-01", "CARD-05")
 def test_the_core_knows_no_transport_and_no_component_by_name() -> None:
     wrong = {str(f.relative_to(CORE)): found for f in sorted(CORE.rglob("*.py")) if (found := list(spoken(f)))}
@@ -121,6 +122,7 @@ def test_the_core_is_six_folders() -> None:
     assert lines <= MOST_LINES, "what not every gateway needs belongs in a plugin"
 
 
+@pytest.mark.slow
 def test_plugins_import_each_other_only_where_it_is_allowed() -> None:
     for plugin in sorted(PLUGINS):
         files = (ROOT / "plugins" / plugin).rglob("*.py")

@@ -39,6 +39,7 @@ def unprepared(name: str, text: str) -> Iterator[str]:
             yield f"{name}:{node.lineno}: {ast.unparse(node)}"
 
 
+@pytest.mark.slow
 def test_structs_are_prepared_when_their_module_is_imported() -> None:
     texts = {name: file.read_text(encoding="utf-8") for name, file in modules().items()}
     found = [place for name, text in texts.items() if "import msgspec" in text for place in unprepared(name, text)]

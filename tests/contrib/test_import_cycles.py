@@ -9,6 +9,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -71,6 +73,7 @@ def cycles(graph: Mapping[str, set[str]]) -> Iterator[frozenset[str]]:
             yield from visit(node)
 
 
+@pytest.mark.slow
 def test_no_modules_import_each_other() -> None:
     known = modules()
     assert len(known) > 200

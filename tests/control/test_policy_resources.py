@@ -46,6 +46,7 @@ def _by_type(document: dict[str, Any]) -> dict[str, dict[str, str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PO-14")
 async def test_policies_have_the_conditions_of_an_event_policy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

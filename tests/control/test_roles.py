@@ -125,6 +125,7 @@ def table(folder: Path) -> list[Route]:
     return described([*watching_routes(gateway.status, probes, with_metrics=True), *all_routes(gateway)])
 
 
+@pytest.mark.slow
 @pytest.mark.spec("AD-02")
 def test_every_route_has_the_role_that_was_decided(tmp_path: Path) -> None:
     routes = table(tmp_path)

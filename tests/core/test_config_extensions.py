@@ -237,6 +237,7 @@ def test_an_entry_whose_check_fails_names_the_plugin(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_editor_schema_has_the_section() -> None:
     document = schema(REGISTRY)
     section = document["$defs"]["GatewayConfig"]["properties"]["quotas"]
@@ -247,6 +248,7 @@ def test_the_editor_schema_has_the_section() -> None:
     assert not validator.is_valid({"tests": {}}), "no plugin offers it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["copy", "schema", "model_config", "x-limits"])
 def test_a_section_may_have_any_name_that_is_free(tmp_path: Path, name: str) -> None:
     registry = made(Plugin([ConfigSection(name, "Named like something in Python.", QuotaConfig)]))

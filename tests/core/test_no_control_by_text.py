@@ -36,6 +36,7 @@ def test_what_is_found() -> None:
     assert sorted(found) == ["'x' in o.reason", "o.message == 'y'", "o.reason.startswith('encode: ')"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["gateway_core", "plugins"])
 def test_no_decision_depends_on_a_text_for_people(folder: str) -> None:
     found = {

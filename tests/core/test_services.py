@@ -83,6 +83,7 @@ def made(folder: Path, *services: Service, worker: int = 0) -> Gateway:
     return Gateway(GatewayConfig(), settings, registry, role=role)
 
 
+@pytest.mark.slow
 async def test_a_service_adds_a_page_and_lives_with_the_gateway(tmp_path: Path) -> None:
     gateway = made(tmp_path, Service("page", "A page.", Page))
     page = gateway.services["page"]

@@ -105,6 +105,7 @@ def test_a_field_without_a_rule_is_an_error() -> None:
             one.merged(one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @FEW
 @given(data=st.data())
@@ -113,6 +114,7 @@ def test_merging_is_associative(kind: type[Record], data: st.DataObject) -> None
     assert a.merged(b).merged(c) == a.merged(b.merged(c))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @FEW
 @given(data=st.data())
@@ -170,6 +172,7 @@ def test_every_rule_is_tested() -> None:
     assert rules().keys() == EXPECTED.keys() | ELSEWHERE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @FEW
 @given(data=st.data())
@@ -221,6 +224,7 @@ def _counts(field: Field) -> bool:
     return name in COUNTERS or name in ("ONE", "BY_NAME", "IN_ORDER") or field.required
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @FEW
 @given(data=st.data())
@@ -272,6 +276,7 @@ def test_a_successor_continues_the_counts_but_has_no_reader_of_a_predecessor() -
 # -- documents ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @FEW
 @given(records(GatewayStatus))
 def test_a_document_has_all_of_a_status(status: GatewayStatus) -> None:

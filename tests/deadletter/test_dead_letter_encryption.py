@@ -93,6 +93,7 @@ async def test_a_torn_line_is_put_aside_without_a_key(tmp_path: Path) -> None:
     assert file.with_name("default.jsonl.torn").read_bytes() == torn + b"\n"
 
 
+@pytest.mark.slow
 @given(st.data())
 @examples(200)
 def test_a_changed_line_is_never_read(data: st.DataObject) -> None:
@@ -136,6 +137,7 @@ def test_a_wrong_key_is_a_fault_that_does_not_show_it(tmp_path: Path, text: str)
     assert not text or text not in said
 
 
+@pytest.mark.slow
 def test_no_keys_are_a_fault_and_keys_in_clear_a_warning(tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     config.write_text(CONFIG.replace('["${secret:key}"]', "[]"))
@@ -146,6 +148,7 @@ def test_no_keys_are_a_fault_and_keys_in_clear_a_warning(tmp_path: Path) -> None
     assert OLD.hex() not in shown.stdout
 
 
+@pytest.mark.slow
 async def test_dlq_finds_the_key_in_the_config_or_in_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

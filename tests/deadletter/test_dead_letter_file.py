@@ -100,6 +100,7 @@ async def test_ids_stay_when_other_letters_are_removed(tmp_path: Path) -> None:
     assert sorted(p.name for p in (tmp_path / "dead-letter").iterdir()) == ["default.jsonl"]
 
 
+@pytest.mark.slow
 async def test_removal_and_arrival_do_not_disturb_each_other(tmp_path: Path) -> None:
     sink, remover = build(tmp_path, {"fsync": False}), build(tmp_path)
     outcomes: list[Outcome] = []

@@ -103,6 +103,7 @@ def test_events_that_no_filter_wants_are_acknowledged_and_counted() -> None:
     assert b.unwanted == 2
 
 
+@pytest.mark.slow
 def test_a_full_bridge_says_so_and_takes_none_of_the_group() -> None:
     sink = ScriptedSink(hold=True)
     b, answers = bridge(sink), []

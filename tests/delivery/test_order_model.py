@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,6 +97,7 @@ class Checked(Rig):
             self.clock.advance(1)
 
 
+@pytest.mark.slow
 @examples(60)
 @given(
     order=st.sampled_from(sorted(ORDERS)),

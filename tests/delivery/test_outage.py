@@ -107,6 +107,7 @@ class Rig:
         return self.clock.monotonic() - began
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-37")
 def test_events_before_a_silent_subscriber_are_given_up_together() -> None:
     rig = Rig(lambda e: SILENT, 30.0)
@@ -148,6 +149,7 @@ def test_no_event_is_given_up_sooner_than_its_policy_says() -> None:
     assert rig.letters.got[0][1].attributes["tidegatefirst"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-37")
 @pytest.mark.parametrize("by_s", [-7200.0, 7200.0])
 def test_a_time_of_day_that_is_set_anew_changes_no_wait(by_s: float) -> None:
@@ -162,6 +164,7 @@ def test_a_time_of_day_that_is_set_anew_changes_no_wait(by_s: float) -> None:
     assert played(by_s) == pytest.approx(played(0.0), abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-37")
 def test_a_dead_subscriber_costs_a_few_attempts_whatever_waits() -> None:
     rig = Rig(lambda e: REFUSED, retry=1000)
@@ -263,6 +266,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-37")
 @examples(80)
 @given(

@@ -186,6 +186,7 @@ async def test_a_filter_that_raises_now_and_then_keeps_what_it_did_not_decide(tm
     assert sorted(map(int, ids(parts.other))) == list(range(0, 30, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-25")
 async def test_what_a_raising_filter_kept_waits_for_its_dead_letter_over_a_restart(tmp_path: Path) -> None:
     """While the dead letter fails the trigger holds a bounded number of events; all of them are there afterwards."""

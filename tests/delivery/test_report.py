@@ -61,6 +61,7 @@ def test_failure_not_ready_and_recovery_are_logged_and_little_else(caplog: pytes
     assert len(rig.feed.acked) == 499
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-38")
 def test_a_trigger_that_comes_and_goes_is_not_logged_each_time(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)

@@ -156,6 +156,7 @@ def test_remaining_counts_what_triggers_and_readers_have_not_dealt_with() -> Non
     assert remaining(status(lag=None)) == 1
 
 
+@pytest.mark.slow
 def test_readings_are_events_of_sensors() -> None:
     found = list(sensors.readings(500))
     assert len({event.id for event in found}) == len(found) == 500

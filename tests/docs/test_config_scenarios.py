@@ -28,6 +28,7 @@ def results() -> list[Result]:
     return run_cases(find_cases([ROOT / "configs"], registry, {}), registry)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda file: file.name)
 def test_every_config_has_scenarios_that_pass(config: Path, results: list[Result]) -> None:
     own = [r for r in results if Path(r.case.file) == config.with_suffix(".scenario.yaml")]
@@ -45,6 +46,7 @@ def test_every_trigger_and_bridge_of_the_configs_is_in_an_expectation(results: l
     assert there == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", SCENARIOS, ids=lambda file: file.name)
 def test_the_editor_schema_admits_the_scenarios(file: Path, editor_schema: dict[str, Any]) -> None:
     tests = YAML(typ="safe").load(file)["tests"]
@@ -56,6 +58,7 @@ def editor_schema() -> dict[str, Any]:
     return schema(Registry.installed())
 
 
+@pytest.mark.slow
 def test_the_command_runs_them_all(tmp_path: Path) -> None:
     done = tidegate("test", ROOT / "configs", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -45,6 +45,7 @@ def test_a_config_has_no_faults(file: Path) -> None:
     assert config.brokers or config.bridges
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.name)
 def test_a_config_fits_the_editor_schema(file: Path, schema: dict[str, Any]) -> None:
     documents = list(YAML(typ="safe").load_all(file))
@@ -60,6 +61,7 @@ def test_the_editor_schema_knows_a_misspelt_key(schema: dict[str, Any]) -> None:
         jsonschema.Draft202012Validator(schema).validate(YAML(typ="safe").load(text))
 
 
+@pytest.mark.slow
 def test_all_configs_pass_the_check_command() -> None:
     for file in CONFIGS:
         done = tidegate("check", file, env=ENV)

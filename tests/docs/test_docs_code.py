@@ -66,6 +66,7 @@ def _secrets(text: str) -> set[str]:
     return set(re.findall(r"\$\{secret:([\w-]+)\}", text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", blocks("yaml"), **IDS)
 def test_a_config_has_no_faults(block: Block, tmp_path: Path) -> None:
     yaml = YAML(typ="safe", pure=True)
@@ -146,6 +147,7 @@ def test_a_shell_block_can_be_run(block: Block, tidegate: Any) -> None:
             _known_address([w for w in words if "localhost:9080" in w or "127.0.0.1:9080" in w])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["run --no-such-option", "nonsense", "dlq nonsense", "dlq show", "get --json --yaml"])
 def test_a_command_that_does_not_exist_is_found(words: str, tidegate: Any) -> None:
     with pytest.raises(Exception, match=r"option|command|needs"):

@@ -17,6 +17,7 @@ def test_the_reference_pages_are_up_to_date() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_every_link_between_pages_leads_somewhere() -> None:
     broken = []
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:

@@ -34,6 +34,7 @@ def test_every_plugin_folder_is_an_entry_point_of_its_name_and_in_the_wheel() ->
     assert set(packages) == {"gateway_core", "plugins/tidegate", *(f"plugins/{f}" for f in everything)}
 
 
+@pytest.mark.slow
 def test_the_config_and_the_contract_import_no_plugin() -> None:
     plugins = {f.name for f in (ROOT / "plugins").iterdir() if f.is_dir()}
     found = []

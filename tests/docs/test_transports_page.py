@@ -18,6 +18,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("docs_transports")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PD-01")
 def test_it_knows_which_suites_a_component_passes() -> None:
     found = suites([ROOT / "tests" / "conformance" / "test_suites.py"])

@@ -50,6 +50,7 @@ def exactly(event: Event) -> tuple[Any, ...]:
     return repr(event.attributes), event.data, event.json_data, event.key
 
 
+@pytest.mark.slow
 @examples(300)
 @given(
     st.dictionaries(NAMES, VALUES, max_size=4), TYPES, DATA, st.booleans(), st.one_of(st.none(), st.binary(max_size=9))

@@ -226,6 +226,7 @@ PLAIN = st.characters(categories=["L", "N", "P", "Zs"])
 CODEC = codec()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("FN-01")
 @given(
     st.dictionaries(names, json_values, min_size=1, max_size=4),

@@ -144,6 +144,7 @@ async def test_no_more_calls_than_allowed_are_under_way() -> None:
         assert bench.answers[2].status_code == 204
 
 
+@pytest.mark.slow
 @pytest.mark.spec("FN-13")
 async def test_callers_are_turned_away_while_the_dead_letter_is_down() -> None:
     async with Bench(ScriptedSink(hold=True), timeout_s=0.05).running() as bench:

@@ -44,6 +44,7 @@ def fuzz(*arguments: str, seconds: int) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-24")
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", TARGETS)

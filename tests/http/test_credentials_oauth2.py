@@ -367,6 +367,7 @@ async def test_there_is_no_storm(kit: Any, client: str, monkeypatch: pytest.Monk
         assert (len(endpoint.requests), len(subscriber.requests)) == (1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OC-05")
 async def test_the_endpoint_says_how_long_to_wait(kit: Any) -> None:
     with Endpoint(lambda request: (429, {"retry-after": "60"}, b"")) as endpoint, Subscriber() as subscriber:
@@ -478,6 +479,7 @@ def test_a_stop_does_not_wait_for_the_endpoint(tmp_path: Path) -> None:
     assert sent(subscriber) == ["late"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OC-02")
 async def test_the_endpoint_has_tls_of_its_own(kit: Any, tmp_path: Path) -> None:
     ca = trustme.CA(key_type=trustme.KeyType.ECDSA)

@@ -102,6 +102,7 @@ def bomb() -> bytes:
     return gzip.compress(bytes(300 << 20), 9)
 
 
+@pytest.mark.slow
 async def test_a_bomb_costs_no_more_than_the_limit(kit: Any, intake: Any, server: str) -> None:
     limits = {"max_body_bytes": 1 << 20}
     assert len(bomb()) < 1 << 20

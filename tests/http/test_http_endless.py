@@ -97,6 +97,7 @@ NEVER = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("head", "part"), NEVER.values(), ids=NEVER.keys())
 async def test_interim_answers_for_ever_are_no_answer(kit: Any, client: str, head: bytes, part: bytes) -> None:
     server = Endless(head, part)
@@ -141,6 +142,7 @@ async def test_bytes_one_by_one_do_not_make_an_attempt_longer(kit: Any, client: 
     assert "0.25 s" in outcome.reason
 
 
+@pytest.mark.slow
 async def test_an_answer_before_the_request_was_read_leaves_nothing_for_the_next(kit: Any) -> None:
     """What is left of the first request must not reach the server as the beginning of another."""
     requests: list[bytes] = []

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import anyio
+import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
@@ -64,6 +65,7 @@ requests = st.lists(
 ).map(lambda rs: [piece for r in rs for piece in r])
 
 
+@pytest.mark.slow
 @examples(100, database=None, suppress_health_check=list(HealthCheck))
 @given(parts=pieces | requests, whole=st.booleans(), hold=st.booleans())
 def test_any_bytes(kit: Any, intake: Any, request_bytes: Any, parts: list[bytes], whole: bool, hold: bool) -> None:

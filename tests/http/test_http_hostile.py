@@ -52,6 +52,7 @@ async def test_connect_is_answered_and_the_gateway_lives(
         assert intake.ids() == ["1"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-16")
 async def test_a_read_full_of_upgrades_is_answered_request_by_request(kit: Any, intake: Any) -> None:
     count = 2000
@@ -174,6 +175,7 @@ def _reset_by_client(port: int, requests: list[bytes], rounds: int) -> None:
                 sock.shutdown(socket.SHUT_WR)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-19")
 async def test_clients_that_leave_at_any_moment_log_nothing(
     kit: Any, intake: Any, caplog: pytest.LogCaptureFixture

@@ -72,6 +72,7 @@ def _garble_tls(port: int, ca: str) -> None:
                 threading.Event().wait(0.001)
 
 
+@pytest.mark.slow
 async def test_garbled_tls_logs_nothing(
     kit: Any, intake: Any, folder: Path, server: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -119,6 +120,7 @@ def _garble_http2(port: int, rounds: int) -> None:
                     continue
 
 
+@pytest.mark.slow
 async def test_garbled_http2_logs_nothing(kit: Any, intake: Any, caplog: pytest.LogCaptureFixture) -> None:
     async with kit.source(intake, server="hypercorn") as source:
         with caplog.at_level(logging.INFO):

@@ -28,6 +28,7 @@ def event(n: int) -> Event:
     return Event({"specversion": "1.0", "id": str(n), "type": "t", "source": "/s"}, b"{}", position=n)
 
 
+@pytest.mark.slow
 async def test_a_closed_port_is_asked_now_and_then_and_all_arrive_after_it_opens(kit: Any, client: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

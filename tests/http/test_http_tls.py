@@ -43,6 +43,7 @@ def pair(folder: Path, name: str, **more: Any) -> dict[str, Any]:
     return {"cert_file": folder / f"{name}.pem", "key_file": folder / f"{name}.key", **more}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BR-09")
 @pytest.mark.parametrize("server", twins("native", "hypercorn"))
 @pytest.mark.parametrize("client", twins("native", "httpx"))
@@ -81,6 +82,7 @@ async def test_client_certificates(kit: Any, intake: Any, folder: Path, server: 
         assert len(intake.events) == 1
 
 
+@pytest.mark.slow
 async def test_http2_by_hypercorn(kit: Any, intake: Any, folder: Path) -> None:
     trust = ssl.create_default_context(cafile=str(folder / "ca.pem"))
     headers = {"ce-id": "1"}

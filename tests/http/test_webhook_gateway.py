@@ -42,6 +42,7 @@ triggers: {{t: {{subscriber: {{http: {{url: "{url}", webhook: {{origin: {ORIGIN}
         yield gateway, client
 
 
+@pytest.mark.slow
 @pytest.mark.spec("WH-01", "WH-02")
 async def test_what_waits_for_its_turn_survives_a_stop(tmp_path: Path) -> None:
     """At one request a minute, the second and third event wait when the gateway stops. They leave after the start."""

@@ -325,6 +325,7 @@ async def test_a_host_that_nobody_can_ask_is_an_ordinary_failure(kit: Any, clien
             assert outcome.reason.startswith("no answer to OPTIONS: ")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("WH-01")
 async def test_events_wait_until_permission_comes(kit: Any) -> None:
     """A subscription with a fast back-off against a subscriber that refuses once: no event is lost."""

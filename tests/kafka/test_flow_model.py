@@ -254,6 +254,7 @@ class World:
         assert self.flow.lag() == 0
 
 
+@pytest.mark.slow
 @example(  # a wrapped record keeps its turn behind an event that found no room
     topic=[[(1, "event"), (1, "event"), (1, "wrap"), (1, "event")], []], ahead=6, steps=[("room", 1), ("fetch", 6)]
 )

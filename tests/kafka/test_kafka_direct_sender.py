@@ -263,6 +263,7 @@ class CountingLoop(asyncio.SelectorEventLoop):
         return super().call_soon(*args, **options)
 
 
+@pytest.mark.slow
 def test_a_single_record_takes_few_callbacks() -> None:
     """aiokafka's own sender takes 13."""
     records, loop = 100, CountingLoop()
@@ -290,6 +291,7 @@ BATCHES = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(BATCHES, st.integers(3, 11), st.integers(0, 2**31 - 1), st.text("cä-9"))
 def test_a_request_has_the_same_bytes_as_aiokafkas(topics: Any, newest: int, correlation: int, client: str) -> None:
     versions = {0: (3, newest)}
@@ -300,6 +302,7 @@ def test_a_request_has_the_same_bytes_as_aiokafkas(topics: Any, newest: int, cor
     assert heads[0] == heads[1]
 
 
+@pytest.mark.slow
 @given(
     st.integers(5, 7),
     st.lists(st.tuples(st.text("tä"), st.lists(st.sampled_from([0, 0, 0, 6]), max_size=3)), max_size=3),

@@ -79,6 +79,7 @@ async def test_the_endpoint_is_asked_with_the_clients_credentials_and_only_once(
     assert endpoint.asked == [(who, {"grant_type": ["client_credentials"], "scope": ["kafka"]})]
 
 
+@pytest.mark.slow
 async def test_a_token_that_is_about_to_end_is_replaced(endpoint: Endpoint) -> None:
     endpoint.body = {"access_token": "short", "expires_in": 0}
     ours = tokens(endpoint.url)
@@ -88,6 +89,7 @@ async def test_a_token_that_is_about_to_end_is_replaced(endpoint: Endpoint) -> N
     assert len(endpoint.asked) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [200, 503])
 async def test_a_response_that_is_too_large_is_refused(endpoint: Endpoint, status: int) -> None:
     endpoint.status, endpoint.body = status, {"access_token": "t" * (2 << 20)}
@@ -98,6 +100,7 @@ async def test_a_response_that_is_too_large_is_refused(endpoint: Endpoint, statu
     assert all(fault.retry and not fault.credentials for fault in (e.value, now.value))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("status", "credentials"), [(401, True), (400, True), (503, False)])
 async def test_a_refusal_says_what_the_endpoint_said(endpoint: Endpoint, status: int, credentials: bool) -> None:
     endpoint.status, endpoint.body = status, {"error": "invalid_client"}

@@ -143,6 +143,7 @@ async def test_counts_events_that_no_subscription_or_reader_wants(log: Any) -> N
     assert channel.info()["unrouted"] == 1
 
 
+@pytest.mark.slow
 async def test_a_full_subscriber_holds_up_no_other_and_misses_nothing(log: Any) -> None:
     slow, fast = log.Subscriber(room=3), log.Subscriber(acks=True)
     channel = await log.open({"slow": slow, "fast": fast})
@@ -202,6 +203,7 @@ async def test_a_second_gateway_on_the_same_data_is_refused(log: Any) -> None:
     await log.append(first, [log.event()])
 
 
+@pytest.mark.slow
 async def test_a_worker_adopts_the_shards_of_workers_that_are_no_more(log: Any) -> None:
     for worker in (0, 1, 2):
         s = log.Subscriber(room=0)
@@ -289,6 +291,7 @@ async def test_idle_subscriptions_cost_no_writes(log: Any) -> None:
     assert len(idle["t7"].got) == 5
 
 
+@pytest.mark.slow
 async def test_what_is_acknowledged_while_the_log_opens_is_durable_soon(log: Any) -> None:
     channel = await log.open({"s": log.Subscriber()})
     await log.append(channel, log.events(1000))
@@ -333,6 +336,7 @@ async def test_a_fault_of_an_old_shard_fails_no_event_of_the_new_one(log: Any, c
         await log.wait(lambda: load_cursors(connection)[1]["s"] == CursorState(None))
 
 
+@pytest.mark.slow
 async def test_a_subscription_that_raises_is_offered_the_event_again(log: Any) -> None:
     class Stumbling(log.Subscriber):  # type: ignore[misc, name-defined]
         stumbled = False

@@ -130,6 +130,7 @@ def check(log_at: Any, steps: list[tuple[str, int]]) -> None:
         asyncio.run(live(World(log_at, Path(folder)), steps))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BR-17", "BR-18")
 @examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)

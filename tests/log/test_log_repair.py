@@ -76,6 +76,7 @@ def damage(file: Path, what: str) -> None:
         file.chmod(0o644)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "fault", "lost"),
     [

@@ -55,6 +55,7 @@ async def test_numbers_are_not_used_again_after_a_restart_of_an_empty_log(log: A
         assert reader.bounds(0) == (11, 12)
 
 
+@pytest.mark.slow
 async def test_a_large_log_shrinks_and_gives_space_back(log: Any) -> None:
     clock = FakeClock()
     channel = await log.open(clock=clock, retention={"max_age_s": None, "max_bytes": 2 * MIB})
@@ -109,6 +110,7 @@ class Jumping(FakeClock):
         return super().now_ns() + int(self.ahead_s * 1e9)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-56")
 async def test_a_clock_that_jumps_forward_makes_no_event_old(log: Any, caplog: pytest.LogCaptureFixture) -> None:
     clock = Jumping()

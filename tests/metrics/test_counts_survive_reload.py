@@ -79,6 +79,7 @@ async def fill(parts: Parts, gateway: Gateway) -> None:
     await until(lambda: answers)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-30")
 async def test_no_counter_falls_over_reloads(tmp_path: Path) -> None:
     parts = WithAttic()

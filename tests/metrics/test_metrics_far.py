@@ -92,6 +92,7 @@ class Slow(Tap):
         await super().start(intake, tasks)
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_health_while_a_gateway_starts_and_stops(tmp_path: Path) -> None:
     parts, registry = Parts(), Registry()

@@ -51,6 +51,7 @@ def first(scrape: Scrape) -> float:
     return scrape(DELIVERED, trigger=idle(0).name)
 
 
+@pytest.mark.slow
 def test_many_idle_triggers_have_one_series_each_and_every_metric_its_help() -> None:
     made = text(Exposition(), status(MANY))
     assert len(made) < 2_000_000
@@ -59,12 +60,14 @@ def test_many_idle_triggers_have_one_series_each_and_every_metric_its_help() -> 
     assert {metric.name for metric in METRICS if metric.part is TRIGGER} <= named
 
 
+@pytest.mark.slow
 def test_few_triggers_have_all_series_and_buckets() -> None:
     found = parsed(text(Exposition(), status(MOST_WHOLE)))
     assert found(DELIVERED) == 0
     assert all(found(f"{DURATION}_bucket", le=str(bound), trigger=idle(7).name) == 0 for bound in BOUNDS_S)
 
 
+@pytest.mark.slow
 def test_of_many_triggers_one_that_moved_has_all_series_for_good() -> None:
     exposition = Exposition()
     found = parsed(text(exposition, status(MANY, busy(0, 3))))
@@ -77,6 +80,7 @@ def test_of_many_triggers_one_that_moved_has_all_series_for_good() -> None:
     assert first(parsed(text(exposition, status(MANY)))) == 0, "restarted by a reload, and idle since"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wrong", [{"ready": False}, {"lag": 4}, {"paused": True}, {"dead_lettered_by_stage": {"x": 1}}]
 )
@@ -86,6 +90,7 @@ def test_a_trigger_with_which_something_is_wrong_does_not_rest(wrong: dict[str, 
     assert len([1 for name, _, _ in found.samples if name == DELIVERED]) == 1
 
 
+@pytest.mark.slow
 def test_a_series_begins_at_zero_for_each_reader_that_was_there_before() -> None:
     exposition = Exposition()
     for reader in ("one", "two"):
@@ -100,6 +105,7 @@ def test_a_series_begins_at_zero_for_each_reader_that_was_there_before() -> None
     assert seen == {"one": [0, 3], "two": [0, 3], "new": [3, 3]}
 
 
+@pytest.mark.slow
 def test_a_reader_that_was_long_away_gets_the_values(monkeypatch: pytest.MonkeyPatch) -> None:
     exposition = Exposition()
     text(exposition, status(MANY))
@@ -107,6 +113,7 @@ def test_a_reader_that_was_long_away_gets_the_values(monkeypatch: pytest.MonkeyP
     assert first(parsed(text(exposition, status(MANY, busy(0, 3))))) == 3
 
 
+@pytest.mark.slow
 def test_a_series_that_was_there_stays_when_the_triggers_become_many() -> None:
     exposition = Exposition()
     assert first(parsed(text(exposition, status(2, busy(0, 3))))) == 3
@@ -135,6 +142,7 @@ async def test_everything_else_has_its_turn_between_the_slices(monkeypatch: pyte
     assert b"".join(found).decode() == text(Exposition(), status(count))
 
 
+@pytest.mark.slow
 def test_no_piece_is_long() -> None:
     moved = [busy(number, 1) for number in range(1000)]
     assert max(map(len, Exposition().pieces(status(1000, *moved)))) < 10_000

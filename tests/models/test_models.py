@@ -95,6 +95,7 @@ def kafka(budget: dict[str, int], flow: Callable[..., Flow] = Flow) -> Explored:
     return explore(lambda: kafka_offsets.World(flow, **budget))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MODEL-02")
 @pytest.mark.parametrize(
     "budget",
@@ -173,6 +174,7 @@ class NeverResumes(Flow):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MODEL-02")
 @pytest.mark.pure
 @pytest.mark.parametrize(
@@ -199,6 +201,7 @@ def spark(**options: Any) -> Explored:
     return explore(lambda: spark_tables.World(**options))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MODEL-03")
 @pytest.mark.parametrize(
     "options",
@@ -224,6 +227,7 @@ def ignores_notes(batch: int, last: int, query: str, noted: Any) -> int | None:
     return last + 1
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MODEL-03")
 @pytest.mark.parametrize(
     ("options", "broken"),

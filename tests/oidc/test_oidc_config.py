@@ -93,6 +93,7 @@ def test_keys_that_are_not_there(tmp_path: Path) -> None:
     assert checked(tmp_path, config) == []
 
 
+@pytest.mark.slow
 def test_two_secrets_of_one_name(tmp_path: Path) -> None:
     one, other = ("{hmac: {preset: github, secrets: ['%s']}}" % (c * 20) for c in "ab")
     named = "{hmac: {preset: github, name: other, secrets: ['%s']}}" % ("b" * 20)

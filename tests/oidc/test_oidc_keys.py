@@ -155,6 +155,7 @@ async def test_a_file_that_is_not_there_stops_the_start(issuer: OwnIssuer, optio
     assert refusal.group_contains(StartError, match=r"a test\.\w+_file: .*No such file")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OI-08")
 async def test_tls_is_verified_and_a_token_for_the_issuer_sent(issuer: OwnIssuer, tmp_path: Path) -> None:
     ca, sent = trustme.CA(), []
@@ -268,6 +269,7 @@ async def test_faults_of_the_issuer_leave_the_gateway_closed(
     assert all(line.isprintable() for line in ours)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OI-09")
 async def test_the_last_keys_are_used_for_a_while(issuer: OwnIssuer, caplog: pytest.LogCaptureFixture) -> None:
     clock = Frozen()
@@ -291,6 +293,7 @@ async def test_the_last_keys_are_used_for_a_while(issuer: OwnIssuer, caplog: pyt
     assert sum("can't be read" in record.message for record in caplog.records) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OI-09")
 async def test_a_reload_with_the_issuer_away_keeps_the_keys(issuer: OwnIssuer) -> None:
     clock = Frozen()
@@ -308,6 +311,7 @@ async def test_a_reload_with_the_issuer_away_keeps_the_keys(issuer: OwnIssuer) -
         assert await raised(verified(later, issuer.token())) == AWAY
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OI-07")
 async def test_a_new_key_is_fetched_when_a_token_names_it(issuer: OwnIssuer) -> None:
     async with verifying(issuer, Frozen()) as made:
@@ -329,6 +333,7 @@ async def test_a_new_key_is_fetched_when_a_token_names_it(issuer: OwnIssuer) -> 
         assert await raised(verified(made, old)) == "valid"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OI-07")
 async def test_strangers_cannot_make_the_gateway_flood_the_issuer(issuer: OwnIssuer) -> None:
     clock, stranger = Frozen(), ec_key("s")
@@ -352,6 +357,7 @@ async def test_strangers_cannot_make_the_gateway_flood_the_issuer(issuer: OwnIss
         assert await raised(verified(made, issuer.token(stranger))) == "valid"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OI-07")
 async def test_a_slow_issuer_holds_up_only_tokens_with_unknown_keys(issuer: OwnIssuer) -> None:
     release = threading.Event()

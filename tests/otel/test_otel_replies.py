@@ -27,6 +27,7 @@ from tests.traced import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BR-25", "CARD-02")
 def test_a_reply_continues_the_trace_of_its_attempt(tmp_path: Path) -> None:
     spans = Spans()

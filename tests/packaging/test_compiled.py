@@ -69,6 +69,7 @@ def test_every_listed_module_is_there_once() -> None:
     assert set(hook().sources(ROOT)) == set(MODULES)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("COMP-01")
 def test_no_interpreted_class_derives_from_a_compiled_one() -> None:
     """Python refuses to make an instance of such a class."""

@@ -68,6 +68,7 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str
     return {step["name"]: step for step in found["steps"]}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PD-03")
 def test_every_fault_is_named(steps: dict[str, dict[str, Any]]) -> None:
     load, options = steps["load"], steps["options"]

@@ -98,6 +98,7 @@ def rows(first: int, data: list[bytes | None], received_ns: int = 1) -> list[obj
     return [v for row in columns for v in (*row, checksum(*row))]
 
 
+@pytest.mark.slow
 @FILES
 @given(
     st.lists(st.lists(DATA, min_size=1, max_size=5), max_size=4),
@@ -131,6 +132,7 @@ def test_a_shard_opened_again_has_its_events_and_cursors(
         assert [r.data for r in found] == [d for batch in batches for d in batch]
 
 
+@pytest.mark.slow
 @FILES
 @given(st.integers(0, 30), st.integers(0, 40), st.integers(0, 40), st.integers(0, 200))
 def test_retention_takes_the_oldest_and_no_more_than_it_may(

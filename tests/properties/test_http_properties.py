@@ -53,6 +53,7 @@ class Parsed:
 VALUES = st.text("aé %\r\n\0:é", max_size=8).map(str.encode)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("DP-04")
 @QUICK
 @given(
@@ -97,6 +98,7 @@ CONTEXT = BuildContext("test", Path(), FakeClock(), Registry.installed(), bindin
 CODEC: Codec = CONTEXT.build(CodecRef("cloudevents"))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("DP-08", "DP-09", "DP-10", "DP-11", "DP-12", "DP-13", "DP-14")
 @QUICK
 @given(st.integers(200, 999) | st.integers(400, 430), st.binary(max_size=30), st.booleans())

@@ -46,6 +46,7 @@ def test_events_in_an_array_or_alone(objects: list[dict[str, Any]], indent: int 
         assert [json.loads(t) for t in read(json.dumps(objects[0], indent=indent))] == objects[:1]
 
 
+@pytest.mark.slow
 @examples(150)
 @given(st.binary(max_size=30) | st.lists(st.sampled_from(PIECES), max_size=8).map(b"".join))
 def test_any_bytes_are_events_or_a_fault_that_names_the_file(data: bytes) -> None:

@@ -7,6 +7,8 @@ import functools
 import tomllib
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parents[1]
 LISTED: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("planted_faults.toml").read_text())
 
@@ -27,6 +29,7 @@ def _is_given(decorator: ast.expr) -> bool:
     return isinstance(decorator, ast.Call) and ast.unparse(decorator.func) in ("given", "hypothesis.given")
 
 
+@pytest.mark.slow
 def test_every_property_test_was_seen_to_fail() -> None:
     found = property_tests()
     missing = {f"{file}::{n}" for file, names in found.items() for n in names - LISTED.get(file, {}).keys()}

@@ -42,6 +42,7 @@ def test_any_value_is_a_time_or_none(value: Any) -> None:
         assert EPOCH + timedelta(microseconds=found) <= datetime.max.replace(tzinfo=UTC)
 
 
+@pytest.mark.slow
 @QUICK
 @given(OFFSETS, OFFSETS, OFFSETS, st.none() | st.integers(1, 60))
 def test_micro_batches_move_on_within_their_limit_and_reach_the_end(
@@ -103,6 +104,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.slow
 @examples(40)
 @given(ROWS, st.integers(0, 5))
 def test_a_batch_has_each_rows_values_in_its_columns(drawn: list[Any], shard: int) -> None:

@@ -108,6 +108,7 @@ async def test_a_fetch_waits_for_the_first_event_and_a_subscriber_that_left_gets
         assert sorted(entry["event"]["id"] for (entry,) in found) == ["n0", "n1", "n2"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PL-06")
 async def test_strangers_get_problems(kit: Kit) -> None:
     async with sink(kit, token="s3cret", origins=["https://app.example.com"]) as (_, client):

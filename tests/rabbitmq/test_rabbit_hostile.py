@@ -122,6 +122,7 @@ class _Wire(asyncio.Transport):
         self.aborted = True
 
 
+@pytest.mark.slow
 @pytest.mark.spec("RQ-06")
 @pytest.mark.filterwarnings("ignore:This command is deprecated")
 async def test_any_bytes_of_a_server_end_the_connection_in_order() -> None:

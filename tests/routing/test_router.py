@@ -44,6 +44,7 @@ FILTERS = st.recursive(
 STEPS = st.lists(st.tuples(st.integers(0, 5), st.none() | FILTERS), max_size=12)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BR-17")
 @examples(200)
 @given(STEPS, st.lists(EVENTS, min_size=3, max_size=8))
@@ -66,6 +67,7 @@ def test_finds_what_asking_every_filter_finds(steps: list[tuple[int, Filter | No
         assert sorted(router.route(event)) == sorted(n for n, f in kept.items() if f.matches(event))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("existing", [10, 10_000])
 @pytest.mark.parametrize("kind", ["exact", "prefix", "any", "shared type"])
 def test_asks_only_filters_that_may_match(kind: str, existing: int) -> None:

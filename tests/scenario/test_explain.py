@@ -53,6 +53,7 @@ def explain(config: str, tmp_path: Path, event: Event, **only: str) -> dict[str,
     return explaining.explain(staged(loaded, registry, Stage()), event, **only)
 
 
+@pytest.mark.slow
 def test_a_trigger_that_does_not_want_it_is_not_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     triggers = (
         "triggers: {a: {filter: {type: x}, subscriber: http://127.0.0.1:1/}, b: {subscriber: http://127.0.0.1:1/}}\n"
@@ -196,6 +197,7 @@ def holds(clause: Clause) -> bool:
     return result
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.lists(FILTERS, min_size=1, max_size=2), st.dictionaries(NAMES, TEXTS | st.integers(0, 1) | st.booleans()))
 def test_an_explanation_says_what_the_filter_does(configs: list[dict[str, Any]], attributes: dict[str, Any]) -> None:
@@ -315,6 +317,7 @@ def test_what_is_no_event_in_json(
     assert capsys.readouterr().err.startswith("tidegate: ")
 
 
+@pytest.mark.slow
 def test_an_unknown_trigger(config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(written(tmp_path, {"id": "1"}), config, "--trigger", "eux") == 1
     assert "no trigger 'eux'; there are: eu, all, lost" in capsys.readouterr().err

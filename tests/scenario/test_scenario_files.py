@@ -113,6 +113,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_one_line_a_scenario_and_the_way_of_one_that_failed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(str(folder / "a.yaml")) == 1
     out = capsys.readouterr().out
@@ -123,6 +124,7 @@ def test_one_line_a_scenario_and_the_way_of_one_that_failed(folder: Path, capsys
     assert not {"✓", "✗"} & set(out), "signs are for terminals"
 
 
+@pytest.mark.slow
 def test_scenarios_are_chosen_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(str(folder / "a.yaml"), "--scenario", "it is *") == 0
     assert capsys.readouterr().out.endswith("1 passed\n")

@@ -194,6 +194,7 @@ async def test_what_stands_around_requests_is_ignored_and_logs_nothing(
     assert [r.getMessage() for r in caplog.records if r.levelno > logging.INFO] == []
 
 
+@pytest.mark.slow
 async def test_pipelined_requests_are_answered_in_order_and_not_gathered() -> None:
     app = Echo()
     app.wait = anyio.Event()
@@ -352,6 +353,7 @@ async def test_a_request_that_gets_no_answer_is_logged(app: App, caplog: pytest.
     ]
 
 
+@pytest.mark.slow
 async def test_random_bytes_end_a_connection_and_log_nothing(caplog: pytest.LogCaptureFixture) -> None:
     seeds = [raw for raw, _ in REFUSED.values()] + [raw for raw, _ in TAKEN.values()]
     dice = random.Random(7)

@@ -53,6 +53,7 @@ def test_a_power_cut_leaves_what_was_synced(tmp_path: Path, how: str) -> None:
             assert rows(disk.folder) == list(range(20))
 
 
+@pytest.mark.slow
 def test_a_power_cut_may_take_what_was_not_synced_and_the_end_of_a_process_does_not(tmp_path: Path) -> None:
     left = set()
     for seed in range(20):

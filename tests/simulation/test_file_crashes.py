@@ -80,6 +80,7 @@ def at_each_step(folder: Path, act: Callable[[Disk, Random], object], check: Cal
             return at
 
 
+@pytest.mark.slow
 def test_a_line_that_was_written_survives_a_crash_at_each_step(tmp_path: Path) -> None:
     made: list[Lines] = []
 
@@ -108,6 +109,7 @@ def test_lines_survive_failing_writes_and_syncs(tmp_path: Path, seed: int) -> No
         lines.check()
 
 
+@pytest.mark.slow
 def test_dead_letters_that_stay_survive_the_removal_of_others_at_each_step(tmp_path: Path) -> None:
     events = [Event({"specversion": "1.0", "id": str(n), "source": "/s", "type": "t"}, b"x" * 100) for n in range(6)]
     lines = [line.write(event, n + 1) for n, event in enumerate(events)]
@@ -150,6 +152,7 @@ def test_a_removal_that_finds_no_space_leaves_all_as_it_is(tmp_path: Path) -> No
         assert len(list(Store(file).entries())) == 3
 
 
+@pytest.mark.slow
 def test_the_reserve_of_space_is_whole_or_counts_as_none_after_a_crash(tmp_path: Path) -> None:
     def act(disk: Disk, random: Random) -> None:
         reserve = DiskReserve(disk.folder, 0, 1)

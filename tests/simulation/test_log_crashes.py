@@ -40,6 +40,7 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sync", ["full", "normal"])
 @pytest.mark.parametrize("every", [19, pytest.param(1, marks=pytest.mark.full)])
 def test_a_short_history_survives_a_crash_at_its_steps(
@@ -51,11 +52,13 @@ def test_a_short_history_survives_a_crash_at_its_steps(
         run(tmp_path / f"process-{at}", at, [Life(SHORT, "process", at), Life(SHORT[:2], "power")], sync)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", FOUND, ids=str)
 def test_what_was_found(tmp_path: Path, seed: int) -> None:
     run_of_seed(tmp_path / "d", seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [8, pytest.param(400, marks=pytest.mark.full)])
 def test_histories_with_faults_and_crashes(tmp_path: Path, count: int) -> None:
     for seed in range(5000, 5000 + count):

@@ -14,6 +14,7 @@ def test_a_plan_is_a_function_of_its_seed() -> None:
     assert Plan.of(7) != Plan.of(8)
 
 
+@pytest.mark.slow
 def test_a_plan_survives_json() -> None:
     plans = [Plan.of(seed) for seed in range(100)]
     assert [Plan.read(plan.json()) for plan in plans] == plans
@@ -30,6 +31,7 @@ def test_dropping_an_entry_changes_no_draw() -> None:
     assert plan.random("latency").random() == less.random("latency").random()
 
 
+@pytest.mark.slow
 def test_plans_have_every_kind_of_fault() -> None:
     found = {fault.kind for seed in range(300) for fault in Plan.of(seed).faults}
     assert found == set(KINDS)

@@ -22,6 +22,7 @@ FIRST = int(os.environ.get("TIDEGATE_SIMULATION_FIRST", "1"))
 """The first seed that is tried."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", CORPUS, ids=lambda file: file.stem)
 def test_what_once_broke_a_promise_keeps_it(file: Path) -> None:
     plan = Plan.read(file.read_text())
@@ -29,6 +30,7 @@ def test_what_once_broke_a_promise_keeps_it(file: Path) -> None:
     assert not broken, tell(plan, history, broken)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + 6))
 def test_a_new_run_breaks_no_promise(seed: int) -> None:
     plan = Plan.of(seed)

@@ -24,6 +24,7 @@ def test_events_reach_their_subscriber_once() -> None:
     assert not list(history.of(Broken))
 
 
+@pytest.mark.slow
 def test_filters_choose() -> None:
     sends = (Send(1, (Event("x", "a"),)), Send(2, (Event("y", "b"),)))
     config = Config(tuple(Trigger(kind, Filter(kind, "a")) for kind in ("type", "prefix", "not", "sql", "simulated")))
@@ -52,6 +53,7 @@ def test_a_power_failure_soon_after_the_first_start_loses_no_event(seed: int) ->
     assert second == accepted
 
 
+@pytest.mark.slow
 def test_a_subscriber_that_refuses_sends_its_events_to_the_dead_letter() -> None:
     policy = Policy(retry=1, backoff_delay_s=0.05)
     faults = (Fault(0.5, "refuse", "t1", 100.0),)
@@ -69,6 +71,7 @@ def test_something_that_is_no_outcome_is_a_failed_attempt() -> None:
     assert max(a.at for a in history.of(Arrived)) < 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_run_is_a_function_of_its_plan(seed: int) -> None:
     plan = Plan.of(seed)

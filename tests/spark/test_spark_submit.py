@@ -90,6 +90,7 @@ def test_what_can_not_be_submitted_is_refused_with_the_remedy(
     assert words in said
 
 
+@pytest.mark.slow
 def test_the_wheel_is_sound_and_the_same_each_time(tmp_path: Path) -> None:
     path = write_wheel(tmp_path / "new")
     assert path.name.endswith("-py3-none-any.whl")

@@ -218,6 +218,7 @@ RUNS = st.builds(
 STEPS = st.lists(ACTIONS, min_size=2, max_size=15)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TR-04")
 @examples(200)
 @given(RUNS, STEPS)
@@ -231,6 +232,7 @@ def test_whatever_the_intake_does_each_message_is_settled_once_and_when_it_is_sa
         assert run.intake.stored == sorted(set(run.intake.stored)), "stored out of order, or twice"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TR-04")
 @examples(200)
 @given(RUNS, STEPS, st.lists(st.sampled_from(["ok", *ERRORS]), max_size=6))

@@ -134,6 +134,7 @@ def test_it_only_reads() -> None:
         codec(**STRIPE).encode(Event({}))
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=200), st.dictionaries(st.sampled_from(["x-a", "content-type"]), st.binary(max_size=30)))
 @examples(200)
 def test_every_event_is_valid(body: bytes, headers: dict[str, bytes]) -> None:

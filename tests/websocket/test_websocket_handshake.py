@@ -154,6 +154,7 @@ async def test_a_successor_takes_the_address_over(kit: Kit) -> None:
                 pass
 
 
+@pytest.mark.slow
 @pytest.mark.spec("WS-04", "WS-10")
 async def test_wss_both_ways_and_strangers_without_a_certificate_stay_out(kit: Kit) -> None:
     ca = trustme.CA()

@@ -107,6 +107,7 @@ async def test_a_plain_subscriber_that_sends_is_closed(kit: Kit) -> None:
         assert await closed(subscriber) == 1008
 
 
+@pytest.mark.slow
 @pytest.mark.spec("WS-06", "WS-08")
 @pytest.mark.parametrize("subprotocol", [ACK, PLAIN])
 async def test_a_subscriber_that_reads_nothing_slows_only_itself(kit: Kit, subprotocol: str) -> None:

@@ -132,6 +132,7 @@ async def test_a_sender_without_acknowledgements_is_named(kit: Kit, caplog: pyte
         assert ids(intake.events)[-1] == "2"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("WS-08")
 @pytest.mark.parametrize("subprotocol", [ACK, PLAIN])
 async def test_a_source_that_can_not_store_reads_no_more(kit: Kit, subprotocol: str) -> None:
@@ -285,6 +286,7 @@ def by_chance(chance: random.Random) -> bytes:
     return b"".join(parts) + frame(Opcode.CLOSE, b"\x03\xe8")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("WS-09")
 async def test_whatever_a_client_sends_no_other_connection_notices(kit: Kit) -> None:
     """The connection lives or ends, and the next event on another one is acknowledged."""
