@@ -52,9 +52,9 @@ def test_all_that_was_ever_found_is_mended(name: str) -> None:
     target: Any = importlib.import_module(f"tests.fuzz.{name}_target")
     kept = [file.read_bytes() for file in sorted((HERE / "corpus" / name).glob("*"))]
     for data in [b"", *target.SEEDS, *kept]:
-        begin = time.monotonic()
+        begin = time.process_time()
         target.check(data)
-        assert time.monotonic() - begin < 5, data
+        assert time.process_time() - begin < 5, data
 
 
 @pytest.mark.spec("SAFE-24")
