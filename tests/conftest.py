@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+import httpx
 import pytest
 from gateway_inspect.cli.installation import build
 
@@ -28,6 +29,9 @@ TIERS = {
     "unit": set[str](),
 }
 budget.register_profiles()
+# on a busy machine an answer may take longer than the 5 s that httpx waits; tests of silence set limits of their own
+for phase in ("connect", "read", "write", "pool"):
+    setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, phase, 60.0)
 
 
 @pytest.fixture
