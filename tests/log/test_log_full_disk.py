@@ -20,7 +20,7 @@ from gateway_testing import GatewayProcess, Subscriber
 from tests.ledger import free_port
 from tests.small_disk import INSIDE, fill, mounts, run_where_it_may_mount, small_disk
 
-pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.timeout(400)]
 
 CONFIG = """
 brokers:
@@ -126,7 +126,7 @@ def test_a_disk_that_the_log_filled_recovers_by_itself(disk: Path, tmp_path: Pat
         flow.start(gateway.ingress())
         try:
             # 80 MB through a disk of 30 MB
-            gateway.wait_until(lambda: len(flow.accepted) >= 2_000, 80, "2,000 accepted events")
+            gateway.wait_until(lambda: len(flow.accepted) >= 2_000, 200, "2,000 accepted events")
         finally:
             flow.stop()
         gateway.wait_until(gateway.drained, 60, "the deliveries")

@@ -22,10 +22,12 @@ HEAD = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
 BODY = HEAD + b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\nabc"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
+STOP_S = 200  # a busy machine needs a minute and more; a gateway that waits for connections needs ten times as long
+
 
 @pytest.fixture
 def doors(tmp_path: Path) -> Iterator[Doors]:
-    doors = Doors(tmp_path, limits="limits: {}", env={"TIDEGATE_DRAIN_TIMEOUT_S": "120"})
+    doors = Doors(tmp_path, limits="limits: {}", env={"TIDEGATE_DRAIN_TIMEOUT_S": str(10 * STOP_S)})
     with doors.subscriber, doors.gateway:
         yield doors
 
@@ -64,9 +66,7 @@ def test_half_open_connections_do_not_hold_up_a_stop(doors: Doors) -> None:
         assert tap.recv(100).startswith(b"HTTP/1.1 200 ")
         unread = opened("admin", (b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n" + token) * 300)
         time.sleep(0.5)
-        began = time.monotonic()
-        assert doors.gateway.stop() == 0
-        assert time.monotonic() - began < 60, "it waited for them"
+        assert doors.gateway.stop(STOP_S) == 0
         assert unread.fileno() >= 0
     assert faults(doors) == []
 
@@ -121,6 +121,4 @@ def test_an_answer_that_no_window_is_opened_for_holds_up_nothing(doors: Doors) -
             sock = stack.enter_context(socket.create_connection(address))
             sock.sendall(client.data_to_send())
         time.sleep(0.5)
-        began = time.monotonic()
-        assert doors.gateway.stop() == 0
-        assert time.monotonic() - began < 60, "it waited for them"
+        assert doors.gateway.stop(STOP_S) == 0
