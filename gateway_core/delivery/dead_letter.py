@@ -122,15 +122,14 @@ class DeadLetterWriter:
         """Writes an event that could not be delivered to `dest`, however long that takes. Calls `done(None)` once it is
         safe. Without a `delivery` its source made one attempt."""
         now = self.clock.now_ns()
-        letter = with_facts(
-            *(event, outcome),
-            trigger=self._name,
-            dest=dest,
-            attempts=delivery.attempts if delivery is not None else 1,
-            first_ns=(delivery.first_ns if delivery is not None else event.received_ns) or now,
-            last_ns=now,
+        attempts = delivery.attempts if delivery is not None else 1
+        first_ns = (delivery.first_ns if delivery is not None else event.received_ns) or now
+        write = _Write(
+            *(self, event, done),
+            lambda: with_facts(
+                event, outcome, trigger=self._name, dest=dest, attempts=attempts, first_ns=first_ns, last_ns=now
+            ),
         )
-        write = _Write(self, letter, done)
         self._pending[write] = delivery
         write.begin()
 
@@ -200,12 +199,12 @@ class DeadLetterWriter:
 class _Write:
     """The write of one dead letter."""
 
-    __slots__ = ("_done", "_timer", "_tries", "_writer", "event", "failed", "sending")
+    __slots__ = ("_done", "_letter", "_timer", "_tries", "_writer", "event", "failed", "sending")
 
-    def __init__(self, writer: DeadLetterWriter, event: Event, done: Accepted) -> None:
+    def __init__(self, writer: DeadLetterWriter, event: Event, done: Accepted, letter: Callable[[], Event]) -> None:
         self.event = event
-        self.sending = False  # else it waits for its next try
-        self.failed = False  # at least once
+        self._letter = letter
+        self.sending = self.failed = False  # a try is under way; at least one has failed
         self._writer = writer
         self._done = done
         self._tries = 0
@@ -218,6 +217,7 @@ class _Write:
         self.sending = True
         self._tries += 1
         try:
+            self.event = self._letter()  # in each try, since there may be no memory for it
             writer.sink.send(self.event, TIMEOUT_S, self._answered)
         except KeyboardInterrupt:
             raise

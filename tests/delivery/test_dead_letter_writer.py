@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from gateway_testing import FakeClock, ScriptedSink
 
@@ -65,6 +67,28 @@ def test_a_letter_is_tried_until_it_is_safe(caplog: pytest.LogCaptureFixture) ->
     assert "away" in caplog.text
     clock.advance(60)
     assert (answers, letters.written, len(sink.sent)) == ([None], 1, 3)
+
+
+@pytest.mark.spec("SAFE-34")
+def test_a_letter_for_which_there_is_no_memory_is_made_later() -> None:
+    class Large(dict[str, object]):
+        tries = 0
+
+        def items(self) -> Any:
+            self.tries += 1
+            if self.tries < 3:
+                raise MemoryError
+            return super().items()
+
+    sink, clock, answers = ScriptedSink(), FakeClock(), []
+    letters = DeadLetterWriter("broker", "b", sink, clock)
+    letters.write(Event(Large(event().attributes), b"x"), LATE, "http://f/", answers.append)
+    assert (sink.sent, answers) == ([], [])
+    assert letters.fault == "dead letter memory: failed: MemoryError"
+    clock.advance(60)
+    assert answers == [None]
+    assert [(e.attributes["id"], e.attributes["tidegatereason"]) for e in sink.sent] == [("1", "too late")]
+    assert letters.fault == ""
 
 
 def test_a_bridges_source_is_told_where_there_is_no_dead_letter() -> None:
