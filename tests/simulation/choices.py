@@ -94,8 +94,16 @@ KINDS: dict[str, Kind] = {
         seconds=(1.0, 5.0, 30.0),
         amounts=tuple(range(7)),
     ),
+    # -- what only plans about one rule have (`focus.py`)
+    "hang": Kind("never answers a request with the event e`amount`", SERVER),
+    "mixed": Kind("answers 400 to some events, 503 to the others", SERVER),
+    "short": Kind("the gateway's machine has no file descriptor for a connection to a server"),
+    "memory": Kind("no memory at the `amount`-th place of `shortages.PLACES`"),
+    "sync-once": Kind("the next `amount` syncs of the log fail; after `seconds` an operator restarts the gateway"),
+    "disk-lies": Kind("syncs say yes and store nothing"),
 }
-DRAWN_APART = frozenset({"authenticator"})
+IN_FOCUS = frozenset({"hang", "mixed", "short", "memory", "sync-once", "disk-lies"})
+DRAWN_APART = IN_FOCUS | {"authenticator"}
 """Kinds that came later. They are drawn by themselves, so that the plan of a seed has what it had before."""
 
 

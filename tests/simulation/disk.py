@@ -54,6 +54,7 @@ class Rule:
         self.skip = skip
         self.times = times
         self.hits = 0
+        self.on_hit: Callable[[], None] = lambda: None
 
     def applies(self, kind: str, name: str) -> bool:
         """Whether this step fails."""
@@ -63,6 +64,7 @@ class Rule:
             self.skip -= 1
             return False
         self.hits += 1
+        self.on_hit()
         return True
 
 

@@ -21,6 +21,7 @@ from .history import (
     Arrived,
     Ended,
     Happened,
+    Heard,
     History,
     Letter,
     Logged,
@@ -33,6 +34,7 @@ from .history import (
     Sent,
     Started,
     Status,
+    SyncFailed,
 )
 from .plan import Config, Event, Plan, Policy, Trigger
 
@@ -43,9 +45,11 @@ FACTS = (
 """What a dead letter adds."""
 EVER = 1e12
 DISK = frozenset(kind for kind in KINDS if kind.startswith(("disk", "sync")))
+SYNCS = ("sync-error", "sync-once")
+"""Faults after which the gateway takes nothing until a restart."""
 STOPS = frozenset(("crash", "power", "restart"))
-LIKE_AN_ANSWER = frozenset(("status", "retry-after"))
-"""Faults of a server that leave the network well."""
+LIKE_AN_ANSWER = frozenset(("status", "retry-after", "mixed", "hang"))
+"""Faults of a server that leave the network well, at least for those events that get an answer."""
 
 
 @dataclass(eq=False)
@@ -146,6 +150,9 @@ class Facts:
         ends: dict[int, Ended] = {}
         self.refused: dict[str, list[float]] = defaultdict(list)
         self.partial: dict[str, list[float]] = defaultdict(list)
+        self.read: dict[int, float] = {}
+        """When the gateway read the answers to arrivals."""
+        self.failed_syncs: list[float] = []
         self.statuses: list[Status] = []
         self.logged: list[Logged] = []
         self.reloads: list[tuple[float, float]] = []
@@ -161,6 +168,10 @@ class Facts:
                 case Replied():
                     if by_number[record.number].replied is None:
                         by_number[record.number].replied = record
+                case Heard():
+                    self.read[record.number] = record.at
+                case SyncFailed():
+                    self.failed_syncs.append(record.at)
                 case Sent():
                     sent[record.send, record.attempt] = record
                 case Answered():
@@ -296,6 +307,23 @@ class Facts:
         """Losses of power while `sync: normal` was in force: what was accepted before may be missing."""
         ends = [life.end for life in self.lives.values() if life.how == "power"]
         return [at for at in ends if any(c.sync != "full" for c in self.configs(0, at))]
+
+    @cached_property
+    def lies(self) -> list[tuple[float, float, float]]:
+        """Losses of power after the disk had lied: what was accepted from the first time to the second may be missing
+        if the power was lost at the third. All of it, if the gateway started or stopped meanwhile: it moves the log
+        from file to file then, and the names of new files are lies, too."""
+        found = []
+        ends = [life.end for life in self.lives.values() if life.how == "power"]
+        for span in self.spans:
+            if span.kind != "disk-lies":
+                continue
+            moved = [at for life in self.lives.values() for at in (life.begin - 2, life.end)]
+            for power in (at for at in ends if at >= span.begin):
+                until = min(span.end, power)
+                whole = any(span.begin - 2 <= at < until for at in moved) or span.begin < 2
+                found.append((0.0, power, power) if whole else (span.begin - 1 - self.lag, until + self.lag, power))
+        return found
 
     # -- events -------------------------------------------------------------------------------------------------------
 

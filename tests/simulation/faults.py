@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from . import configs
 from .choices import KINDS, SENDER, SERVER
 from .disk import Rule
+from .history import SyncFailed
 from .plan import Fault
+from .shortages import PLACES, Shortages
 
 if TYPE_CHECKING:
     from .world import World
@@ -22,6 +24,7 @@ class Faults:
         self._world = world
         self._lasting: list[Fault] = []
         self._down: object = None  # what keeps the gateway down
+        self.shortages = Shortages()
         self.slow_s = 0.0
         """How much longer a sync takes."""
 
@@ -91,6 +94,18 @@ class Faults:
             case "sync-error":
                 rule = world.disk.fail("sync", errno.EIO, times=0)
                 self._until(fault, lambda: self._restart_after(fault, rule))
+            case "sync-once":
+                rule = world.disk.fail("sync", errno.EIO, "*-wal", times=fault.amount)
+                rule.on_hit = lambda: world.add(SyncFailed(world.scheduler.now))
+                self._until(fault, lambda: self._restart_after(fault, rule))
+            case "disk-lies":
+                self._lasting.append(fault)
+                self._look_at_disk()
+                self._until(fault, lambda: self._end_lasting(fault))
+            case "memory":
+                self.shortages.begin(PLACES[fault.amount])
+                self._lasting.append(fault)
+                self._until(fault, lambda: self._end_shortage(fault))
             case _:
                 self._lasting.append(fault)
                 self._look_at_disk()
@@ -100,6 +115,7 @@ class Faults:
     def end(self) -> None:
         """All faults are over."""
         self._lasting.clear()
+        self.shortages.end()
         self._look_at_disk()
         self._world.disk.heal()
         self._world.disk.fill(self._world.disk.size)
@@ -120,8 +136,19 @@ class Faults:
             self._lasting.remove(fault)
             self._look_at_disk()
 
+    def _end_shortage(self, fault: Fault) -> None:
+        if fault in self._lasting:
+            self.shortages.over(PLACES[fault.amount])
+            self._end_lasting(fault)
+
+    def out_of_memory(self, place: str) -> bool:
+        """Whether there is no memory at this place now."""
+        number = PLACES.index(place)
+        return any(fault.kind == "memory" and fault.amount == number for fault in self._lasting)
+
     def _look_at_disk(self) -> None:
         self.slow_s = (self.lasting("disk-slow", "") or 0) / 1000
+        self._world.disk.lying = self.lasting("disk-lies", "") is not None
 
     def _sender(self, fault: Fault) -> str:
         world = self._world
@@ -149,6 +176,9 @@ class Faults:
     def _crashed(self, fault: Fault) -> None:
         world = self._world
         world.crash(power=fault.kind == "power")
+        if fault.kind == "power":
+            self._lasting = [f for f in self._lasting if f.kind != "disk-lies"]
+        self._look_at_disk()
         self._down = fault
         world.scheduler.at(world.scheduler.now + max(fault.seconds, 0.01), self._start, fault)
 

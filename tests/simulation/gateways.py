@@ -46,6 +46,7 @@ class Process:
         self._world = world
         self.generation = generation
         self.machine = Machine(world.network, generation)
+        self.machine.short = world.out_of_descriptors
         self.loop = Loop(world.scheduler, self.machine, world.broken, world.thread_delay)
         self.running = False
         self.gateway: Gateway | None = None

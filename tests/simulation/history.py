@@ -124,6 +124,18 @@ class Over(Record):
 
 
 @dataclass(frozen=True)
+class SyncFailed(Record):
+    """The disk failed to store what the log had written, and told the gateway."""
+
+
+@dataclass(frozen=True)
+class Repaired(Record):
+    """After a start that failed and asked for it, an operator has run `tidegate log repair`, which said this."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Started(Record):
     """A gateway accepts events: the `generation`-th start (from 1), with `Plan.configs[config]`."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .facts import Facts
 from .history import History
 from .plan import Plan
-from .promises import accepting, attempting, failing, ordering, reporting, waiting  # noqa: F401 - they register
+from .promises import accepting, attempting, failing, ordering, reporting, resuming, waiting  # noqa: F401 - they register
 from .promises.registry import PROMISES
 
 MOST = 20

@@ -201,7 +201,9 @@ class Plan:
     @staticmethod
     def of(seed: int) -> Plan:
         """Draws a plan."""
-        return _drawn(seed)
+        from .focus import focused
+
+        return focused(seed) or _drawn(seed)
 
     def random(self, name: str) -> Random:
         """The generator of something that has this name."""

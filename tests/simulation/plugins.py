@@ -31,6 +31,9 @@ class Playing(Protocol):
     def fault(self, kind: str, target: str) -> int | None:
         """The `amount` of the fault of this kind that lasts now for this target, None without one."""
 
+    def out_of_memory(self, place: str) -> bool:
+        """Whether there is no memory at this place (`shortages.PLUGINS`) now."""
+
     def arrive(self, server: str, headers: tuple[tuple[str, str], ...], body: bytes) -> int:
         """An event reached a simulated sink; returns the arrival's number."""
 
@@ -49,7 +52,12 @@ playing: Playing | None = None
 
 
 def _fault(kind: str, target: str = "") -> int | None:
-    return playing.fault(kind, target) if playing is not None else None
+    """The `amount` of such a fault. Raises `MemoryError` while memory is short at a place of this name."""
+    if playing is None:
+        return None
+    if playing.out_of_memory(kind):
+        raise MemoryError
+    return playing.fault(kind, target)
 
 
 class TypeConfig(Config):

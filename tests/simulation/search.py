@@ -144,13 +144,24 @@ def hunted(name: str, *, first: int, seeds: int, jobs: int = 1, cpu_s: float = 6
     return hunt
 
 
-def hunt_all(names: list[str], *, first: int, seeds: int, jobs: int, cpu_s: float) -> int:
+def record(hunt: Hunt, file: Path) -> None:
+    """Writes a hunt that found its bug into a file like `planted_found.toml`, in the order of names."""
+    text, *entries = file.read_text().split("\n[")
+    found = {entry.partition("]")[0]: entry.rstrip("\n") for entry in entries}
+    promises = json.dumps(hunt.promises)
+    found[hunt.name] = f"{hunt.name}]\nseed = {hunt.seed}\ncpu_s = {hunt.cpu_s:.1f}\npromises = {promises}"
+    file.write_text("\n\n[".join([text.rstrip("\n"), *(found[name] for name in sorted(found))]) + "\n")
+
+
+def hunt_all(names: list[str], *, first: int, seeds: int, jobs: int, cpu_s: float, into: Path | None = None) -> int:
     """Hunts planted bugs, one after another, and prints how long each took. Returns how many were not found."""
     hunts: list[Hunt] = []
     try:
         for name in names:
             hunts.append(hunted(name, first=first, seeds=seeds, jobs=jobs, cpu_s=cpu_s))
             print(hunts[-1], flush=True)
+            if into is not None and hunts[-1].seed is not None:
+                record(hunts[-1], into)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
     found = [h.cpu_s for h in hunts if h.seed is not None]
@@ -168,6 +179,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--most", type=int, default=20, help="end after this many seeds that break promises")
     parser.add_argument("--planted", help="plant this bug; `all` plants one after another")
     parser.add_argument("--cpu", type=float, default=600.0, help="seconds of CPU for each planted bug")
+    parser.add_argument("--record", type=Path, help="write which planted bugs were found into this file")
     parser.add_argument("--story", type=int, help="run this seed alone, and tell it as a story")
     parser.add_argument("--plan", type=Path, help="run the plan of this file alone, and tell it as a story")
     parser.add_argument("--shrink", type=Path, help="shrink what breaks a promise, and write its plan to this file")
@@ -186,7 +198,7 @@ def main(arguments: list[str]) -> int:
 
         names = list(bugs()) if given.planted == "all" else given.planted.split(",")
         hunting = {"first": given.first, "seeds": given.seeds, "jobs": given.jobs, "cpu_s": given.cpu}
-        return 1 if hunt_all(names, **hunting) else 0
+        return 1 if hunt_all(names, **hunting, into=given.record) else 0
     totals = search(given.first, given.seeds, given.jobs, most=given.most)
     print(totals)
     if totals.failing:

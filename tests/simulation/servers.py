@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from .history import Arrived, Heard, Partial, Refused, Replied
 from .network import END, Connection
@@ -40,6 +41,8 @@ class Server:
         self.faults: dict[str, Fault] = {}
         """Those that last, by kind."""
         self.connections: list[Session] = []
+        self.hanging: list[int] = []
+        """The numbers of events that get no answer."""
         self._count = 0
 
     def accept(self) -> Session | str:
@@ -57,6 +60,8 @@ class Server:
     def begin(self, fault: Fault) -> None:
         """A fault of this server begins."""
         self.faults[fault.kind] = fault
+        if fault.kind == "hang":
+            self.hanging.append(fault.amount)
         if fault.kind == "refuse":
             for session in list(self.connections):
                 session.reset()
@@ -67,6 +72,8 @@ class Server:
 
     def over(self, fault: Fault) -> None:
         """It is over, unless another one of its kind began meanwhile."""
+        if fault.kind == "hang":
+            self.hanging.remove(fault.amount)
         if self.faults.get(fault.kind) is fault:
             del self.faults[fault.kind]
             if fault.kind == "silent":
@@ -140,19 +147,21 @@ class Session:
         number = self._world.arrivals()
         now = self._world.scheduler.now
         self._world.add(Arrived(now, number, self._server.name, self._number, headers, body, self.connection.life))
-        self._answer(number)
+        self._answer(number, dict(headers).get("ce-id", ""))
         return True
 
-    def _answer(self, number: int) -> None:
+    def _answer(self, number: int, id: str) -> None:
         faults = self._server.faults
         if "silent" in faults:
             self._replied(number, None, "silent")
+        elif any(id.partition(".")[0] == f"e{hanging}" for hanging in self._server.hanging):
+            self._replied(number, None, "hang")
         elif "late" in faults:
-            self._world.scheduler.after(faults["late"].amount / 1000, self._write, number)
+            self._world.scheduler.after(faults["late"].amount / 1000, self._write, number, id)
         else:
-            self._world.scheduler.after(0.0005, self._write, number)
+            self._world.scheduler.after(0.0005, self._write, number, id)
 
-    def _write(self, number: int) -> None:
+    def _write(self, number: int, id: str) -> None:
         if self._closed:
             self._replied(number, None, "gone")
             return
@@ -160,6 +169,8 @@ class Session:
         status, headers, how = 202, [], ""
         if "status" in faults:
             status = faults["status"].amount
+        if "mixed" in faults:
+            status = 400 if crc32(id.encode()) % 2 else 503
         if "retry-after" in faults:
             status, how = 503, "retry-after"
             headers.append(b"retry-after: %d" % faults["retry-after"].amount)

@@ -106,6 +106,10 @@ def _line(plan: Plan, record: h.Record, numbers: dict[int, str], about: set[str]
             if record.level not in ("ERROR", "CRITICAL", "WARNING") or (about and named and not named & about):
                 return ""
             return f"log: {record.text[:200]}"
+        case h.Repaired():
+            return f"an operator repairs the log: {'; '.join(record.lines)}"
+        case h.SyncFailed():
+            return "*** a sync fails"
         case h.Started():
             return f"the gateway runs (start {record.generation}, config {record.config})"
         case h.StartFailed():

@@ -7,6 +7,7 @@ import errno
 import select as real_select
 import socket as real_socket
 from collections import deque
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -324,6 +325,8 @@ class Machine:
         self._numbers: dict[int, Any] = {}
         self._next = 100
         self._port = 20000
+        self.short: Callable[[], bool] = lambda: False
+        """Whether there is no descriptor for another connection."""
         self.socket = SimpleNamespace(
             **{**vars(real_socket), "socket": lambda *kind: ListeningSocket(self), "getaddrinfo": self._addresses}
         )
@@ -353,6 +356,8 @@ class Machine:
 
     async def connect(self, loop: Any, factory: Any, host: str, port: int) -> tuple[Transport, Any]:
         """See `AbstractEventLoop.create_connection`."""
+        if self.short():
+            raise OSError(errno.EMFILE, "Too many open files")
         future = loop.create_future()
 
         def opened(found: Connection | str) -> None:

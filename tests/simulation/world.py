@@ -32,6 +32,7 @@ from .history import (
     Quiet,
     Record,
     Reloaded,
+    Repaired,
     Replied,
     Started,
     StartFailed,
@@ -41,6 +42,7 @@ from .letters import letters
 from .logs import captured
 from .network import Endpoint, Network
 from .plan import Fault, Plan
+from .repairs import repaired
 from .replaced import close_all, look, replaced
 from .scheduler import Scheduler
 from .senders import NONSENSE, PORT, Sender, Stranger
@@ -179,6 +181,14 @@ class World:
         """See `plugins.Playing`."""
         return self.faults.lasting(kind, target)
 
+    def out_of_memory(self, place: str) -> bool:
+        """See `plugins.Playing`."""
+        return self.faults.out_of_memory(place)
+
+    def out_of_descriptors(self) -> bool:
+        """Whether the gateway's machine has no descriptor for another connection."""
+        return self.faults.lasting("short", "") is not None
+
     def arrive(self, server: str, headers: tuple[tuple[str, str], ...], body: bytes) -> int:
         """See `plugins.Playing`."""
         if self.gateway is None or self.gateway.loop.dead:
@@ -242,6 +252,7 @@ class World:
 
     def leave(self) -> None:
         """Drops what is left of the gateway."""
+        self.faults.shortages.end()
         if self.gateway is not None:
             self.gateway.kill()
             self.gateway = None
@@ -325,6 +336,8 @@ class World:
         """It could not start."""
         self.add(StartFailed(self.scheduler.now, process.generation, self.plain(error)))
         self._gone(process)
+        if "`tidegate log repair" in error:
+            self.add(Repaired(self.scheduler.now, repaired(self.data_dir)))
         self.scheduler.after(1.0, self.start)
 
     def ended(self, process: Process) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..decoding import data_of
-from ..facts import DISK, EVER, FACTS, STOPS, Attempt, Copy, Facts
+from ..facts import DISK, EVER, FACTS, STOPS, SYNCS, Attempt, Copy, Facts
 from ..plan import Event
 from ..senders import WAIT_S
 from .registry import Found, promise
@@ -47,7 +47,8 @@ def wanted_by(facts: Facts, event: Event, begin: float, end: float) -> Iterator[
 
 def lost_with_power(facts: Facts, begin: float) -> bool:
     """Whether what was accepted at this time may be gone: it was not synced when the power was lost."""
-    return any(at >= begin for at in facts.forgetful)
+    lied = any(first <= begin <= last and begin <= power for first, last, power in facts.lies)
+    return lied or any(at >= begin for at in facts.forgetful)
 
 
 @promise("delivery", "Every accepted event is delivered at least once to every trigger whose filter matches")
@@ -157,11 +158,11 @@ def a_well_gateway_accepts(facts: Facts) -> Found:
             if copy.status not in (429, 503) or copy.place or facts.plan.sends[copy.send].to != "default":
                 continue
             begin, end = copy.begin - facts.lag, copy.end + facts.lag
-            if facts.faults(DISK, begin - 60, end) or facts.faults(("sync-error",), 0, end):
+            if facts.faults(DISK, begin - 60, end) or facts.faults(SYNCS, 0, end):
                 continue
             if facts.faults(("reload", "bad-config"), begin - 60, end) or facts.faults(("freeze",), begin - 5, end):
                 continue
-            if facts.faults(("authenticator",), copy.begin, copy.end):
+            if facts.faults(("authenticator",), copy.begin, copy.end) or facts.faults(("memory",), begin - 5, end):
                 continue
             life = facts.life(copy.begin)
             if life is None or life.begin > begin or end > life.end:

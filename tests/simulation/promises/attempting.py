@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ..facts import DISK, EVER, Attempt, Facts
+from ..facts import DISK, EVER, SYNCS, Attempt, Facts
 from .accepting import possible, retried
 from .registry import Found, promise
 
@@ -63,7 +63,9 @@ def a_crash_repeats_little(facts: Facts) -> Found:
             slack = 0.0 if life.how == "stop" else 0.4 + facts.lag
             if before.answered > life.end - slack or facts.faults(DISK, before.answered - 2, life.end):
                 continue
-            if facts.faults(("sync-error",), life.begin, life.end):
+            if facts.faults((*SYNCS, "memory"), life.begin, life.end):
+                continue
+            if facts.faults(("disk-lies",), before.answered - 2, after.at):
                 continue
             if life.how == "power" and any(c.sync != "full" for c in facts.configs(life.begin, life.end)):
                 continue
@@ -93,7 +95,7 @@ def an_attempt_has_its_time(facts: Facts) -> Found:
         for before, after in pairwise(attempts):
             if before.generation != after.generation or before.status is not None:
                 continue
-            if before.replied is None or before.replied.how not in ("silent", "gone"):
+            if before.replied is None or before.replied.how not in ("silent", "hang", "gone"):
                 continue
             if any(s.kind == "silent" and before.at <= s.end <= after.at for s in facts.spans):
                 continue  # then the server ends the connection

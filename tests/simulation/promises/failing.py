@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ..facts import EVER, STOPS, Attempt, Facts
+from ..facts import EVER, STOPS, SYNCS, Attempt, Facts
 from .accepting import lost_with_power, possible, stored
 from .registry import Found, promise
 
@@ -92,7 +92,7 @@ def a_filter_that_raises_loses_nothing(facts: Facts) -> Found:
         for id, begin, end in stored(facts):
             if not span.begin + 0.1 <= begin <= end <= span.end - 0.1 or end == EVER:
                 continue
-            if lost_with_power(facts, begin) or facts.faults(("sync-error", "reload", *STOPS), 0, EVER):
+            if lost_with_power(facts, begin) or facts.faults((*SYNCS, "reload", *STOPS), 0, EVER):
                 continue  # a gateway that starts again asks the filter again
             found = facts.triggers(span.target, begin, EVER)
             if not found or any(t is None or t.filter.kind != "simulated" for t in found):
@@ -107,8 +107,8 @@ def stages_say_what_failed(facts: Facts) -> Found:
     for name, id, letter, write in facts.letters_by_attempt():
         stage = letter.get("tidegatestage", "")
         at = write.at if write is not None else facts.end
-        kinds = {"filter": ("filter",), "order": ("mapper",), "encode": ("sink",), "decode": ()}
-        if stage in kinds and not facts.faults(kinds[stage], 0, at, name):
+        kinds = {"filter": ("filter", "memory"), "order": ("mapper", "memory"), "encode": ("sink",), "decode": ()}
+        if stage in kinds and not any(facts.faults((k,), 0, at, "" if k == "memory" else name) for k in kinds[stage]):
             yield at, f"the dead letter of {id} for {name} has the stage {stage}, but nothing of that raised"
         if letter.get("tidegatetrigger") not in (*facts.names, *facts.bridges):
             yield at, f"the dead letter of {id} names the trigger {letter.get('tidegatetrigger')}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..facts import DISK, EVER, Facts
+from ..facts import DISK, EVER, SYNCS, Facts
 from ..history import Broken, Logged, Quiet, StartFailed, Status
 from .accepting import possible
 from .attempting import heard
@@ -23,7 +23,7 @@ def nothing_breaks(facts: Facts) -> Found:
     for broken in facts.history.of(Broken):
         yield broken.at, broken.what
     for line in facts.logged:
-        if line.error:
+        if line.error and not facts.faults(("memory",), line.at, line.at):
             yield line.at, f"a traceback in the log: {line.text}: {line.error.strip().splitlines()[-1]}"
 
 
@@ -32,6 +32,10 @@ def the_gateway_starts(facts: Facts) -> Found:
     for failed in facts.history.of(StartFailed):
         if facts.faults(DISK - {"disk-slow", "disk-full"}, failed.at - 5, failed.at):
             continue
+        if facts.faults(("memory",), failed.at - 5, failed.at):
+            continue
+        if any(power <= failed.at for *_, power in facts.lies) and "`tidegate log repair" in failed.error:
+            continue  # it says clearly what is damaged, and what to do
         # when the disk fills up, or seems to, the gateway gives its reserve away; another program may take that, too
         kinds = ("disk-full", "disk-error")
         fills = [s for s in facts.spans if s.kind in kinds and failed.at - 60 <= s.begin <= failed.at]
@@ -131,7 +135,7 @@ def conditions_are_true(facts: Facts) -> Found:
         if told.get("blocked"):
             yield last.at, f"{name} is at rest, but its status says that it is blocked"
     for told in last.document.get("brokers", ()):
-        if not told["ready"] and not facts.faults(("sync-error",), 0, EVER):
+        if not told["ready"] and not facts.faults(SYNCS, 0, EVER):
             yield (
                 last.at,
                 f"broker {told['name']} is at rest, but its status says {told['condition']}: {told['reason']}",

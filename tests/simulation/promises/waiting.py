@@ -161,7 +161,9 @@ def a_slow_subscriber_delays_nobody_else(facts: Facts) -> Found:
                 continue
             if any(s.target == name and s.begin < end + 3 for s in facts.spans) or _dead_fails(facts, name, end):
                 continue
-            if facts.changing(begin - 60, end + 3) or facts.faults((*DISK, "freeze", "clock"), 0, end + 3):
+            if facts.changing(begin - 60, end + 3):
+                continue
+            if facts.faults((*DISK, "freeze", "clock", "short", "memory"), 0, end + 3):
                 continue
             if any(t is not None and t.sink != "http" for t in facts.triggers(name, 0, EVER)):
                 continue
@@ -200,7 +202,15 @@ def the_window_closes(facts: Facts) -> Found:
                 continue
             known = [f for f in failures if f.answered + facts.lag < attempt.at and retried(f.status or 0)]
             rounds = {int(f.answered / 0.2) for f in known}
-            flying = [a for a in attempts if a.at <= attempt.at < certain_end(facts, name, a)]
+            # each has left the gateway when it arrives, and is in flight until its answer is read
+            sent = attempt.at - facts.plan.network.latency_s
+            flying = [
+                a
+                for a in attempts
+                if a.at - facts.plan.network.latency_s <= sent
+                and sent < facts.read.get(a.arrived.number, certain_end(facts, name, a))
+                and a.generation == attempt.generation
+            ]
             if len(rounds) >= 2 and len(flying) > half:
                 yield attempt.at, f"{name} fails, but {len(flying)} attempts are in flight"
                 break
