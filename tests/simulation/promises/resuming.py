@@ -193,7 +193,8 @@ def only_own_tries_count_while_one_event_hangs(facts: Facts) -> Found:
         if _disturbed(facts, name, 0.0, write.at, ()) or facts.faults(("freeze",), 0.0, write.at):
             continue
         seen = [a for a in facts.attempts_of.get((name, id), ()) if a.at < write.at]
-        if any(a.generation != write.generation for a in seen) or facts.changing(seen[0].at - 60, write.at):
+        begin = seen[0].at if seen else write.at
+        if any(a.generation != write.generation for a in seen) or facts.changing(begin - 60, write.at):
             continue
         if len(seen) < int(letter["tidegateattempts"]):
             yield (
