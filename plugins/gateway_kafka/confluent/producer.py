@@ -46,7 +46,7 @@ class ConfluentProducer:
         self._health = Health("the Kafka producer")
         self._waiting: list[Entry] = []
         self._one_by_one_queue: deque[Entry] = deque()  # rejected because another record of their batch was too large
-        self._single: Entry | None = None
+        self._single = False  # one of these is under way, alone
         self._turn: asyncio.Handle | None = None
         self._under_way = 0
         self._adaptive = config.linger_ms == 0
@@ -126,7 +126,7 @@ class ConfluentProducer:
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
-        if self._one_by_one_queue or self._single is not None:
+        if self._one_by_one_queue or self._single:
             return
         if self._adaptive and not self._chosen():
             return
@@ -186,10 +186,10 @@ class ConfluentProducer:
         if thread.failed:
             self._replace(thread)
         if not self._under_way:
-            self._single = None
+            self._single = False
             if self._one_by_one_queue:
                 self._one_by_one()
-            elif self._waiting:
+            if self._waiting and not self._under_way:
                 self._write()
         if not self._under_way:
             self._idle.set()
@@ -214,8 +214,8 @@ class ConfluentProducer:
             entry = self._one_by_one_queue.popleft()
             rest, self._one_by_one_queue = self._one_by_one_queue, deque()
             self._waiting = [entry]
-            self._write()
-            self._single, self._one_by_one_queue = entry, rest
+            self._write()  # it may be answered at once
+            self._single, self._one_by_one_queue = self._under_way > 0, rest
         self._waiting = waiting
 
     def _give_up(self, fault: KafkaFault) -> None:
@@ -233,12 +233,12 @@ class ConfluentProducer:
         for _ in range(count):
             entry, error = acknowledged.popleft()
             if error is not None:
-                if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and entry is not self._single:
+                if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and not self._single:
                     self._one_by_one_queue.append(entry)
                     continue
                 fault = self._fault(error, entry[0])
                 self._answer(entry, fault)
-                if entry is self._single and fault.retry:  # the cluster is gone: fail the others at once
+                if self._single and fault.retry:  # the cluster is gone: fail the others at once
                     self._give_up(fault)
                 continue
             if not good:
