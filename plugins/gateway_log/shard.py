@@ -186,7 +186,9 @@ class Shard:
                 self._folder, self.number, self.first, following, cursors_written=self._cursors_written, running=running
             )
         except OSError as e:
-            raise StartError(f"log: can't write in {self._folder}: {e.strerror}") from e
+            refused = StartError(f"log: can't write in {self._folder}: {e.strerror}")
+            refused.__cause__ = e  # callers ask for it, and mypyc ignores the `from` below
+            raise refused from e
 
     def write(self, rows: list[Any], changes: CursorChanges | None) -> None:
         """Writes rows (their columns one after another) and cursors to stable storage, all or none. Raises
