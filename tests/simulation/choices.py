@@ -9,13 +9,14 @@ from random import Random
 Drawn = tuple[float, str, str, float, int]
 """The fields of a `plan.Fault`."""
 
-SERVER, TRIGGER, SENDER, NONE = "server", "trigger", "sender", "none"
+SERVER, TRIGGER, SENDER, GROUP, NONE = "server", "trigger", "sender", "group", "none"
 
 
 @dataclass(frozen=True)
 class Kind:
     """A kind of fault. `target` says what its target is: a server's name, a trigger's name, the number of a sender's
-    connection, or none. `seconds` and `amounts` are choices; none if they mean nothing for it."""
+    connection, the number of a consumer group or topic, or none. `seconds` and `amounts` are choices; none if they mean
+    nothing for it."""
 
     meaning: str
     target: str = NONE
@@ -101,9 +102,30 @@ KINDS: dict[str, Kind] = {
     "memory": Kind("no memory at the `amount`-th place of `shortages.PLACES`"),
     "sync-once": Kind("the next `amount` syncs of the log fail; after `seconds` an operator restarts the gateway"),
     "disk-lies": Kind("syncs say yes and store nothing"),
+    # -- the Kafka cluster
+    "kafka-away": Kind(
+        "no broker answers: for anybody (0), or only for the gateway, whose sessions end (1)",
+        seconds=(0.5, 3.0, 15.0, 60.0),
+        amounts=(0, 1),
+    ),
+    "kafka-slow": Kind("requests and answers take `amount` ms longer", seconds=_SHORT, amounts=(20, 300, 2000)),
+    "kafka-fetch": Kind("fetches take `amount` ms longer", seconds=_SHORT, amounts=(50, 3000)),
+    "kafka-produce": Kind(
+        "produce requests: 0 are refused for now, 1 for good, 2 are done but not answered, 3 are lost",
+        seconds=_SHORT,
+        amounts=(0, 1, 2, 3),
+    ),
+    "kafka-commit": Kind("commits: 0 fail, 1 are done but not answered, 2 are late", seconds=_SHORT, amounts=(0, 1, 2)),
+    "kafka-move": Kind(
+        "another member of the group gets the partitions of which `amount` has the bit", GROUP, _SHORT, (1, 2, 3)
+    ),
+    "kafka-evict": Kind(
+        "another member gets all; the gateway learns it after `amount` ms", GROUP, _SHORT, (0, 300, 3000, 15_000)
+    ),
+    "kafka-recreate": Kind("a topic is deleted, and created again", GROUP),
 }
 IN_FOCUS = frozenset({"hang", "mixed", "short", "memory", "sync-once", "disk-lies"})
-DRAWN_APART = IN_FOCUS | {"authenticator"}
+DRAWN_APART = IN_FOCUS | {"authenticator"} | {name for name in KINDS if name.startswith("kafka-")}
 """Kinds that came later. They are drawn by themselves, so that the plan of a seed has what it had before."""
 
 
@@ -132,11 +154,17 @@ class Choices:
         return made
 
     def of_kind(self, name: str, seconds: float) -> list[Drawn]:
-        """Faults of a kind that is drawn apart, and has no target."""
+        """Faults of a kind that is drawn apart."""
         random, kind = self._random, KINDS[name]
         number = random.choice((1, 2, 5, 10))
         return [
-            (round(random.uniform(0, seconds), 3), name, "", random.choice(kind.seconds), random.choice(kind.amounts))
+            (
+                round(random.uniform(0, seconds), 3),
+                name,
+                str(random.randrange(4)) if kind.target == GROUP else "",
+                random.choice(kind.seconds or (0.0,)),
+                random.choice(kind.amounts or (0,)),
+            )
             for _ in range(number)
         ]
 

@@ -6,9 +6,10 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from .plan import Bridge, Config, Filter, Policy, Trigger
+from .plan import Bridge, Config, Filter, Kafka, Policy, Trigger
 
 LISTEN = "127.0.0.1:8080"
+KAFKA = {"bootstrap": "127.0.0.1:9092"}
 BROKEN = "brokers: {default: {ingress: 7}}\ntriggers: {none: {}}\n"
 
 
@@ -23,23 +24,26 @@ def text(config: Config) -> str:
         "ingress": [{"http": source}],
         "channel": {"log": {"sync": config.sync, "retention": {"max_age_s": None, "max_bytes": None}}},
     }
+    kafka = config.kafka or Kafka()
+    if kafka.ingress:
+        broker["ingress"].append(_kafka_source(kafka, "default"))
+    if kafka.channel:
+        broker["channel"] = {"kafka": {**_consumer(kafka), "partitions": 2, "key": "partitionkey"}}
     if config.dead_letter == "http":
         broker["dead_letter"] = {"http": {"url": "http://dead/"}}
     whole: dict[str, Any] = {
         "brokers": {"default": broker},
-        "triggers": {trigger.name: _trigger(trigger) for trigger in config.triggers},
-        "bridges": {bridge.name: _bridge(bridge) for bridge in config.bridges},
+        "triggers": {trigger.name: _trigger(trigger, kafka) for trigger in config.triggers},
+        "bridges": {bridge.name: _bridge(bridge, kafka) for bridge in config.bridges},
     }
     if config.observer:
         whole["observers"] = [{"simulated": {}}]
     return json.dumps(whole)
 
 
-def _trigger(trigger: Trigger) -> dict[str, Any]:
+def _trigger(trigger: Trigger, kafka: Kafka) -> dict[str, Any]:
     made: dict[str, Any] = {
-        "subscriber": {"simulated": {}}
-        if trigger.sink == "simulated"
-        else {"http": {"url": f"http://{trigger.name}/"}},
+        "subscriber": {"simulated": {}} if trigger.sink == "simulated" else _sink(trigger, kafka),
         "delivery": _delivery(trigger.policy),
         "start": "earliest" if trigger.earliest else "latest",
     }
@@ -52,10 +56,28 @@ def _trigger(trigger: Trigger) -> dict[str, Any]:
     return made
 
 
-def _bridge(bridge: Bridge) -> dict[str, Any]:
+def _sink(one: Trigger | Bridge, kafka: Kafka) -> dict[str, Any]:
+    if one.sink != "kafka":
+        return {"http": {"url": f"http://{one.name}/"}}
+    common = {"client": kafka.client, "request_timeout_s": kafka.request_timeout_s}
+    return {"kafka": {**KAFKA, **common, "topic": f"out-{one.name}", "delivery_timeout_s": one.policy.timeout_s}}
+
+
+def _consumer(kafka: Kafka) -> dict[str, Any]:
+    own = {"ingress", "channel", "not_an_event"}
+    return {**KAFKA, **{name: value for name, value in asdict(kafka).items() if name not in own}}
+
+
+def _kafka_source(kafka: Kafka, name: str) -> dict[str, Any]:
+    more = {"topic": f"in-{name}", "start": "earliest", "not_an_event": kafka.not_an_event}
+    return {"kafka": {**_consumer(kafka), **more}}
+
+
+def _bridge(bridge: Bridge, kafka: Kafka) -> dict[str, Any]:
+    http = {"http": {"listen": LISTEN, "path": f"/{bridge.name}"}}
     made: dict[str, Any] = {
-        "source": {"http": {"listen": LISTEN, "path": f"/{bridge.name}"}},
-        "sink": {"http": {"url": f"http://{bridge.name}/"}},
+        "source": _kafka_source(kafka, bridge.name) if bridge.source == "kafka" else http,
+        "sink": _sink(bridge, kafka),
         "delivery": _delivery(bridge.policy),
     }
     if bridge.dead_letter:

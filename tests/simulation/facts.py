@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from . import kafka_facts
 from .choices import KINDS, SERVER
 from .decoding import attributes_of
 from .history import (
@@ -36,6 +37,7 @@ from .history import (
     Status,
     SyncFailed,
 )
+from .kafka_facts import KafkaFacts
 from .plan import Config, Event, Plan, Policy, Trigger
 
 FACTS = (
@@ -44,6 +46,8 @@ FACTS = (
 )
 """What a dead letter adds."""
 EVER = 1e12
+AGAIN = 20
+"""How often an event may be read from Kafka again, if anything went wrong; there is no limit."""
 DISK = frozenset(kind for kind in KINDS if kind.startswith(("disk", "sync")))
 SYNCS = ("sync-error", "sync-once")
 """Faults after which the gateway takes nothing until a restart."""
@@ -118,6 +122,8 @@ class Copy:
     status: int | None
     send: int
     place: int = 0
+    record: bool = False
+    """Whether it may have been read from a topic, rather than sent to the gateway."""
 
 
 @dataclass
@@ -137,7 +143,9 @@ class Facts:
         self.end = self.history.records[-1].at if self.history.records else 0.0
         network = self.plan.network
         self.lag = 6 * (network.latency_s + network.jitter_s) + 0.02
+        self.kafka = KafkaFacts(self.plan, self.history)
         self._index()
+        self._index_kafka()
 
     # -- indexes ----------------------------------------------------------------------------------------------------
 
@@ -190,7 +198,8 @@ class Facts:
                             break
                 case Started():
                     starts[record.generation] = record.at
-                    self._configs.append((record.at, record.config))
+                    # one of its sources may accept events while another one still starts
+                    self._configs.append((max((e.at for e in ends.values()), default=0.0), record.config))
                 case Ended():
                     ends[record.generation] = record
                 case Reloaded():
@@ -224,6 +233,22 @@ class Facts:
                 copy = Copy(one.at, answer.at if answer else EVER, _stored(one, status), status, one.send, place)
                 self.copies[event.id].append(copy)
 
+    def _index_kafka(self) -> None:
+        """Events that are read from Kafka may be read again whenever something goes wrong."""
+        again = AGAIN if kafka_facts.troubled(self) else 0
+        for to in ("default", *self.bridges):
+            sure = {(r.send, r.id) for r in self.kafka.sent(to) if (to, r.id) not in self.kafka.taken}
+            for id, found in self.kafka.of.get(f"in-{to}", {}).items():
+                for r in found:
+                    stored = True if (r.send, id) in sure else None
+                    self.copies[id] += [Copy(r.at, EVER, stored, None, r.send, 0, True)]
+                    self.copies[id] += [Copy(r.at, EVER, None, None, r.send, 0, True)] * again
+        if again and kafka_facts.channel(self.plan.configs):
+            for copies in self.copies.values():
+                if any(c.stored is not False and self.plan.sends[c.send].to == "default" for c in copies):
+                    first = copies[0]
+                    copies += [Copy(first.begin, EVER, None, None, first.send, 0, True)] * again
+
     # -- what was going on --------------------------------------------------------------------------------------------
 
     def life(self, at: float) -> Life | None:
@@ -246,6 +271,8 @@ class Facts:
             if s.target == server and KINDS[s.kind].target == SERVER and s.kind not in LIKE_AN_ANSWER:
                 return False
             if s.kind == "sink" and s.target == server:
+                return False
+            if s.kind.startswith("kafka-") and server in self.topics:
                 return False
         life = self.life(begin)
         return life is not None and life.begin <= begin - self.lag and end + self.lag <= life.end
@@ -294,13 +321,23 @@ class Facts:
         return sorted({b.name for c in self.configs(0, EVER) for b in c.bridges})
 
     @cached_property
+    def topics(self) -> frozenset[str]:
+        """The triggers and bridges whose sinks are topics."""
+        return frozenset(topic.removeprefix("out-") for config in self.plan.configs for topic in config.writes)
+
+    @cached_property
+    def from_kafka(self) -> frozenset[str]:
+        """The bridges that read topics."""
+        return frozenset(b.name for config in self.plan.configs for b in config.bridges if b.source == "kafka")
+
+    @cached_property
     def events(self) -> dict[str, Event]:
-        return dict(self.plan.events)
+        return {**self.plan.events, **self.kafka.foreign}
 
     @cached_property
     def to(self) -> dict[str, str]:
         """Where each event was sent: the broker, or a bridge."""
-        return {e.id: send.to for send in self.plan.sends for e in send.events}
+        return {**{e.id: send.to for send in self.plan.sends for e in send.events}, **self.kafka.to}
 
     @cached_property
     def forgetful(self) -> list[float]:
@@ -361,6 +398,7 @@ class Facts:
         """When a server first took it, as subscriber or as dead letter."""
         found = [a.answered for a in self.attempts_of.get((trigger, id), ()) if a.took]
         found += [a.answered for a in self.dead_of.get((trigger, id), ()) if a.took]
+        found += [self.kafka.taken[trigger, id]] if (trigger, id) in self.kafka.taken else []
         return min(found, default=EVER)
 
     def letters_by_attempt(self) -> Iterator[tuple[str, str, dict[str, str], Attempt | None]]:
@@ -397,6 +435,6 @@ class Facts:
 def _stored(sent: Sent, status: int | None) -> bool | None:
     if not sent.whole:
         return False
-    if status is None or status in (408, 422, 429, 503):
+    if status is None or status in (408, 413, 422, 429, 503):
         return None
     return 200 <= status < 300

@@ -63,6 +63,7 @@ class Faults:
             case "freeze":
                 if gateway is None:
                     return "nothing"
+                world.cluster.silent(world.end_of(fault))
                 gateway.loop.frozen_until = max(gateway.loop.frozen_until, world.end_of(fault))
             case "clock":
                 world.clock_offset_s += fault.amount
@@ -106,8 +107,14 @@ class Faults:
                 self.shortages.begin(PLACES[fault.amount])
                 self._lasting.append(fault)
                 self._until(fault, lambda: self._end_shortage(fault))
+            case "kafka-move" | "kafka-evict" | "kafka-recreate":
+                if world.cluster.begin(fault):
+                    return "nothing"
+                self._until(fault, lambda: world.cluster.over(fault))
             case _:
                 self._lasting.append(fault)
+                if fault.kind == "kafka-away" and fault.amount:
+                    world.cluster.silent(world.end_of(fault))
                 self._look_at_disk()
                 self._until(fault, lambda: self._end_lasting(fault))
         return ""
@@ -120,6 +127,7 @@ class Faults:
         self._world.disk.heal()
         self._world.disk.fill(self._world.disk.size)
         self._world.disk.stop_at(0)
+        self._world.cluster.end()
         self._down = None
 
     # -- single ones --------------------------------------------------------------------------------------------------
@@ -135,6 +143,7 @@ class Faults:
         if fault in self._lasting:
             self._lasting.remove(fault)
             self._look_at_disk()
+            self._world.cluster.poke()
 
     def _end_shortage(self, fault: Fault) -> None:
         if fault in self._lasting:

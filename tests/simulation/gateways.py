@@ -174,7 +174,8 @@ class Process:
             info = broker.channel.info()
             if not info["writable"] or info.get("waiting_bytes"):
                 return f"{broker.name}: {info['error']}"
-        return ""
+        world = self._world
+        return world.cluster.resting(world.plan.configs[world.config])
 
     # -- crashes ----------------------------------------------------------------------------------------------------
 

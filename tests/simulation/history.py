@@ -209,6 +209,54 @@ class Broken(Record):
     what: str
 
 
+@dataclass(frozen=True)
+class Produced(Record):
+    """The simulated Kafka cluster has stored a record of `Plan.sends[send]`, or of a gateway (`send` is -1): in the
+    `epoch`-th topic of this name (from 1), which counts how often it was created."""
+
+    topic: str
+    epoch: int
+    partition: int
+    offset: int
+    id: str
+    """That of the event; `PARTITION:OFFSET` for a record that is none."""
+    send: int
+    generation: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True)
+class Committed(Record):
+    """A consumer group has committed an offset. `by`: gateway, other (its imaginary member), admin (a start offset)."""
+
+    group: str
+    topic: str
+    epoch: int
+    partition: int
+    offset: int
+    by: str
+
+
+@dataclass(frozen=True)
+class Taken(Record):
+    """The imaginary member of a group has processed the records from one offset to before another one."""
+
+    group: str
+    topic: str
+    epoch: int
+    partition: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Recreated(Record):
+    """A topic was deleted with all that was in it, and created again."""
+
+    topic: str
+    epoch: int
+
+
 R = TypeVar("R", bound=Record)
 
 

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from .facts import Facts
 from .history import History
 from .plan import Plan
-from .promises import accepting, attempting, failing, ordering, reporting, resuming, waiting  # noqa: F401 - they register
+from .promises import (  # noqa: F401 - they register
+    accepting,
+    attempting,
+    failing,
+    kafka,
+    ordering,
+    reporting,
+    resuming,
+    waiting,
+)
 from .promises.registry import PROMISES
 
 MOST = 20

@@ -19,8 +19,13 @@ from random import Random
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .choices import KINDS, Choices
+from .kafka_plan import MODES, Kafka
+from .kafka_plan import drawn as with_kafka
 
-__all__ = ["KINDS", "Bridge", "Config", "Event", "Fault", "Filter", "Network", "Plan", "Policy", "Send", "Trigger"]
+__all__ = [
+    "KINDS", "MODES", "Bridge", "Config", "Event", "Fault", "Filter", "Kafka", "Network", "Plan", "Policy", "Send",
+    "Trigger",
+]  # fmt: skip
 
 SOURCE = "/sim"
 T = TypeVar("T")
@@ -65,7 +70,9 @@ class Send:
     to: str = "default"
     """The broker, or a bridge's name."""
     mode: str = "binary"
-    """binary, structured, or batch; more than one event needs batch."""
+    """binary, structured, or batch; more than one event needs batch. One of `kafka_plan.MODES`: not a request, but a
+    record for each event in the topic that the broker or bridge reads; those without a key go to partition
+    `connection`."""
     tries: int = 1
     """How often it is sent at most: again after 429, 503 or no answer, as the table of delivery.md says."""
 
@@ -120,19 +127,24 @@ class Trigger:
     """"": the broker's; own: a server of its own with the name `dead-NAME`."""
     earliest: bool = False
     sink: str = "http"
-    """http; simulated: a sink of the simulation's plugin, which faults make raise, hang, or call `done` wrongly."""
+    """http; kafka: a topic; simulated: a sink of the simulation's plugin, which faults make raise, hang, or call `done`
+    wrongly."""
     mapper: str = ""
     """The key mapper of `order: key`: "" for the default, simulated for the plugin that faults make fail."""
 
 
 @dataclass(frozen=True)
 class Bridge:
-    """A bridge from an HTTP source to a server of the same name."""
+    """A bridge to a server of the same name."""
 
     name: str
     policy: Policy = Policy(retry=0)
     dead_letter: bool = False
     """Whether it has one: a server with the name `dead-NAME`."""
+    source: str = "http"
+    """http, or kafka: a topic."""
+    sink: str = "http"
+    """http, or kafka: a topic in place of the server."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +163,8 @@ class Config:
     drain_timeout_s: float = 5.0
     authenticator: bool = False
     """Whether the broker's ingress has an authenticator, which faults make raise, hang or refuse."""
+    kafka: Kafka | None = None
+    """What of it is on Kafka; None only if nothing is."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -159,6 +173,30 @@ class Config:
         found += [f"dead-{t.name}" for t in self.triggers if t.dead_letter == "own"]
         found += [f"dead-{b.name}" for b in self.bridges if b.dead_letter]
         return (*found, "dead") if self.dead_letter == "http" else tuple(found)
+
+    @property
+    def readers(self) -> tuple[str, ...]:
+        """The broker and the bridges that read a topic."""
+        broker = ("default",) if self.kafka is not None and self.kafka.ingress else ()
+        return (*broker, *(b.name for b in self.bridges if b.source == "kafka"))
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The topics of sources."""
+        return tuple(f"in-{name}" for name in self.readers)
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """The topics of sinks."""
+        sinks = [(t.name, t.sink) for t in self.triggers] + [(b.name, b.sink) for b in self.bridges]
+        return tuple(f"out-{name}" for name, sink in sinks if sink == "kafka")
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The consumer groups."""
+        channel = self.kafka is not None and self.kafka.channel
+        triggers = (f"tidegate.default.{t.name}" for t in self.triggers) if channel else ()
+        return (*(f"tidegate.{name}" for name in self.readers), *triggers)
 
 
 @dataclass(frozen=True)
@@ -277,7 +315,7 @@ def _drawn(seed: int) -> Plan:
         plan = replace(plan, configs=tuple(replace(config, authenticator=True) for config in plan.configs))
         made += Choices(own).of_kind("authenticator", seconds)
     faults = tuple(Fault(*fault) for fault in sorted(made))
-    return replace(plan, sends=sends, faults=faults)
+    return with_kafka(replace(plan, sends=sends, faults=faults))
 
 
 TYPES = ("a", "a.b", "b", "c")

@@ -17,7 +17,8 @@ def plain(text: str) -> str:
 
 
 def page(name: str) -> str:
-    return plain((TREE / "docs" / "discussion" / f"{name}.md").read_text())
+    folder, _, file = name.rpartition("/")
+    return plain((TREE / "docs" / (folder or "discussion") / f"{file}.md").read_text())
 
 
 def test_there_is_one_for_each_promise() -> None:

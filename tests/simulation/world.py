@@ -38,10 +38,13 @@ from .history import (
     StartFailed,
     Status,
 )
+from .kafka_clients import connected
+from .kafka_cluster import Cluster
+from .kafka_senders import write
 from .letters import letters
 from .logs import captured
 from .network import Endpoint, Network
-from .plan import Fault, Plan
+from .plan import MODES, Fault, Plan
 from .repairs import repaired
 from .replaced import close_all, look, replaced
 from .scheduler import Scheduler
@@ -75,7 +78,7 @@ def run(plan: Plan, folder: Path | None = None) -> History:
     where = folder or Path(tempfile.mkdtemp(prefix="tidegate-sim-", dir=memory))
     try:
         world = World(plan, where)
-        with world.disk, replaced(world), captured(world.logged, where):
+        with world.disk, replaced(world), connected(world.cluster), captured(world.logged, where):
             plugins.playing = world
             try:
                 world.run()
@@ -108,6 +111,7 @@ class World:
         self.clock_offset_s = 0.0
         self.gateway: Process | None = None
         self.faults = Faults(self)
+        self.cluster = Cluster(self)
         self.paused: dict[str, int] = {}
         self._folder = folder
         self._arrivals = 0
@@ -266,7 +270,10 @@ class World:
         return False
 
     def _send(self, number: int) -> None:
-        self.sender(self.plan.sends[number].connection).queue(number)
+        if self.plan.sends[number].mode in MODES:
+            write(self.cluster, number)
+        else:
+            self.sender(self.plan.sends[number].connection).queue(number)
 
     def sender(self, number: int) -> Sender:
         """The sender of this number."""
@@ -361,6 +368,7 @@ class World:
         self.disk.stop_at(0)
         self.gateway = None
         self.scheduler.process = None
+        self.cluster.died()
 
     def reload(self) -> None:
         """The gateway is to read its config again."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from ..decoding import data_of
 from ..facts import DISK, EVER, FACTS, STOPS, SYNCS, Attempt, Copy, Facts
-from ..plan import Event
+from ..kafka_facts import channel, troubled
+from ..plan import MODES, Event
 from ..senders import WAIT_S
 from .registry import Found, promise
 
@@ -28,7 +29,7 @@ def stored(facts: Facts) -> Iterator[tuple[str, float, float]]:
             sure = [c for c in copies if c.stored]
             if sure:
                 yield event.id, sure[0].begin, sure[0].end
-            elif any(e.id in seen for e in send.events) and copies:
+            elif any(e.id in seen for e in send.events) and copies and send.mode not in MODES:
                 unsure = [c for c in copies if c.stored is None]
                 if unsure:
                     yield event.id, unsure[0].begin, EVER
@@ -41,7 +42,8 @@ def wanted_by(facts: Facts, event: Event, begin: float, end: float) -> Iterator[
         if not found or any(t is None or not t.filter.wants(event) for t in found):
             continue
         # a trigger that is added later, or again, begins with what comes then
-        if all(t is not None for t in facts.triggers(name, 0.0, EVER)) or not facts.changing(begin, end):
+        always = all(t is not None for t in facts.triggers(name, 0.0, EVER))
+        if always or not (facts.changing(begin, end) or channel(facts.plan.configs)):
             yield name
 
 
@@ -70,7 +72,7 @@ def a_batch_is_whole(facts: Facts) -> Found:
     for name, id in (*facts.dead_of, *facts.letters_of):
         seen.setdefault(name, set()).add(id)
     for send in facts.plan.sends:
-        if send.to != "default" or len(send.events) < 2:
+        if send.to != "default" or len(send.events) < 2 or send.mode in MODES or channel(facts.plan.configs):
             continue
         copies = [c for c in facts.copies.get(send.events[0].id, ()) if c.stored is not False]
         if len(copies) != 1 or lost_with_power(facts, copies[0].begin):
@@ -142,6 +144,8 @@ def answers_are_those_of_the_table(facts: Facts) -> Found:
             to = facts.plan.sends[copy.send].to
             if copy.status == 422 and to != "default":
                 continue
+            if copy.status == 413 and channel(facts.plan.configs) and facts.faults(("kafka-produce",), 0, copy.end):
+                continue
             if copy.status == 500 and facts.faults(("codec",), copy.begin, copy.end):
                 continue
             if copy.status == 401 and facts.faults(("authenticator",), copy.begin, copy.end):
@@ -158,6 +162,8 @@ def a_well_gateway_accepts(facts: Facts) -> Found:
             if copy.status not in (429, 503) or copy.place or facts.plan.sends[copy.send].to != "default":
                 continue
             begin, end = copy.begin - facts.lag, copy.end + facts.lag
+            if channel(facts.plan.configs) and troubled(facts):
+                continue
             if facts.faults(DISK, begin - 60, end) or facts.faults(SYNCS, 0, end):
                 continue
             if facts.faults(("reload", "bad-config"), begin - 60, end) or facts.faults(("freeze",), begin - 5, end):
@@ -180,7 +186,7 @@ def an_authenticator_that_fails_lets_nobody_in(facts: Facts) -> Found:
     troubled = ("freeze", "clock", "sender-stall", "sender-cut", "sender-leave", *STOPS)
     for copies in facts.copies.values():
         for copy in copies:
-            if copy.place or facts.plan.sends[copy.send].to != "default":
+            if copy.place or copy.record or facts.plan.sends[copy.send].to != "default":
                 continue
             if copy.status is None and spans and copy.end - copy.begin >= WAIT_S:
                 if not facts.faults(troubled, copy.begin, copy.end):
@@ -199,7 +205,7 @@ def a_bridge_answers_when_the_sink_has_it(facts: Facts) -> Found:
     for id, copies in facts.copies.items():
         for copy in copies:
             name = facts.to[id]
-            if not copy.stored or name == "default":
+            if not copy.stored or copy.record or name == "default":
                 continue
             took = [a.answered for a in facts.attempts_of.get((name, id), ()) if a.took]
             took += [a.answered for a in facts.dead_of.get((name, id), ()) if a.took]

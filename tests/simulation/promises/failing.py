@@ -108,7 +108,8 @@ def stages_say_what_failed(facts: Facts) -> Found:
         stage = letter.get("tidegatestage", "")
         at = write.at if write is not None else facts.end
         kinds = {"filter": ("filter", "memory"), "order": ("mapper", "memory"), "encode": ("sink",), "decode": ()}
-        if stage in kinds and not any(facts.faults((k,), 0, at, "" if k == "memory" else name) for k in kinds[stage]):
+        raised = [k for k in kinds.get(stage, ()) if facts.faults((k,), 0, at, "" if k == "memory" else name)]
+        if stage in kinds and id not in facts.kafka.foreign and not raised:
             yield at, f"the dead letter of {id} for {name} has the stage {stage}, but nothing of that raised"
-        if letter.get("tidegatetrigger") not in (*facts.names, *facts.bridges):
+        if letter.get("tidegatetrigger") not in (*facts.names, *facts.bridges) and id not in facts.kafka.foreign:
             yield at, f"the dead letter of {id} names the trigger {letter.get('tidegatetrigger')}"

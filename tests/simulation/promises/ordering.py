@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from ..facts import EVER, Facts
+from ..kafka_cluster import partition_of_key
+from ..kafka_facts import channel
 from ..plan import Event, Trigger
 from .accepting import lost_with_power
 from .registry import Found, promise
 
 
-def lane(trigger: Trigger, event: Event) -> str | None:
-    """The order key of an event; None if it waits for nothing."""
+def lane(facts: Facts, trigger: Trigger, event: Event) -> str | None:
+    """The order key of an event; None if it waits for nothing, or nobody knows for what."""
+    if trigger.policy.order == "partition" and channel(facts.plan.configs):
+        return f"the partition {partition_of_key(event.key.encode())}" if event.key else None
     if trigger.policy.order == "partition":
         return "the partition"
     if trigger.policy.order == "key" and event.key:
@@ -36,7 +40,7 @@ def nothing_overtakes(facts: Facts) -> Found:
             event = facts.events[id]
             if facts.to[id] != "default" or not first.filter.wants(event):
                 continue
-            if (key := lane(first, event)) is not None and (name, id) in facts.attempts_of:
+            if (key := lane(facts, first, event)) is not None and (name, id) in facts.attempts_of:
                 lanes.setdefault(key, []).append(id)
         for key, ids in lanes.items():
             yield from _overtaken(facts, name, key, ids)
@@ -74,7 +78,7 @@ def one_of_a_key_at_a_time(facts: Facts) -> Found:
         flying: dict[str, tuple[float, str, int]] = {}
         for attempt in facts.by_server.get(name, ()):
             event = facts.events.get(attempt.id)
-            if event is None or facts.to[attempt.id] != "default" or (key := lane(trigger, event)) is None:
+            if event is None or facts.to[attempt.id] != "default" or (key := lane(facts, trigger, event)) is None:
                 continue
             end, id, generation = flying.get(key, (0.0, "", 0))
             if end > attempt.at and generation == attempt.generation:

@@ -13,7 +13,7 @@ Found = Iterator[tuple[float, str]]
 
 @dataclass(frozen=True)
 class Promise:
-    """A sentence of docs/discussion/`page`.md, and its check."""
+    """A sentence of docs/discussion/`page`.md, or of another folder that `page` names, and its check."""
 
     name: str
     page: str

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..facts import DISK, EVER, SYNCS, Facts
 from ..history import Broken, Logged, Quiet, StartFailed, Status
+from ..kafka_facts import channel, troubled
 from .accepting import possible
 from .attempting import heard
 from .registry import Found, promise
@@ -36,6 +37,8 @@ def the_gateway_starts(facts: Facts) -> Found:
             continue
         if any(power <= failed.at for *_, power in facts.lies) and "`tidegate log repair" in failed.error:
             continue  # it says clearly what is damaged, and what to do
+        if channel(facts.plan.configs) and "Kafka" in failed.error and troubled(facts):
+            continue
         # when the disk fills up, or seems to, the gateway gives its reserve away; another program may take that, too
         kinds = ("disk-full", "disk-error")
         fills = [s for s in facts.spans if s.kind in kinds and failed.at - 60 <= s.begin <= failed.at]
@@ -101,6 +104,8 @@ def accepted_events_are_counted(facts: Facts) -> Found:
             continue
         for told in status.document.get("brokers", ()):
             if told["name"] != "default":
+                continue
+            if facts.plan.configs[0].readers or channel(facts.plan.configs):
                 continue
             copies = [
                 c

@@ -164,7 +164,7 @@ def nobody_is_given_up_without_a_failure(facts: Facts) -> Found:
             continue
         at = write.at if write is not None else EVER
         found = facts.triggers(name, 0.0, at)
-        if facts.faults(("freeze",), 0.0, at):
+        if facts.faults(("freeze",), 0.0, at) or name in facts.topics:  # a topic may refuse what it likes
             continue
         if any(t is not None and t.sink != "http" for t in found) and facts.faults(("sink",), 0.0, at, name):
             continue

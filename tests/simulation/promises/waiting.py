@@ -145,6 +145,7 @@ def _most_wait(facts: Facts, name: str) -> float:
     policies = facts.policies(name)
     waits = max(max(p.backoff_max_s, p.retry_after_max_s, p.timeout_s) for p in policies)
     waits += 30.0 + GRACE_S + MOST_OUTAGE_S  # a dead letter's wait, a sink that says nothing, a probe
+    waits += max((c.kafka.session_timeout_s + 30.0 for c in facts.plan.configs if c.kafka is not None), default=0.0)
     turn = max(1.0 / p.rate_per_s if p.rate_per_s else 0.0 for p in policies) + facts.lag
     return waits + turn * (len(facts.events) + 10) + 10.0
 
@@ -169,6 +170,8 @@ def a_slow_subscriber_delays_nobody_else(facts: Facts) -> Found:
                 continue
             life = facts.life(begin)
             if life is None or life.begin > begin or life.end < end + 3 or end + 3 > facts.end:
+                continue
+            if any(s.kind.startswith("kafka-") and s.begin < end + 3 for s in facts.spans):
                 continue
             if any(s.kind in ("crash", "power", "restart") and s.begin < end + 3 for s in facts.spans):
                 continue
