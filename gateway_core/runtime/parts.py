@@ -13,7 +13,7 @@ from typing import Protocol
 import anyio
 from anyio.abc import TaskGroup
 
-from ..contract.capabilities import Fetched, Joined, TakingOver
+from ..contract.capabilities import Fetched, Joined, TakingOver, pulls
 from ..contract.interfaces import Sink
 from ..delivery import Subscription
 from ..delivery.subscription import NO_FEED
@@ -59,11 +59,11 @@ class Parts:
             await self.begin_reading(trigger)
         for bridged in built.bridges.values():
             await self.start_bridge_sinks(bridged)
-        # the ingress opens last, once its events have somewhere to go
+        # the ingress opens last, once its events have somewhere to go; one that waits for a server holds up no other
+        for bound_source in sorted(self.bound_sources(), key=lambda bound: pulls(bound.source)):
+            await self.start_source(bound_source)
         for broker in built.brokers.values():
-            await self.open(broker)
-        for bridged in built.bridges.values():
-            await self.start_source(bridged.bound_source)
+            broker.taking = True
 
     async def stop(self) -> None:
         """Stops everything: sources first, then deliveries, then the channels, which save the results."""

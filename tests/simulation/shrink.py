@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from .plan import Config, Event, Network, Plan, Policy, Send, Trigger
+from .plan import MODES, Config, Event, Network, Plan, Policy, Send, Trigger
 
 T = TypeVar("T")
 Breaks = Callable[[Plan], bool]
@@ -19,7 +19,7 @@ def shrunk(plan: Plan, breaks: Breaks, runs: int = 400) -> Plan:
     left = [runs]
 
     def tried(candidate: Plan) -> bool:
-        if left[0] <= 0 or candidate == smallest:
+        if left[0] <= 0 or candidate == smallest or not _received(candidate):
             return False
         left[0] -= 1
         return breaks(candidate)
@@ -35,6 +35,15 @@ def shrunk(plan: Plan, breaks: Breaks, runs: int = 400) -> Plan:
         # a candidate was made of the plan before; another round makes them of this one
         if smallest == before or left[0] <= 0:
             return smallest
+
+
+def _received(plan: Plan) -> bool:
+    """Whether all that is sent goes to something that the configs have."""
+    for config in plan.configs:
+        known = {"default", *(bridge.name for bridge in config.bridges)}
+        if any(send.to not in (config.readers if send.mode in MODES else known) for send in plan.sends):
+            return False
+    return True
 
 
 def _fits(candidate: Plan, smallest: Plan) -> bool:
