@@ -89,9 +89,10 @@ class Producer(Protocol):
 class Member(Protocol):
     """Receives the events of a consumer. Partitions are identified by (topic, number)."""
 
-    def assigned(self, partitions: Mapping[Partition, int]) -> None:
+    def assigned(self, partitions: Mapping[Partition, int], ids: Mapping[str, str]) -> None:
         """These partitions are now ours; the first record of each is at or after this (committed) offset. Also called
-        with no partitions if this member has joined the group and none was left for it."""
+        with no partitions if this member has joined the group and none was left for it. `ids` are those of the topics,
+        as far as they are known: a topic that is deleted and created again has another one."""
 
     async def revoked(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
         """These partitions are about to move to another member. Waits briefly for events in flight and returns the

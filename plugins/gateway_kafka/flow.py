@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import anyio
@@ -36,6 +37,8 @@ MOST_AGAIN = 60
 """How often a record that can't be read for want of memory is tried again, before it counts as no event."""
 LAST_S = 5.0
 """How long a cancelled stop may take to commit and to leave the group."""
+RENEWED = 1 << 14
+"""Partitions of topics that were recreated have numbers from here on. Others have smaller ones."""
 _OFFSET_MASK = (1 << PARTITION_BITS) - 1
 
 
@@ -132,6 +135,9 @@ class Flow:
         self._chunk = chunk
         self._by_id: dict[int, AssignedPartition] = {}
         self._partitions: dict[Partition, AssignedPartition] = {}
+        self._topic_ids: dict[Partition, str] = {}
+        self._renewed: dict[Partition, int] = {}  # the numbers of partitions whose topic was recreated
+        self._renewals = 0
         self.released: dict[Partition, tuple[int, frozenset[int]]] = {}
         """The offsets that were settled at or after the last safe one, for partitions that were revoked since the last
         assignment. A flow that replaces this one may take them over."""
@@ -193,10 +199,14 @@ class Flow:
 
     # -- from the consumer ------------------------------------------------------------------------------------------
 
-    def assigned(self, partitions: Mapping[Partition, int]) -> None:
+    def assigned(self, partitions: Mapping[Partition, int], ids: Mapping[str, str] = MappingProxyType({})) -> None:
         """See `client.Member`."""
         for name, offset in partitions.items():
-            assigned = AssignedPartition(name, self._lane_of(name), offset)
+            id = ids.get(name[0]) or self._topic_ids.get(name, "")
+            if self._topic_ids.get(name, id) not in ("", id):
+                self._renew(name)
+            self._topic_ids[name] = id
+            assigned = AssignedPartition(name, self._renewed.get(name) or self._lane_of(name), offset)
             self._partitions[name] = self._by_id[assigned.partition_id] = assigned
             safe, settled = self.released.get(name, (-1, frozenset()))
             if safe == offset > 0:  # no other member has made progress (offset 0 may belong to a recreated topic)
@@ -265,9 +275,20 @@ class Flow:
     def _restart(self, p: AssignedPartition, offset: int) -> None:
         """The partition went back (its topic was recreated or truncated): the records in progress no longer exist."""
         self._drop(p)
+        del self._by_id[p.partition_id]
+        p.partition_id = self._renew(p.name)
+        self._by_id[p.partition_id] = p
         p.settled = frozenset()
         p.tracker = Tracker(offset)
         p.passed = offset
+
+    def _renew(self, name: Partition) -> int:
+        """A number for a partition whose records are others now. What is in flight of the deleted topic must not settle
+        a record that has the same offset in the new one."""
+        self.released.pop(name, None)
+        self._renewals += 1
+        self._renewed[name] = RENEWED + self._renewals % RENEWED
+        return self._renewed[name]
 
     # -- to the handler ---------------------------------------------------------------------------------------------
 
@@ -358,9 +379,14 @@ class Flow:
         for p in (*waiting[first:], *waiting[:first]):
             self._pump(p)
 
+    def name_of(self, partition_id: int) -> Partition:
+        """The partition of events whose positions have this number."""
+        return self._by_id[partition_id].name
+
     def delivery_state(self, position: int) -> DeliveryState | None:
         """See `gateway_core.contract.capabilities.TracksDeliveries`."""
-        p = self._by_id.get(position >> PARTITION_BITS)
+        number = position >> PARTITION_BITS  # as the topic has it
+        p = next((p for p in self._partitions.values() if self._lane_of(p.name) == number), None)
         if p is None:
             return None
         offset = (position & _OFFSET_MASK) - 1

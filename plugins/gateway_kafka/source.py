@@ -180,10 +180,9 @@ class KafkaSource:
         self._witness = witness
 
     def _tell(self, witness: Witness, events: Sequence[Event]) -> None:
-        names = {number: name for name, number in self._partition_ids.items()}
         for event in events:
             number, behind = split_position(event.position)
-            topic, partition = names[number]
+            topic, partition = self._flow.name_of(number)
             witness((event,), Origin(f"topic {topic}, partition {partition}, offset {behind - 1}"))
 
     def _woken(self) -> None:

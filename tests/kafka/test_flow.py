@@ -131,8 +131,9 @@ class Rig:
         self.flow.fetched(partition, [record(o) for o in range(first, first + count)], first + count)
 
     def taken(self, partition: Partition = ONE) -> list[int]:
-        """The offsets that were handed out."""
-        return [offset(p) for p in self.taker.taken if p >> PARTITION_BITS == partition[1]]
+        """The offsets that were handed out, also those of topics that were recreated."""
+        numbers = [(position, position >> PARTITION_BITS) for position in self.taker.taken]
+        return [offset(p) for p, number in numbers if number == partition[1] or number >= flows.RENEWED]
 
 
 def offset(position: int) -> int:
@@ -527,3 +528,37 @@ async def test_it_tells_of_its_partitions() -> None:
 async def test_it_has_joined_also_without_a_partition() -> None:
     async with running(Rig(), {}) as rig:
         assert rig.flow.joined.is_set()
+
+
+# -- topics that are deleted and created again ------------------------------------------------------------------------
+
+
+async def test_what_is_in_flight_of_a_deleted_topic_settles_no_record_of_the_new_one() -> None:
+    rig = Rig(drain_s=0.001)
+    async with anyio.create_task_group() as tasks:
+        await rig.flow.start(tasks)
+        rig.flow.assigned({ONE: 0}, {"t": "old"})
+        rig.fetch(0, 3)
+        old = list(rig.taker.held)
+        await rig.flow.revoked([ONE])
+        rig.flow.assigned({ONE: 0}, {"t": "new"})
+        rig.fetch(0, 3)
+        new = [position for position in rig.taker.held if position not in old]
+        assert [offset(position) for position in new] == [0, 1, 2]
+        rig.taker.settle(*old)
+        assert rig.flow.info()["partitions"] == {"t-0": [0, 3]}
+        rig.taker.settle(*new)
+        await until(lambda: rig.consumer.committed == {ONE: 3})
+        tasks.cancel_scope.cancel()
+
+
+async def test_what_is_in_flight_settles_nothing_once_its_partition_went_back() -> None:
+    async with running(Rig(), {ONE: 5}) as rig:
+        rig.fetch(5, 2)
+        old = list(rig.taker.held)
+        rig.fetch(0, 7)  # the topic was recreated, and is longer already
+        rig.taker.settle(*old)
+        assert rig.flow.info()["partitions"] == {"t-0": [0, 7]}
+        assert rig.flow.delivery_state(ONE[1] << PARTITION_BITS | 6) == "pending"
+        rig.taker.settle(*rig.taker.held)
+        await until(lambda: rig.consumer.committed == {ONE: 7})

@@ -49,7 +49,7 @@ class Reading:
         self.paused: set[Partition] = set()
         self._changed = anyio.Event()
 
-    def assigned(self, partitions: Mapping[Partition, int]) -> None:
+    def assigned(self, partitions: Mapping[Partition, int], ids: Mapping[str, str]) -> None:
         self.told.append("assigned")
         for name, offset in partitions.items():
             if name in self.ours:

@@ -42,7 +42,7 @@ class Values:
         self.found: list[bytes | None] = []
         self.changed = anyio.Event()
 
-    def assigned(self, partitions: Mapping[Partition, int]) -> None: ...
+    def assigned(self, partitions: Mapping[Partition, int], ids: Mapping[str, str]) -> None: ...
 
     async def revoked(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
         return {}

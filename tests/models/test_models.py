@@ -134,8 +134,8 @@ class SettlesAll(Tracker):
 
 def with_tracker(tracker: Callable[[int], Tracker]) -> type[Flow]:
     class Planted(Flow):
-        def assigned(self, partitions: Any) -> None:
-            super().assigned(partitions)
+        def assigned(self, partitions: Any, ids: Any = ()) -> None:
+            super().assigned(partitions, dict(ids))
             for p in self._partitions.values():
                 p.tracker = tracker(p.start)
 

@@ -213,7 +213,7 @@ class SimulatedConsumer:
             self._ids[topic.name] = topic.id
             group.own(self, partition)
         self._told = True
-        self._member.assigned(starts)
+        self._member.assigned(starts, {name: self._ids[name] for name, _ in starts})
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -247,6 +247,8 @@ class SimulatedConsumer:
         for partition in self._readable():
             if partition in self._position and partition not in self._paused:
                 self._deliver(partition)
+        for partition, offset in list(self._position.items()):  # also of what is paused, as aiokafka's client does
+            self._member.passed(partition, offset)
 
     def _deliver(self, partition: Partition) -> None:
         found = self._cluster.log(partition)

@@ -210,7 +210,7 @@ class AioConsumer:
         self._ours = {(p.topic, p.partition) for p in fresh}
         self._ids = starts.ids
         self._health.good()
-        self._member.assigned({(p.topic, p.partition): offset for p, offset in starts.offsets.items()})
+        self._member.assigned({(p.topic, p.partition): offset for p, offset in starts.offsets.items()}, starts.ids)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

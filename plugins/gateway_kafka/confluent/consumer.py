@@ -150,7 +150,8 @@ class ConfluentConsumer:
     def assigned(self, assignments: Sequence[tuple[Assignment, int]]) -> None:
         for assignment, _ in assignments:
             self._ours[assignment.name] = assignment
-        self._member.assigned({assignment.name: offset for assignment, offset in assignments})
+        ids = {assignment.name[0]: assignment.id for assignment, _ in assignments}
+        self._member.assigned({assignment.name: offset for assignment, offset in assignments}, ids)
 
     async def revoked(self, assignments: Sequence[Assignment]) -> Mapping[Partition, int]:
         names = self._forget(assignments)
