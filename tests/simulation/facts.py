@@ -164,7 +164,7 @@ class Facts:
         self.statuses: list[Status] = []
         self.logged: list[Logged] = []
         self.reloads: list[tuple[float, float]] = []
-        self._configs: list[tuple[float, int]] = []
+        self._configs: list[tuple[float, int]] = [(0.0, 0)]
         self._paused: list[tuple[float, tuple[str, ...]]] = []
         for record in self.history.records:
             match record:
@@ -237,7 +237,8 @@ class Facts:
         """Events that are read from Kafka may be read again whenever something goes wrong."""
         again = AGAIN if kafka_facts.troubled(self) else 0
         for to in ("default", *self.bridges):
-            sure = {(r.send, r.id) for r in self.kafka.sent(to) if (to, r.id) not in self.kafka.taken}
+            gone = {*self.kafka.taken, *self.dead_of, *self.letters_of}  # elsewhere, or refused by the broker's topic
+            sure = {(r.send, r.id) for r in self.kafka.sent(to) if (to, r.id) not in gone}
             for id, found in self.kafka.of.get(f"in-{to}", {}).items():
                 for r in found:
                     stored = True if (r.send, id) in sure else None

@@ -272,6 +272,7 @@ class SimulatedConsumer:
     async def _commit(self, offsets: Mapping[Partition, int]) -> None:
         """Requests of one connection arrive in their order."""
         cluster, limit = self._cluster, self._config.request_timeout_s
+        tagged = {p: (offset, self._ids.get(p[0], "")) for p, offset in offsets.items()}
         if cluster.away:
             await reached(cluster, limit)
         fault = cluster.lasts("kafka-commit")
@@ -280,7 +281,6 @@ class SimulatedConsumer:
             raise KafkaFault("the coordinator is loading")
         now = cluster.world.scheduler.now
         self._answers_at = max(self._answers_at, now + (3.0 if fault == 2 else cluster.delay()))
-        tagged = {p: (offset, self._ids.get(p[0], "")) for p, offset in offsets.items()}
         cluster.world.scheduler.at(self._answers_at, self._group.commit, self, tagged)
         await anyio.sleep(self._answers_at - now + cluster.delay())
         if fault == 1:

@@ -39,7 +39,6 @@ class SimulatedProducer:
     """`client.Producer`: one request of a partition at a time, with all that waits."""
 
     def __init__(self, cluster: Cluster, config: KafkaProducerConfig) -> None:
-        self.fault: KafkaFault | None = None
         self._cluster = cluster
         self._timeout_s = config.delivery_timeout_s
         self._queues: dict[Partition, list[Entry]] = {}
@@ -48,6 +47,11 @@ class SimulatedProducer:
         self._records = self._bytes = 0
         self._loop: Any = None
         self._life = 0
+
+    @property
+    def fault(self) -> KafkaFault | None:
+        """See `client.Producer`."""
+        return KafkaFault("no broker answers") if self._cluster.away else None
 
     @property
     def waiting(self) -> tuple[int, int]:
@@ -86,7 +90,6 @@ class SimulatedProducer:
             return
         self._flying.add(where)
         if cluster.away:
-            self.fault = KafkaFault("no broker answers")
             self._loop.call_later(_AGAIN_S, self._again, where)
             return
         cluster.world.scheduler.after(cluster.delay(), self._arrive, where, batch)
@@ -128,7 +131,6 @@ class SimulatedProducer:
         self._cluster.world.scheduler.after(delay_s, inside)
 
     def _answered(self, where: Partition, batch: list[Entry], fault: KafkaFault | None) -> None:
-        self.fault = None
         for entry in batch:
             if fault is None and entry.number >= 0 and not entry.over:
                 self._cluster.world.heard(entry.number)

@@ -41,7 +41,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Bug:
-    """A planted bug: the promise of docs/discussion/`page`.md that it breaks, in the page's words, and how."""
+    """A planted bug: the promise of docs/discussion/`page`.md (or of a folder that `page` names) that it breaks, in
+    the page's words, and how."""
 
     name: str
     page: str

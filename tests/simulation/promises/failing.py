@@ -111,5 +111,6 @@ def stages_say_what_failed(facts: Facts) -> Found:
         raised = [k for k in kinds.get(stage, ()) if facts.faults((k,), 0, at, "" if k == "memory" else name)]
         if stage in kinds and id not in facts.kafka.foreign and not raised:
             yield at, f"the dead letter of {id} for {name} has the stage {stage}, but nothing of that raised"
-        if letter.get("tidegatetrigger") not in (*facts.names, *facts.bridges) and id not in facts.kafka.foreign:
+        broker = id in facts.kafka.foreign or facts.faults(("kafka-produce",), 0, at)  # what its topic refuses for good
+        if letter.get("tidegatetrigger") not in (*facts.names, *facts.bridges, *["default"] * bool(broker)):
             yield at, f"the dead letter of {id} names the trigger {letter.get('tidegatetrigger')}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..facts import EVER, Facts
-from ..history import Produced
+from ..history import Committed, Produced
 from ..kafka_cluster import CHANNEL
 from ..kafka_facts import channel
 from ..kafka_plan import Kafka
@@ -32,6 +32,11 @@ def done_at(facts: Facts, name: str, record: Produced) -> float:
     return facts.settled_at(name, record.id)
 
 
+def counts(facts: Facts, commit: Committed) -> bool:
+    """Whether the topic was still there: later, nobody goes on at this offset."""
+    return sum(at <= commit.at for at in facts.kafka.recreated.get(commit.topic, ())) < commit.epoch
+
+
 @promise("delivery", "It commits an offset when the sink or the dead letter has the event.")
 def an_offset_is_committed_after_all_before_it(facts: Facts) -> Found:
     """Of bridges, and of triggers whose channel is Kafka."""
@@ -41,7 +46,7 @@ def an_offset_is_committed_after_all_before_it(facts: Facts) -> Found:
         place = commit.group, commit.topic, commit.epoch, commit.partition
         begin = passed.get(place, 0)
         passed[place] = max(begin, commit.offset)
-        if commit.by != "gateway" or name == "default":
+        if commit.by != "gateway" or name == "default" or not counts(facts, commit):
             continue
         filters = [t.filter for t in facts.triggers(name, 0.0, EVER) if t is not None]
         for record in facts.kafka.written[commit.topic, commit.epoch, commit.partition]:
@@ -67,7 +72,7 @@ def an_offset_is_committed_when_the_channel_has_it(facts: Facts) -> Found:
         return
     stored = {id: found[0].at for id, found in facts.kafka.of[CHANNEL].items()}
     for commit in facts.kafka.commits:
-        if commit.by != "gateway" or commit.group != "tidegate.default":
+        if commit.by != "gateway" or commit.group != "tidegate.default" or not counts(facts, commit):
             continue
         for record in facts.kafka.written[commit.topic, commit.epoch, commit.partition]:
             if record.offset >= commit.offset or record.id in facts.kafka.foreign:
