@@ -24,6 +24,7 @@ class Resolver:
     def __init__(self, registry: Registry, report: Report) -> None:
         self._registry = registry
         self._report = report
+        self._resolved: dict[tuple[str, str, str | None], tuple[str, Any]] = {}
 
     def validate(self, model: Any, data: Any, path: Place) -> Any:
         """The data as this type (a model or another annotation) with all references resolved, or None after a fault."""
@@ -80,8 +81,13 @@ class Resolver:
                 self._report.fault(f"the plugin `{plugin}` failed to check the config: {type(e).__name__}: {e}", ())
 
     def resolve(self, ref: ComponentRef, path: Place) -> None:
-        """Sets `ref.name` and `ref.options`, or reports what is wrong with them."""
-        raw = ref.raw
+        """Sets `ref.name` and `ref.options`, or reports what is wrong with them. What is written as one word or URL
+        gets the options of the first such reference, unless something was said about them: nothing changes options."""
+        raw, said = ref.raw, self._report.said
+        same = (ref.kind, ref.name, raw) if raw is None or isinstance(raw, str) else None
+        if same in self._resolved and not self._report.hides:
+            ref.name, ref.options = self._resolved[same]
+            return
         if not ref.name:
             name = self._registry.by_scheme(ref.kind, raw)
             if name is None:
@@ -101,6 +107,8 @@ class Resolver:
             self._report.fault(f"{word} `{ref.name}` {needs}, which isn't installed", path, remedy)
         inner = (*path, ref.name)
         ref.options = self.validate_plugins(offer.component, {} if raw is None else raw, inner, offer.plugin)
+        if same and self._report.said == said and not self._report.hides and not self._report.bad:
+            self._resolved[same] = ref.name, ref.options
 
     def validate_plugins(self, offered: Component | ConfigSection, data: Any, path: Place, plugin: str) -> Any:
         """`validate` for a plugin's type. If the plugin's own checks fail, that is a fault that names the plugin."""

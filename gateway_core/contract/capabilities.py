@@ -22,8 +22,6 @@ from .outcome import Outcome
 if sys.version_info < (3, 12):  # as 3.12 does: a protocol is asked once for its attributes, not for each `isinstance`
     vars(typing)["_get_protocol_attrs"] = cache(vars(typing)["_get_protocol_attrs"])
 
-# -- sources, sinks and channels ----------------------------------------------------------------------------------
-
 
 @runtime_checkable
 class Measured(Protocol):
@@ -31,9 +29,6 @@ class Measured(Protocol):
 
     def metrics(self) -> Mapping[str, float | Mapping[str, float]]:
         """The current numbers by metric; of one with a label, by its values: few, and never something of an event."""
-
-
-# -- sources ------------------------------------------------------------------------------------------------------
 
 
 @runtime_checkable
@@ -121,9 +116,6 @@ def pulls(source: object) -> bool:
     return isinstance(source, Pulling) and source.pulls
 
 
-# -- sinks --------------------------------------------------------------------------------------------------------
-
-
 @runtime_checkable
 class Gathering(Protocol):
     """A sink that gathers many events in one request. `in_flight` is the `max_in_flight` that suits it best, None for
@@ -188,9 +180,6 @@ class DeadLetterStore(Protocol):
 
     def remove(self, ids: Sequence[str]) -> int:
         """Removes dead letters (after a replay); returns how many there were. Crash-safe: all or none."""
-
-
-# -- channels and feeds -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,6 @@ class TidegateError(Exception):
     """The root of all errors that Tidegate raises on purpose."""
 
 
-# -- stop at start ------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One thing wrong in a config: where (file, line counted from 1, path of keys), what, and the remedy."""
@@ -54,9 +51,6 @@ class StartError(TidegateError):
 
 class MissingExtra(StartError):
     """A component's client library isn't installed; the text names the extra to install."""
-
-
-# -- answer the sender --------------------------------------------------------------------------------------------
 
 
 class Refused(TidegateError):

@@ -122,9 +122,6 @@ def _sorted(kind: type[Record], value: Any) -> Any:
     return {**found, DETAILS_FIELD: rest}
 
 
-# -- rules ----------------------------------------------------------------------------------------------------------
-
-
 def _first(mine: Any, theirs: Any) -> Any:
     return mine if theirs is None or theirs == "" or not (mine is None or mine == "") else theirs
 
