@@ -39,6 +39,7 @@ FACTS = (
 _FACTS = frozenset(FACTS)
 DATA_BYTES = 1024
 TIMEOUT_S = 30.0
+_NONE = {stage.value: 0 for stage in Stage}
 _NEVER = Outcome(False, retry=True, reason="it never reported an outcome")
 WAITS = DeliveryConfig(backoff_delay_s=0.5, backoff_max_s=30.0)
 
@@ -100,7 +101,7 @@ class DeadLetterWriter:
         self.fault = ""
         self.stopped = False
         self.written = 0
-        self.written_by_stage = {stage.value: 0 for stage in Stage}
+        self.written_by_stage = _NONE
         self._owner = f"{what} {name}"
         self._name = name
         self._observers = observers
@@ -146,7 +147,8 @@ class DeadLetterWriter:
         self._remove(write)
         facts = write.event.attributes
         self.written += 1
-        self.written_by_stage[facts["tidegatestage"]] += 1
+        stage = facts["tidegatestage"]
+        self.written_by_stage = {**self.written_by_stage, stage: self.written_by_stage[stage] + 1}
         log.warning(
             "%s: event %s from %s is in the dead letter (attempts: %d): %s",
             *(self._owner, one_line(facts.get("id")), one_line(facts.get("source"))),

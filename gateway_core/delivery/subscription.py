@@ -12,6 +12,7 @@ import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from ..config.model import DeliveryConfig
 from ..contract.clock import Clock
@@ -22,7 +23,7 @@ from ..contract.one_line import one_line
 from ..contract.outcome import Stage
 from ..pipeline.guards import FilterGuard, text_of_error
 from . import backoff, reply
-from .dead_letter import DeadLetterWriter
+from .dead_letter import WAITS, DeadLetterWriter
 from .deliveries import ALWAYS_HELD, MOST_HELD, Attempts, Budget, Delivery, DeliveryQueue, OrderKeyOf
 from .failures import Failures
 from .schedule import Schedule
@@ -40,6 +41,8 @@ class _NoFeed:
 
 
 NO_FEED = _NoFeed()
+_NOTHING: Any = None
+_NO_QUEUE = DeliveryQueue(None, 0)
 
 
 class Subscription:
@@ -51,6 +54,12 @@ class Subscription:
     numbers in [0, 1) for waits; it may be set at any time. `send` replaces that of the sink. `filter` is the guard of
     the filter, which knows the events on which the filter raised. `what` is the kind of owner, for the log.
     """
+
+    # until the first event: of thousands of triggers most may never get one, and their own would take 3 kB each
+    _queue = _NO_QUEUE
+    _schedule = Schedule(WAITS, _NOTHING, _NO_QUEUE, random.random, _NOTHING)
+    _attempts = Attempts("", _NOTHING, _NOTHING, 0, _NOTHING, (), ended=_NOTHING)
+    failures = Failures("", "", _NOTHING, _NOTHING)
 
     def __init__(
         self,
@@ -87,28 +96,35 @@ class Subscription:
         if dead_letter is not None:
             self.dead_letters = DeadLetterWriter(
                 *(what, name, dead_letter, clock, observers),
-                draw=lambda: self.draw(),
+                draw=self._drawn,
                 on_failure=self._dead_letter_failed,
             )
-        self._queue = DeliveryQueue(order_key_of, float("inf") if self._endless else policy.retry + 1)
-        self._schedule = Schedule(policy, clock, self._queue, lambda: self.draw(), self._pump)
-        self._attempts = Attempts(
-            name, sink, send or sink.send, policy.timeout_s, clock, observers, ended=self._attempted
-        )
-        self.failures = Failures(what, name, sink, clock)
+        self._send, self._observers, self._what = send or sink.send, observers, what
         self._full = self._pumping = self._stopping = False
         self.paused = False
         self.held = 0
         """Events taken from the channel and not settled."""
         self.delivered = self.retried = 0
 
+    def _prepare(self) -> None:
+        """The first event is here."""
+        policy, clock = self.policy, self.clock
+        self._queue = DeliveryQueue(self.order_key_of, float("inf") if self._endless else policy.retry + 1)
+        self._schedule = Schedule(policy, clock, self._queue, self._drawn, self._pump)
+        self._attempts = Attempts(
+            *(self.name, self.sink, self._send, policy.timeout_s, clock, self._observers), ended=self._attempted
+        )
+        self.failures = Failures(self._what, self.name, self.sink, clock)
+
+    def _drawn(self) -> float:
+        return self.draw()
+
     def observe(self, observers: tuple[Observer, ...]) -> None:
         """Replaces the observers."""
+        self._observers = observers
         self._attempts.observe(observers)
         if self.dead_letters is not None:
             self.dead_letters.observe(observers)
-
-    # -- from the channel -------------------------------------------------------------------------------------------
 
     def offer(self, event: Event) -> bool:
         """Accepts an event, or returns False if there is no room: the channel keeps it until `feed.resume()`."""
@@ -117,6 +133,8 @@ class Subscription:
     def offer_all(self, events: Sequence[Event]) -> list[Event]:
         """Accepts events that came together, and returns those for which there is no room."""
         refused = []
+        if self._queue is _NO_QUEUE:
+            self._prepare()
         try:
             for event in events:
                 if self.paused or not self.room():
@@ -147,6 +165,8 @@ class Subscription:
     def reject(self, event: Event, outcome: Outcome) -> None:
         """Accepts the event that a channel made of a record that is not one, and writes it to the dead letter."""
         if not self._stopping:  # else the channel keeps it
+            if self._queue is _NO_QUEUE:
+                self._prepare()
             delivery = Delivery(self._attempts, event)
             self.held += 1
             self._budget.used += delivery.size
@@ -192,8 +212,6 @@ class Subscription:
         self._pump()
         self._resume_feed()
         return [delivery.event.position for delivery in dropped]
-
-    # -- attempts ---------------------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
         if self._pumping:  # a sink may answer inside `send`; the loop below continues
@@ -274,8 +292,6 @@ class Subscription:
         self._queue.due.append(delivery)
         self._pump()
 
-    # -- the dead letter --------------------------------------------------------------------------------------------
-
     def _may_give_up(self) -> bool:
         """Whether another dead letter may be written now: events given up together are not all written at once."""
         return self.dead_letters is None or self.dead_letters.count < self.policy.max_in_flight
@@ -335,8 +351,6 @@ class Subscription:
         self._attempts.stop()
         if self.dead_letters is not None:
             self.dead_letters.stop()
-
-    # -- its state --------------------------------------------------------------------------------------------------
 
     def room(self, count: int = 1) -> bool:
         """Whether there is room for `count` more events."""

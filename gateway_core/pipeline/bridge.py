@@ -45,8 +45,6 @@ class Bridge(Counted):
         super().observe(observers)
         self.subscription.observe(observers)
 
-    # -- the source's intake ----------------------------------------------------------------------------------------
-
     def accept(self, events: Sequence[Event], done: Accepted) -> None:
         if self.filter is not None:
             wanted = [e for e in events if self.filter.matches(e)]
@@ -78,8 +76,6 @@ class Bridge(Counted):
     def withdraw(self, partition: int) -> Sequence[int]:
         """See `Intake.withdraw`. The positions are the source's."""
         return [self._groups.pop(position).position for position in self.subscription.withdraw(partition)]
-
-    # -- the subscription's feed ------------------------------------------------------------------------------------
 
     def ack(self, position: int) -> None:
         self.accepted += 1

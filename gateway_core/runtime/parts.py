@@ -41,8 +41,6 @@ class Parts:
         self._drain_s = drain_s
         self._paused = paused
 
-    # -- all of them ------------------------------------------------------------------------------------------------
-
     async def start(self) -> None:
         """Starts everything. Raises `StartError`; then call `stop` for what had started."""
         built, tasks = self.built, self.tasks
@@ -91,8 +89,6 @@ class Parts:
             await self.stop_sinks([broker.dead_letter])
         for observer in built.observers:
             await quietly(observer.stop, observer.errors.owner, self._stop_s)
-
-    # -- one of them ------------------------------------------------------------------------------------------------
 
     async def start_channel(self, broker: Broker) -> None:
         """The first half of a broker's start."""
@@ -225,8 +221,6 @@ class Parts:
 
     async def _stop_one(self, part: Stoppable) -> None:
         await quietly(part.stop, f"a component of {plugin_of(part)}", self._stop_s)
-
-    # -- looking in -------------------------------------------------------------------------------------------------
 
     def bound_sources(self) -> Iterator[BoundSource]:
         for broker in self.built.brokers.values():
