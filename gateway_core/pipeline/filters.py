@@ -7,12 +7,14 @@ in structured mode match the same filters. Hints (`Filter.exact`, `Filter.prefix
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 
 from ..contract.event import Event, text_of
 from ..contract.interfaces import Clause, Filter
 
 Matches = Callable[[Event], bool]
+_Condition = Callable[[str, str], Matches]
+_Hints = tuple[tuple[str, str], ...]
 
 
 def _always(event: Event) -> bool:
@@ -63,7 +65,7 @@ def attributes_filter(attributes: Mapping[str, str]) -> Filter:
     if not attributes:
         return _MATCH_ALL
     exact = tuple((n, v) for n, v in attributes.items() if v)
-    return replace(on_attributes("exact", _equal, attributes), exact=exact)
+    return on_attributes("exact", _equal, attributes, exact)
 
 
 def _equal(name: str, text: str) -> Matches:
@@ -109,19 +111,18 @@ def joined_clause(word: str, join: Callable[[Iterable[bool]], bool], parts: Sequ
     return Clause(word, join(part.matched for part in parts), parts=tuple(parts))
 
 
-def on_attributes(word: str, condition: Callable[[str, str], Matches], attributes: Mapping[str, str]) -> Filter:
+def on_attributes(word: str, condition: _Condition, attributes: Mapping[str, str], exact: _Hints = ()) -> Filter:
     """The filter that an event matches if `condition` holds for every attribute and its text; `word` names it."""
-    conditions = [condition(name, text) for name, text in attributes.items()]
-    pairs = list(zip(attributes.items(), conditions, strict=True))
+    matches = every([condition(name, text) for name, text in attributes.items()])
+    return Filter(matches, exact, explain=partial(_explain, word, condition, attributes))
 
-    def explain(event: Event) -> Clause:
-        parts = [
-            Clause(f"{word} {name}: {text!r}" if text else f"{name} is there", matches(event), found_in(event, name))
-            for (name, text), matches in pairs
-        ]
-        return parts[0] if len(parts) == 1 else joined_clause("all", all, parts)
 
-    return Filter(every(conditions), explain=explain)
+def _explain(word: str, condition: _Condition, attributes: Mapping[str, str], event: Event) -> Clause:
+    parts = [
+        Clause(f"{word} {n}: {text!r}" if text else f"{n} is there", condition(n, text)(event), found_in(event, n))
+        for n, text in attributes.items()
+    ]
+    return parts[0] if len(parts) == 1 else joined_clause("all", all, parts)
 
 
 def found_in(event: Event, name: str) -> str:
@@ -130,5 +131,5 @@ def found_in(event: Event, name: str) -> str:
     return f"{name} is absent" if value is None else f"{name} is {text_of(value)!r}"
 
 
-def _joined(hints: Sequence[tuple[tuple[str, str], ...]]) -> tuple[tuple[str, str], ...]:
+def _joined(hints: Sequence[_Hints]) -> _Hints:
     return tuple(dict.fromkeys(pair for pairs in hints for pair in pairs))

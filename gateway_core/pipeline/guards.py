@@ -114,7 +114,8 @@ class FilterGuard:
         self.errors = Errors(owner)
         self.undecided: dict[int, tuple[Event, Outcome]] = {}
         self._original = filter
-        self.filter = replace(filter, matches=self._guarded(filter.matches), explain=self._explain)
+        matches = self._guarded(filter.matches)  # not by `replace`, which takes five times as long
+        self.filter = Filter(matches, filter.exact, filter.prefix, filter.alternatives, self._explain)
 
     def _guarded(self, matches: Callable[[Event], bool]) -> Callable[[Event], bool]:
         def guarded(event: Event) -> bool:
