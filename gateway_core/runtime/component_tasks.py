@@ -107,11 +107,11 @@ async def started(owner: str, start: Awaitable[None], within_s: float = START_S)
     loop = asyncio.get_running_loop()
     began = loop.time()
 
-    def say() -> None:
+    def say(again: Callable[..., None]) -> None:  # by its own name it would be a cycle, kept for ever by `gc.freeze`
         log.warning("%s has not started yet, after %.0f s", owner, loop.time() - began)
-        timers.append(loop.call_later(SAY_AFTER_S, say))
+        timers.append(loop.call_later(SAY_AFTER_S, again, again))
 
-    timers = [loop.call_later(SAY_AFTER_S, say)]
+    timers = [loop.call_later(SAY_AFTER_S, say, say)]
     try:
         with anyio.fail_after(within_s):
             await start
@@ -125,7 +125,7 @@ async def started(owner: str, start: Awaitable[None], within_s: float = START_S)
         log.exception("%s can't start", owner)
         raise StartError(f"{owner}: {text_of_error(e)}") from e
     finally:
-        timers[-1].cancel()
+        timers.pop().cancel()
 
 
 async def quietly(stop: Callable[[], Awaitable[Any]], owner: str = "a part", within_s: float | None = None) -> None:
