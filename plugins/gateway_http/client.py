@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from urllib.parse import unquote, urlsplit
+from weakref import WeakValueDictionary
 
 from anyio.abc import TaskGroup
 from gateway_cloudevents import trace_headers
@@ -100,37 +101,64 @@ def header_lines(message: Message) -> bytes:
     return lines
 
 
+class _Shared:
+    """What sinks with the same options have in common: all of it stays as it is."""
+
+    def __init__(self, options: HttpSinkConfig, codec: Codec, context: BuildContext) -> None:
+        wants_reply, now_ns = context.wants_reply, context.clock.now_ns
+        self.options = options
+        self.target = Target(options, wants_reply)
+        self.writer = RequestWriter(self.target)
+        self.classifier = ResponseClassifier(
+            codec, wants_reply, self.target.address, lambda: now_ns() / 1e9, self.target.secrets
+        )
+        # bound once for all
+        self.encode, self.write, self.classify = codec.encode, self.writer.write, self.classifier.classify
+
+
+_in_use: WeakValueDictionary[tuple[Hashable, ...], _Shared] = WeakValueDictionary()
+
+
+def _shared_parts(options: HttpSinkConfig, context: BuildContext) -> _Shared:
+    """Those of an earlier sink with these options, or new ones: 10,000 triggers may have one subscriber."""
+    codec: Codec = context.build(options.codec, "codec", binding=HTTP)
+    # what is found holds its options, codec and clock, so their ids are theirs alone
+    key = (id(options), id(codec), id(context.clock), context.wants_reply)
+    found = _in_use.get(key)
+    if found is None:
+        found = _in_use[key] = _Shared(options, codec, context)
+    return found
+
+
 class NativeSink:
     """A `Sink` that creates no task per event: a request is one write, its outcome a callback."""
 
     __slots__ = (
-        "_connect_timeout_s", "_encode", "_held", "_loop", "_now", "_options", "_pool", "_probing", "_target", "_write",
-        "_writer", "address", "classify", "most_in_flight", "replies",
+        "_encode", "_held", "_loop", "_now", "_pool", "_probing", "_shared", "_write", "_writer", "address", "classify",
+        "most_in_flight", "replies",
     )  # fmt: skip
 
     def __init__(self, options: HttpSinkConfig, context: BuildContext) -> None:
-        codec: Codec = context.build(options.codec, "codec", binding=HTTP)
-        target = Target(options, context.wants_reply)
+        shared = _shared_parts(options, context)
+        target = shared.target
         tls = client_context(options.tls, context.owner) if target.tls and not context.offline else None
-        classifier = ResponseClassifier(
-            codec, context.wants_reply, target.address, lambda: context.clock.now_ns() / 1e9, target.secrets
-        )
         self.address = target.address
-        self.classify = classifier.classify
+        self.classify = shared.classify
         self.replies = context.wants_reply
         self.most_in_flight = options.max_connections  # one request at a time on each
-        self._options, self._target = options, target
-        self._encode = signing(codec.encode, options.credentials, context)
-        self._writer = RequestWriter(target)
-        self._write = self._writer.write
-        self._connect_timeout_s = options.connect_timeout_s
-        self._pool = Pool(target.host, target.port, tls, options.max_connections, options.connect_timeout_s, classifier)
+        self._shared = shared
+        self._encode = signing(shared.encode, options.credentials, context)
+        self._writer = shared.writer
+        self._write = shared.write
+        self._pool = Pool(
+            target.host, target.port, tls, options.max_connections, options.connect_timeout_s, shared.classifier
+        )
         self._held: list[Exchange] | None = [] if options.probe else None  # until the probe is answered
         self._probing = False
 
     def authorize(self, value: bytes) -> None:
         """See `credentials.bearer_sink.Engine`."""
-        self._writer = RequestWriter(self._target, (b"authorization", value))
+        self._writer = RequestWriter(self._shared.target, (b"authorization", value))
         self._write = self._writer.write
 
     async def start(self, tasks: TaskGroup) -> None:
@@ -157,7 +185,7 @@ class NativeSink:
             self._pool.send(exchange)
 
     def preview(self, event: Event) -> Message:
-        return preview(self._options, self._target, self._encode(event))
+        return preview(self._shared.options, self._shared.target, self._encode(event))
 
     def _probe(self, exchange: Exchange) -> None:
         """Holds requests back until the `OPTIONS` request is answered or fails, then sends them in either case."""
@@ -165,7 +193,7 @@ class NativeSink:
         self._held.append(exchange)
         if not self._probing:
             self._probing = True
-            limit = min(self._connect_timeout_s, exchange.timeout_s / 2)
+            limit = min(self._shared.options.connect_timeout_s, exchange.timeout_s / 2)
             self._pool.send(Exchange(self._writer.probe, self._now() + limit, limit, self._probed))
 
     def _probed(self, outcome: Outcome) -> None:
