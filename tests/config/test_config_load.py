@@ -49,6 +49,17 @@ def test_references_are_resolved_at_any_depth() -> None:
     assert config.bridges["direct"].sink.options.key.name == "none"  # type: ignore[union-attr]
 
 
+def test_the_same_reference_twice_is_one_component_and_each_has_its_faults(tmp_path: Path) -> None:
+    url = "http://127.0.0.1:9000/"
+    found = _load(tmp_path, f"triggers: {{a: {{subscriber: '{url}'}}, b: {{subscriber: '{url}'}}}}\n")
+    one, other = (found.triggers[name].subscriber for name in "ab")
+    assert (one.name, one.options) == (other.name, other.options)
+    assert one is not other
+    with pytest.raises(ConfigError) as failed:
+        _load(tmp_path, "triggers: {a: {subscriber: http}, b: {subscriber: http}}\n")
+    assert {fault.path.split(".")[1] for fault in failed.value.faults} == {"a", "b"}
+
+
 def test_one_load_does_not_change_the_defaults_of_another(tmp_path: Path) -> None:
     first = _load(tmp_path, "brokers: {a: {}, b: {}}\n").brokers
     assert first["a"].channel is not first["b"].channel

@@ -52,6 +52,17 @@ class Rig:
             assert self.subscription.offer(event(n))
 
 
+def test_what_a_subscription_counts_is_its_own() -> None:
+    idle, failing, stopped = Rig(ScriptedSink()), Rig(ScriptedSink([BAD])), Rig(ScriptedSink())
+    stopped.subscription.stop()  # before it had any event
+    failing.offer(1)
+    assert (failing.subscription.attempts, failing.subscription.failures.last) == (1, "400 Bad Request")
+    assert (idle.subscription.attempts, idle.subscription.failures.last) == (0, None)
+    idle.offer(2)
+    assert (idle.subscription.attempts, failing.subscription.attempts) == (1, 1)
+    assert not stopped.subscription.offer(event(3))
+
+
 def test_a_delivered_event_is_acknowledged_once() -> None:
     rig = Rig(ScriptedSink())
     rig.offer(1, 2)
