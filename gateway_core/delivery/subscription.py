@@ -43,6 +43,9 @@ class _NoFeed:
 NO_FEED = _NoFeed()
 _NOTHING: Any = None
 _NO_QUEUE = DeliveryQueue(None, 0)
+_NO_SCHEDULE = Schedule(WAITS, _NOTHING, _NO_QUEUE, random.random, _NOTHING)
+_NO_ATTEMPTS = Attempts("", _NOTHING, _NOTHING, 0, _NOTHING, (), ended=_NOTHING)
+_NO_FAILURES = Failures("", "", _NOTHING, _NOTHING)
 
 
 class Subscription:
@@ -54,12 +57,6 @@ class Subscription:
     numbers in [0, 1) for waits; it may be set at any time. `send` replaces that of the sink. `filter` is the guard of
     the filter, which knows the events on which the filter raised. `what` is the kind of owner, for the log.
     """
-
-    # until the first event: of thousands of triggers most may never get one, and their own would take 3 kB each
-    _queue = _NO_QUEUE
-    _schedule = Schedule(WAITS, _NOTHING, _NO_QUEUE, random.random, _NOTHING)
-    _attempts = Attempts("", _NOTHING, _NOTHING, 0, _NOTHING, (), ended=_NOTHING)
-    failures = Failures("", "", _NOTHING, _NOTHING)
 
     def __init__(
         self,
@@ -99,6 +96,9 @@ class Subscription:
                 draw=self._drawn,
                 on_failure=self._dead_letter_failed,
             )
+        # until the first event: of thousands of triggers most may never get one, and their own would take 3 kB each
+        self._queue, self._schedule, self._attempts = _NO_QUEUE, _NO_SCHEDULE, _NO_ATTEMPTS
+        self.failures = _NO_FAILURES
         self._send, self._observers, self._what = send or sink.send, observers, what
         self._full = self._pumping = self._stopping = False
         self.paused = False
