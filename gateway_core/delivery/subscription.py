@@ -45,7 +45,6 @@ _NOTHING: Any = None
 _NO_QUEUE = DeliveryQueue(None, 0)
 _NO_SCHEDULE = Schedule(WAITS, _NOTHING, _NO_QUEUE, random.random, _NOTHING)
 _NO_ATTEMPTS = Attempts("", _NOTHING, _NOTHING, 0, _NOTHING, (), ended=_NOTHING)
-_NO_FAILURES = Failures("", "", _NOTHING, _NOTHING)
 
 
 class Subscription:
@@ -98,8 +97,8 @@ class Subscription:
             )
         # until the first event: of thousands of triggers most may never get one, and their own would take 3 kB each
         self._queue, self._schedule, self._attempts = _NO_QUEUE, _NO_SCHEDULE, _NO_ATTEMPTS
-        self.failures = _NO_FAILURES
-        self._send, self._observers, self._what = send or sink.send, observers, what
+        self._send, self._observers = send or sink.send, observers
+        self.failures = Failures(what, name, sink, clock)  # a dead letter of its source may fail before the first event
         self._full = self._pumping = self._stopping = False
         self.paused = False
         self.held = 0
@@ -114,7 +113,6 @@ class Subscription:
         self._attempts = Attempts(
             *(self.name, self.sink, self._send, policy.timeout_s, clock, self._observers), ended=self._attempted
         )
-        self.failures = Failures(self._what, self.name, self.sink, clock)
 
     def _drawn(self) -> float:
         return self.draw()

@@ -55,6 +55,10 @@ class Rig:
 def test_what_a_subscription_counts_is_its_own() -> None:
     idle, failing, stopped = Rig(ScriptedSink()), Rig(ScriptedSink([BAD])), Rig(ScriptedSink())
     stopped.subscription.stop()  # before it had any event
+    refused = Rig(ScriptedSink(), ScriptedSink([BUSY]))  # of its source, also before it had any
+    assert refused.subscription.dead_letters is not None
+    refused.subscription.dead_letters.write(event(4), BAD, "source", lambda error: None)
+    assert "503" in str(refused.subscription.failures.last)
     failing.offer(1)
     assert (failing.subscription.attempts, failing.subscription.failures.last) == (1, "400 Bad Request")
     assert (idle.subscription.attempts, idle.subscription.failures.last) == (0, None)
