@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from urllib.parse import unquote, urlsplit
-from weakref import WeakValueDictionary
 
 from anyio.abc import TaskGroup
 from gateway_cloudevents import trace_headers
@@ -25,6 +24,7 @@ from .credentials.signing import Unsigned, signature_headers, signing
 from .outcome import ResponseClassifier
 from .pool import Pool
 from .secrecy import names_credential, shown_url
+from .shared import InUse, Shared
 
 _HARMLESS = bytes(set(range(256)) - set(b"\r\n\0"))
 
@@ -101,7 +101,7 @@ def header_lines(message: Message) -> bytes:
     return lines
 
 
-class _Shared:
+class _Parts:
     """What sinks with the same options have in common: all of it stays as it is."""
 
     def __init__(self, options: HttpSinkConfig, codec: Codec, context: BuildContext) -> None:
@@ -116,18 +116,15 @@ class _Shared:
         self.encode, self.write, self.classify = codec.encode, self.writer.write, self.classifier.classify
 
 
-_in_use: WeakValueDictionary[tuple[Hashable, ...], _Shared] = WeakValueDictionary()
+_in_use: InUse[_Parts] = InUse()
 
 
-def _shared_parts(options: HttpSinkConfig, context: BuildContext) -> _Shared:
+def _shared_parts(options: HttpSinkConfig, context: BuildContext) -> Shared[_Parts]:
     """Those of an earlier sink with these options, or new ones: 10,000 triggers may have one subscriber."""
     codec: Codec = context.build(options.codec, "codec", binding=HTTP)
-    # what is found holds its options, codec and clock, so their ids are theirs alone
+    # what is in use holds its options, codec and clock, so their ids are theirs alone
     key = (id(options), id(codec), id(context.clock), context.wants_reply)
-    found = _in_use.get(key)
-    if found is None:
-        found = _in_use[key] = _Shared(options, codec, context)
-    return found
+    return _in_use.get(key, lambda: _Parts(options, codec, context))
 
 
 class NativeSink:
@@ -139,26 +136,26 @@ class NativeSink:
     )  # fmt: skip
 
     def __init__(self, options: HttpSinkConfig, context: BuildContext) -> None:
-        shared = _shared_parts(options, context)
-        target = shared.target
+        self._shared = _shared_parts(options, context)
+        parts = self._shared.value
+        target = parts.target
         tls = client_context(options.tls, context.owner) if target.tls and not context.offline else None
         self.address = target.address
-        self.classify = shared.classify
+        self.classify = parts.classify
         self.replies = context.wants_reply
         self.most_in_flight = options.max_connections  # one request at a time on each
-        self._shared = shared
-        self._encode = signing(shared.encode, options.credentials, context)
-        self._writer = shared.writer
-        self._write = shared.write
+        self._encode = signing(parts.encode, options.credentials, context)
+        self._writer = parts.writer
+        self._write = parts.write
         self._pool = Pool(
-            target.host, target.port, tls, options.max_connections, options.connect_timeout_s, shared.classifier
+            target.host, target.port, tls, options.max_connections, options.connect_timeout_s, parts.classifier
         )
         self._held: list[Exchange] | None = [] if options.probe else None  # until the probe is answered
         self._probing = False
 
     def authorize(self, value: bytes) -> None:
         """See `credentials.bearer_sink.Engine`."""
-        self._writer = RequestWriter(self._shared.target, (b"authorization", value))
+        self._writer = RequestWriter(self._shared.value.target, (b"authorization", value))
         self._write = self._writer.write
 
     async def start(self, tasks: TaskGroup) -> None:
@@ -185,7 +182,8 @@ class NativeSink:
             self._pool.send(exchange)
 
     def preview(self, event: Event) -> Message:
-        return preview(self._shared.options, self._shared.target, self._encode(event))
+        parts = self._shared.value
+        return preview(parts.options, parts.target, self._encode(event))
 
     def _probe(self, exchange: Exchange) -> None:
         """Holds requests back until the `OPTIONS` request is answered or fails, then sends them in either case."""
@@ -193,7 +191,7 @@ class NativeSink:
         self._held.append(exchange)
         if not self._probing:
             self._probing = True
-            limit = min(self._shared.options.connect_timeout_s, exchange.timeout_s / 2)
+            limit = min(self._shared.value.options.connect_timeout_s, exchange.timeout_s / 2)
             self._pool.send(Exchange(self._writer.probe, self._now() + limit, limit, self._probed))
 
     def _probed(self, outcome: Outcome) -> None:
