@@ -13,6 +13,9 @@ from ..plan import Event, Policy
 from .accepting import lost_with_power, wanted_by
 from .registry import Found, promise
 
+NOTICED_S = 1.5
+"""Within this time all members of a group know that a topic was recreated."""
+
 
 def options(facts: Facts) -> Kafka:
     """What the configs say of Kafka; all say the same."""
@@ -182,6 +185,7 @@ def _overtaken(facts: Facts, name: str, policy: Policy, records: list[Produced])
             continue
         for key in _lane(policy, event):
             lanes.setdefault(key, []).append(id)
+    unnoticed = _unnoticed(facts, records)
     for key, ids in lanes.items():
         starts = [facts.attempts_of[name, id][0].at for id in ids]
         for place, earlier in enumerate(ids):
@@ -189,8 +193,18 @@ def _overtaken(facts: Facts, name: str, policy: Policy, records: list[Produced])
                 continue
             settled = facts.settled_at(name, earlier)
             for later in range(place + 1, len(ids)):
-                if starts[later] < settled:
+                if starts[later] < settled and ids[later] not in unnoticed:
                     yield starts[later], f"{name} got {ids[later]} before {earlier} of the same {key} was settled"
+
+
+def _unnoticed(facts: Facts, records: list[Produced]) -> set[str]:
+    """The records of a recreated topic that were written before its readers noticed: they go on where they were in the
+    deleted one, and then begin anew."""
+    first = records[0]
+    if first.epoch == 1:
+        return set()
+    recreated = facts.kafka.recreated[first.topic][first.epoch - 2]
+    return {record.id for record in records if record.at < recreated + NOTICED_S}
 
 
 def _lane(policy: Policy, event: Event) -> Iterator[str]:
