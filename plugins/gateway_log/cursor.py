@@ -311,6 +311,9 @@ class CursorState(NamedTuple):
     pending: tuple[int, ...] = ()
 
 
+_positions = msgspec.json.Decoder(list[int]).decode
+
+
 class CursorChanges(NamedTuple):
     """The changes of one shard to write: its routed end, and the cursors that changed."""
 
@@ -320,14 +323,18 @@ class CursorChanges(NamedTuple):
 
 
 def load_cursors(connection: sqlite3.Connection) -> tuple[int, dict[str, CursorState]]:
-    """The routed end and all cursors. Raises `sqlite3.Error`, and `msgspec.DecodeError` for a damaged row."""
+    """The routed end and all cursors. Raises `sqlite3.Error`, and `ValueError` for a damaged row."""
     found = connection.execute("SELECT value FROM meta WHERE name = 'routed'").fetchone()
-    rows = connection.execute("SELECT name, place, pending FROM feeds")
-    cursors = {
-        name: CursorState(state, tuple(msgspec.json.decode(pending, type=list[int])) if pending else ())
-        for name, state, pending in rows
-    }
-    return (found[0] if found else 1), cursors
+    routed = found[0] if found else 1
+    if not isinstance(routed, int):
+        raise ValueError(f"the routed end is {routed!r}")
+    cursors = {}
+    for name, place, pending in connection.execute("SELECT name, place, pending FROM feeds"):
+        # damage that SQLite does not notice leaves columns of other types, or none
+        if not isinstance(name, str) or not isinstance(place, int | None) or not isinstance(pending, str | None):
+            raise ValueError(f"a cursor is {(name, place, pending)!r}")
+        cursors[name] = CursorState(place, tuple(_positions(pending)) if pending else ())
+    return routed, cursors
 
 
 def rewind_cursors(cursors: dict[str, CursorState], routed: int, first: int, following: int) -> list[str]:

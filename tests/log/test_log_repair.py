@@ -57,11 +57,13 @@ def damage(file: Path, what: str) -> None:
     file.write_bytes(content)
     if what == "missing":
         file.unlink()
-    elif what in ("row", "places", "place", "older"):
+    elif what in ("row", "places", "place", "name", "text", "older"):
         statement = {
             "row": "DELETE FROM events WHERE sequence = 100",
             "places": "UPDATE feeds SET pending = 'x' WHERE name = 'done'",
             "place": "INSERT OR REPLACE INTO feeds VALUES ('slow', 999, NULL)",
+            "name": "INSERT INTO feeds VALUES (x'00', 1, NULL)",
+            "text": "INSERT OR REPLACE INTO feeds VALUES ('slow', 'x', NULL)",
             "older": "DELETE FROM events WHERE sequence > 180",
         }[what]
         with closing(sqlite3.connect(file)) as connection, connection:
@@ -91,6 +93,8 @@ def damage(file: Path, what: str) -> None:
         ("older", "shard-000.db: ends before event 181, although it had all events before 201", 20),
         ("places", "shard-000.db: ", 0),
         ("place", "shard-000.db: the cursor of 'slow' is not between 1 and 201", 0),
+        ("name", "shard-000.db: a cursor is (b'\\x00', 1, None)", 0),
+        ("text", "shard-000.db: a cursor is ('slow', 'x', None)", 0),
         ("meta", "meta.json is damaged", 0),
         ("reader", "readers/spark.json: ", 0),
         ("permissions", "shard-000.db: other users may read or change it: `chmod go= ", 0),

@@ -200,9 +200,9 @@ def _overtaken(facts: Facts, name: str, policy: Policy, records: list[Produced])
 def _unnoticed(facts: Facts, records: list[Produced]) -> set[str]:
     """The records of a recreated topic that were written before its readers noticed: they go on where they were in the
     deleted one, and then begin anew."""
-    first = records[0]
-    if first.epoch == 1:
+    if not records or records[0].epoch == 1:
         return set()
+    first = records[0]
     recreated = facts.kafka.recreated[first.topic][first.epoch - 2]
     return {record.id for record in records if record.at < recreated + NOTICED_S}
 
