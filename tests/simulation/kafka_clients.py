@@ -62,7 +62,7 @@ class SimulatedConsumer:
         self._member = member
         self._most = max_poll_records
         self._position: dict[Partition, int] = {}  # of those that the member has
-        self._ids: dict[str, str] = {}
+        self._ids: dict[Partition, str] = {}
         self._known: dict[str, str] = {}  # as they were last seen
         self._paused: set[Partition] = set()
         self._answers_at = 0.0
@@ -210,10 +210,10 @@ class SimulatedConsumer:
                 first = cluster.log(partition).first
                 log.error("consumer group %s: %s", group.name, recreated(partition, offset, first))
             self._position[partition] = starts[partition] = group.offset(partition)
-            self._ids[topic.name] = topic.id
+            self._ids[partition] = topic.id
             group.own(self, partition)
         self._told = True
-        self._member.assigned(starts, {name: self._ids[name] for name, _ in starts})
+        self._member.assigned(starts, {partition[0]: self._ids[partition] for partition in starts})
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -272,7 +272,7 @@ class SimulatedConsumer:
     async def _commit(self, offsets: Mapping[Partition, int]) -> None:
         """Requests of one connection arrive in their order."""
         cluster, limit = self._cluster, self._config.request_timeout_s
-        tagged = {p: (offset, self._ids.get(p[0], "")) for p, offset in offsets.items()}
+        tagged = {p: (offset, self._ids.get(p, "")) for p, offset in offsets.items()}
         if cluster.away:
             await reached(cluster, limit)
         fault = cluster.lasts("kafka-commit")
