@@ -20,7 +20,6 @@ class Report:
 
     def __init__(self, root: Node) -> None:
         self.bad: set[Place] = set()
-        self.said = 0  # how many messages
         self.hides = False  # whether any value holds a secret, or may not be shown whole
         self._root = root
         self._faults: list[tuple[Fault, Place | None]] = []
@@ -34,15 +33,18 @@ class Report:
         self._faults += [(fault, None) for fault in faults]
         self._warnings += [(warning, None) for warning in warnings]
 
+    @property
+    def said(self) -> int:
+        """The number of faults and warnings."""
+        return len(self._faults) + len(self._warnings)
+
     def fault(self, message: str, place: Place, remedy: str = "") -> None:
         """Reports a fault: the config can't be used."""
         if not self.bad or not any(place[:n] in self.bad for n in range(len(place) + 1)):
-            self.said += 1
             self._faults.append((self._made(message, place, remedy), place))
 
     def warn(self, message: str, place: Place, remedy: str = "") -> None:
         """Reports a warning: the config can be used."""
-        self.said += 1
         self._warnings.append((self._made(message, place, remedy), place))
 
     def filled(self, node: Node, place: Place, env: Mapping[str, str], secrets: Secrets | None = None) -> Any:
