@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,17 @@ def send(gateway: GatewayProcess, first: int, count: int) -> None:
             assert answer.status_code == 202
 
 
+@contextmanager
+def stopped(folder: Path, count: int) -> Iterator[tuple[GatewayProcess, int, Path]]:
+    """A gateway that was stopped with so many events in its log, the port of its absent subscriber, and the log's
+    file."""
+    port = free_port()
+    with GatewayProcess(CONFIG.replace("URL", f"http://127.0.0.1:{port}"), folder) as gateway:
+        send(gateway, 1, count)
+        gateway.stop()
+        yield gateway, port, gateway.data_dir / "log" / "default" / "shard-000.db"
+
+
 def write_no_json(file: Path, sequence: int) -> None:
     """Puts what is no JSON into a row, with the right checksum."""
     with closing(sqlite3.connect(file)) as db:
@@ -58,12 +70,8 @@ def write_no_json(file: Path, sequence: int) -> None:
 
 @pytest.mark.usefixtures("processes")
 def test_a_row_that_is_no_event_is_put_aside_although_its_checksum_is_right(tmp_path: Path) -> None:
-    port = free_port()
-    gateway = GatewayProcess(CONFIG.replace("URL", f"http://127.0.0.1:{port}"), tmp_path)
-    with gateway:
-        send(gateway, 1, 20)
-        gateway.stop()
-        write_no_json(gateway.data_dir / "log" / "default" / "shard-000.db", 7)
+    with stopped(tmp_path, 20) as (gateway, port, file):
+        write_no_json(file, 7)
         gateway.start()
         with Subscriber(port=port) as subscriber:
             gateway.wait_until(lambda: gateway.drained("all"))
@@ -80,12 +88,7 @@ def test_a_row_that_is_no_event_is_put_aside_although_its_checksum_is_right(tmp_
 
 @pytest.mark.usefixtures("processes")
 def test_a_damaged_row_is_put_aside_and_the_others_are_delivered(tmp_path: Path) -> None:
-    port = free_port()
-    gateway = GatewayProcess(CONFIG.replace("URL", f"http://127.0.0.1:{port}"), tmp_path)
-    with gateway:
-        send(gateway, 1, 30)
-        gateway.stop()
-        file = gateway.data_dir / "log" / "default" / "shard-000.db"
+    with stopped(tmp_path, 30) as (gateway, port, file):
         content = bytearray(file.read_bytes())
         content[content.index(b"<00012>") + 3] ^= 4
         content[content.index(b'"id":"20"') - 1] ^= 0x80
