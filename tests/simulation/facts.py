@@ -142,6 +142,7 @@ class Facts:
     def __post_init__(self) -> None:
         self.end = self.history.records[-1].at if self.history.records else 0.0
         network = self.plan.network
+        self._policies: dict[tuple[str, float, float], list[Policy]] = {}
         self.lag = 6 * (network.latency_s + network.jitter_s) + 0.02
         self.kafka = KafkaFacts(self.plan, self.history)
         self._index()
@@ -297,7 +298,9 @@ class Facts:
 
     def policies(self, name: str, begin: float = 0.0, end: float = EVER) -> list[Policy]:
         """All policies of a trigger or bridge in this time."""
-        found: list[Policy] = []
+        if (known := self._policies.get((name, begin, end))) is not None:
+            return known
+        found = self._policies[name, begin, end] = list[Policy]()
         for config in self.configs(begin, end):
             found += [t.policy for t in config.triggers if t.name == name and t.policy not in found]
             found += [b.policy for b in config.bridges if b.name == name and b.policy not in found]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from datetime import datetime
 from itertools import pairwise
 
@@ -203,17 +204,18 @@ def the_window_closes(facts: Facts) -> Found:
             failures.append(attempt)
             if facts.changing(failures[0].at - 60, attempt.at):
                 continue
-            known = [f for f in failures if f.answered + facts.lag < attempt.at and retried(f.status or 0)]
-            rounds = {int(f.answered / 0.2) for f in known}
+            known = (f for f in failures if f.answered + facts.lag < attempt.at and retried(f.status or 0))
+            if len({int(f.answered / 0.2) for f in known}) < 2:
+                continue
             # each has left the gateway when it arrives, and is in flight until its answer is read
             sent = attempt.at - facts.plan.network.latency_s
+            begun = attempts[: bisect_right(attempts, attempt.at, key=lambda a: a.at)]
             flying = [
                 a
-                for a in attempts
-                if a.at - facts.plan.network.latency_s <= sent
-                and sent < facts.read.get(a.arrived.number, certain_end(facts, name, a))
-                and a.generation == attempt.generation
+                for a in begun
+                if a.generation == attempt.generation
+                and sent < (facts.read.get(a.arrived.number) or certain_end(facts, name, a))
             ]
-            if len(rounds) >= 2 and len(flying) > half:
+            if len(flying) > half:
                 yield attempt.at, f"{name} fails, but {len(flying)} attempts are in flight"
                 break
