@@ -133,11 +133,7 @@ _ADDRESS = re.compile(
 )
 """A host, or a host with a port, and perhaps a path: what a URL is without its scheme."""
 _CONTAINERS = (ComponentRef, BaseModel, dict, list, tuple)
-
-
-@cache
-def _adapter(model: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(model)
+_adapter = cache(TypeAdapter[Any])
 
 
 def written_refs(annotation: Any, data: Any, path: Place) -> Iterator[tuple[ComponentRef, Place]]:

@@ -130,14 +130,6 @@ def _sum(mine: Any, theirs: Any) -> Any:
     return _first(mine, theirs) if mine is None or theirs is None else mine + theirs
 
 
-def _sums(mine: list[int], theirs: list[int]) -> list[int]:
-    return [a + b for a, b in zip_longest(mine, theirs, fillvalue=0)]
-
-
-def _sums_by_key(mine: Mapping[str, int], theirs: Mapping[str, int]) -> dict[str, int]:
-    return {key: mine.get(key, 0) + theirs.get(key, 0) for key in {**mine, **theirs}}
-
-
 def _record(mine: Record | None, theirs: Record | None) -> Record | None:
     return (mine or theirs) if mine is None or theirs is None else mine.merged(theirs)
 
@@ -184,9 +176,9 @@ EVERY = Rule(lambda mine, theirs: mine and theirs)
 """True if all are."""
 ANY = Rule(lambda mine, theirs: mine or theirs)
 """True if one is."""
-TOTALS = Rule(_sums, list)
+TOTALS = Rule(lambda mine, theirs: [a + b for a, b in zip_longest(mine, theirs, fillvalue=0)], list)
 """Counters in a list: the sum at each place."""
-TOTALS_BY_KEY = Rule(_sums_by_key, dict)
+TOTALS_BY_KEY = Rule(lambda mine, theirs: {k: mine.get(k, 0) + theirs.get(k, 0) for k in {**mine, **theirs}}, dict)
 """Counters by name: the sum for each."""
 ONE = Rule(_record, _counts)
 """A record, merged; None gives way."""

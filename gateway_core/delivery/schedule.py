@@ -5,7 +5,7 @@ subscriber counts as down. From then on there is one attempt at a time, each wit
 between them follow the policy, up to `MOST_WAIT_S`. Once two different events got no answer, a failed attempt stands
 for all: it counts as a failed attempt of every event that was held, with its own wait over, when it began. So events
 keep the number of tries and the waits of the policy, and events that waited together are given up together. Any answer,
-even a refusal, ends the outage.
+even a refusal, ends the outage; an event whose own wait is not over then goes on waiting.
 """
 
 from __future__ import annotations
@@ -73,11 +73,12 @@ class Rate:
 
 
 class Schedule:
-    """The attempts of one subscription, whose deliveries are in `queue`. `wake()` is called when a wait is over."""
+    """The attempts of one subscription, whose deliveries are in `queue`. `wake()` is called when a wait is over.
+    `later(delivery, wait_s)` takes a delivery that is not due after all, and brings it back."""
 
     __slots__ = (
-        "_alone", "_clock", "_not_before", "_policy", "_queue", "_rate", "_short_s", "_timer", "_timer_at", "_wake",
-        "_window", "outage", "short",
+        "_alone", "_clock", "_later", "_not_before", "_policy", "_queue", "_rate", "_short_s", "_timer", "_timer_at",
+        "_wake", "_window", "outage", "short",
     )  # fmt: skip
 
     def __init__(
@@ -87,11 +88,13 @@ class Schedule:
         queue: DeliveryQueue,
         draw: Callable[[], float],
         wake: Callable[[], None],
+        later: Callable[[Delivery, float], None],
     ) -> None:
         self._policy = policy
         self._clock = clock
         self._queue = queue
         self._wake = wake
+        self._later = later
         self._window = Window(policy.max_in_flight)
         self._rate = Rate(policy.rate_per_s, clock) if policy.rate_per_s else None
         self.outage = Outage(policy, clock, queue, draw)
@@ -113,6 +116,8 @@ class Schedule:
                 self._wake_in(wait)
                 return None
             self._not_before = 0.0
+        if self._queue.due[0].due_s and not self.outage.away and not self._put_off():
+            return None
         if self._rate is not None and (wait := self._rate.take()) > 0:
             self._wake_in(wait)
             return None
@@ -123,6 +128,13 @@ class Schedule:
             self._wake_in(found)
             return None
         return found
+
+    def _put_off(self) -> bool:
+        """Puts off what has its last failed attempt from an outage and must still wait. Is anything due then?"""
+        due = self._queue.due
+        while due and due[0].due_s and (wait := due[0].due_s - self._clock.monotonic()) > 0:
+            self._later(due.popleft(), wait)
+        return bool(due)
 
     def _wake_in(self, wait_s: float) -> None:
         at = self._clock.monotonic() + wait_s

@@ -43,7 +43,7 @@ class _NoFeed:
 NO_FEED = _NoFeed()
 _NOTHING: Any = None
 _NO_QUEUE = DeliveryQueue(None, 0)
-_NO_SCHEDULE = Schedule(WAITS, _NOTHING, _NO_QUEUE, random.random, _NOTHING)
+_NO_SCHEDULE = Schedule(WAITS, _NOTHING, _NO_QUEUE, random.random, _NOTHING, _NOTHING)
 _NO_ATTEMPTS = Attempts("", _NOTHING, _NOTHING, 0, _NOTHING, (), ended=_NOTHING)
 
 
@@ -109,7 +109,7 @@ class Subscription:
         """The first event is here."""
         policy, clock = self.policy, self.clock
         self._queue = DeliveryQueue(self.order_key_of, float("inf") if self._endless else policy.retry + 1)
-        self._schedule = Schedule(policy, clock, self._queue, self._drawn, self._pump)
+        self._schedule = Schedule(policy, clock, self._queue, self._drawn, self._pump, self._later)
         self._attempts = Attempts(
             *(self.name, self.sink, self._send, policy.timeout_s, clock, self._observers), ended=self._attempted
         )
@@ -276,16 +276,16 @@ class Subscription:
         if self._endless and delivery.attempts == self.policy.retry + 1:
             log.error("%s waits for its sink, it has no dead letter: %s", self.name, outcome.reason)
         self.retried += 1
-        wait = max(asked, backoff.wait_s(self.policy, delivery.attempts, self.draw()))
-        self._later(delivery, wait, self._due)
+        self._later(delivery, max(asked, backoff.wait_s(self.policy, delivery.attempts, self.draw())))
 
-    def _later(self, delivery: Delivery, wait: float, then: Callable[[Delivery], None]) -> None:
+    def _later(self, delivery: Delivery, wait: float, then: Callable[[Delivery], None] | None = None) -> None:
         delivery.due_s = self.clock.monotonic() + wait
         self._queue.waiting.add(delivery)
         if not self._stopping:
-            delivery.timer = self.clock.call_later(wait, then, delivery)
+            delivery.timer = self.clock.call_later(wait, then or self._due, delivery)
 
     def _due(self, delivery: Delivery) -> None:
+        delivery.due_s = 0.0
         self._queue.waiting.discard(delivery)
         self._queue.due.append(delivery)
         self._pump()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 
 import pytest
 from gateway_testing import FakeClock, MemoryFeed
@@ -193,6 +194,28 @@ def test_a_subscriber_that_comes_back_gets_all_within_seconds(order_key_of: Orde
             ids = [p & ((1 << PARTITION_BITS) - 1) for p in rig.feed.acked]
             assert [n for n in ids if n % 4 == order_key] == sorted(n for n in ids if n % 4 == order_key)
     assert not rig.subscription.failures.many
+
+
+@pytest.mark.spec("SAFE-37")
+@pytest.mark.parametrize("order_key_of", [None, of_partition, of_key], ids=["unordered", "partition", "key"])
+def test_what_an_outage_counted_keeps_its_wait_when_the_subscriber_is_back(order_key_of: OrderKeyOf | None) -> None:
+    back = [False]
+    rig = Rig(lambda e: BUSY if back[0] else REFUSED, 0.01, order_key_of, retry=2, backoff="linear", backoff_delay_s=8)
+    for n in range(1, 31):
+        rig.offer(event(n, n % 25, b"%d" % (n % 25)))
+        rig.clock.advance(0.4)  # not all wait for the same moment
+    rig.clock.advance(2)
+    back[0] = True
+    rig.settle()
+    assert len(rig.letters.got) == 30
+    assert {e.attributes["tidegateattempts"] for _, e in rig.letters.got} == {3}
+    took = [seconds(e, "tidegatelast") - seconds(e, "tidegatefirst") for _, e in rig.letters.got]
+    alone = 0.75 * sum(ceiling_s(rig.subscription.policy, n) for n in (1, 2))  # `Rig` draws 0.5 for each wait
+    assert min(took) >= alone - 0.01
+
+
+def seconds(letter: Event, attribute: str) -> float:
+    return datetime.fromisoformat(str(letter.attributes[attribute])).timestamp()
 
 
 @pytest.mark.spec("SAFE-37")

@@ -102,7 +102,7 @@ class Scheduled:
         self.clock = clock
         self.delivery = Delivery(attempts, Event({"id": "1"}))
         self.queue = DeliveryQueue(None, float("inf"))
-        self.schedule = Schedule(policy, clock, self.queue, lambda: 0.0, lambda: None)
+        self.schedule = Schedule(policy, clock, self.queue, lambda: 0.0, lambda: None, lambda delivery, wait: None)
 
     def failed(self, retry_after_s: float | None = None) -> float:
         outcome = Outcome(False, retry=True, code=503, retry_after_s=retry_after_s)

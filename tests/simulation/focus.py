@@ -87,6 +87,9 @@ def _outage(random: Random, seed: int) -> Plan:
     faults = [Fault(2.0, random.choice(("refuse", "refuse", "refuse", "vanish")), "t1", away)]
     if random.random() < 0.8:
         faults.append(Fault(1.5, "status", "t1", away + 40.0, random.choice((400, 503))))
+    if random.random() < 0.3:  # it ends, with a rejection, while most events have their last wait before them
+        policy = replace(policy, retry=2, backoff_delay_s=8.0, backoff_max_s=30.0, order="unordered")
+        away, faults = 10.0, [Fault(1.5, "status", "t1", 60.0, 503), Fault(2.0, "refuse", "t1", 10.0)]
     config = Config((Trigger("t1", policy=policy),))
     sends = _load(random, random.choice((10, 30, 60)), 1.0, 4.0 + away / 2, keys=True)
     return Plan(seed, (config,), sends, tuple(faults), _network(random), away + 45.0)
