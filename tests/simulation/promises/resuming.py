@@ -4,7 +4,7 @@ the subscriber costs no event a try."""
 from __future__ import annotations
 
 from ..choices import KINDS, SERVER
-from ..facts import DISK, EVER, LIKE_AN_ANSWER, STOPS, Facts
+from ..facts import DISK, EVER, LIKE_AN_ANSWER, STOPS, Facts, Life
 from ..history import Quiet
 from .accepting import possible, retried, stored, wanted_by
 from .attempting import heard
@@ -225,10 +225,17 @@ def a_stop_repeats_nothing(facts: Facts) -> Found:
             life = facts.lives.get(attempt.generation)
             if not attempt.took or life is None or life.how != "stop" or attempt.arrived.number not in facts.read:
                 continue
-            if facts.read[attempt.arrived.number] > life.end or facts.changing(attempt.at - 60, life.end):
+            if facts.read[attempt.arrived.number] > _cut_off(facts, life) or facts.changing(attempt.at - 60, life.end):
                 continue
             if facts.faults((*DISK, "memory"), life.begin - 60, life.end) or facts.lies:
                 continue
             later = [a for a in attempts[number + 1 :] if a.at > life.end + facts.lag]
             if later:
                 yield later[0].at, f"{name} got {id} again, whose 2xx the gateway had read before it stopped"
+
+
+def _cut_off(facts: Facts, life: Life) -> float:
+    """When a stop cut off the attempts that had no answer yet."""
+    drain_s = min(config.drain_timeout_s for config in facts.configs(life.begin, life.end))
+    asked = (s.begin for s in facts.spans if s.kind == "restart" and life.begin <= s.begin <= life.end)
+    return min(life.end, min(asked, default=life.end) + drain_s)
