@@ -72,3 +72,11 @@ def _not_known(event: Event) -> Headers | None:
 def preview(url: str, key: bytes | None, value: bytes | None, headers: Headers) -> Message:
     """A record in the form of `gateway_core.contract.capabilities.Previewing`."""
     return Message([(name.encode(), text) for name, text in headers], value, key, url=url)
+
+
+def size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """The approximate memory that a waiting record takes, in bytes."""
+    size = 200 + (len(key) if key else 0) + (len(value) if value else 0)
+    for _, text in headers:
+        size += len(text)
+    return size
