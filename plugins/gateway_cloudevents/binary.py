@@ -44,6 +44,7 @@ class BinaryMode:
         self._easy = bytes(c for c in range(0x20, 0x7F) if not (binding.percent and c in b'"%'))
         self._names_in: Memory[bytes, str] = Memory(self._name_in)
         self._names_out: Memory[str, bytes] = Memory(self._name_out)
+        self._text_names_out: Memory[str, str] = Memory(lambda attribute: self._name_out(attribute).decode())
         self._types_out: Memory[str, bytes] = Memory(self._type_out)
         self._values_out: Memory[str, bytes] = Memory(_percent_encoded if binding.percent else str.encode)
 
@@ -103,6 +104,28 @@ class BinaryMode:
         else:
             return None
         return Message(headers, event.data, event.key)
+
+    def text_headers(self, event: Event) -> list[tuple[str, bytes]] | None:
+        """The headers of `encode` with their names as text. None if only `encode` knows them, or why there are none."""
+        attributes = event.attributes
+        if self._own or self._percent or attributes.get("specversion") != "1.0":
+            return None
+        names = self._text_names_out
+        headers: list[tuple[str, bytes]] = []
+        content_type = attributes.get("datacontenttype")
+        media_type = b"application/json" if event.json_data else b""
+        try:
+            if content_type is not None and not (media_type := self._types_out[text_of(content_type)]):
+                return None
+            for name, value in attributes.items():
+                if name != "datacontenttype":
+                    text: str = value if isinstance(value, str) else text_of(value)
+                    headers.append((names[name], text.encode()))
+        except Exception:
+            return None
+        if media_type:
+            headers.append(("content-type", media_type))
+        return headers
 
     def attribute_headers(self, event: Event) -> list[tuple[bytes, bytes]]:
         """The headers of an event in binary mode, without its content type."""

@@ -64,6 +64,10 @@ class _Codec:
             detail = f"a value of the event contains half of a surrogate pair (U+{ord(e.object[e.start]):04X})"
             raise Refused(detail, rule="CloudEvents 1.0.2, section 3.1") from e
 
+    def text_headers(self, event: Event) -> list[tuple[str, bytes]] | None:
+        """See `TextHeaders`."""
+        return self._binary.text_headers(event)
+
     def _write(self, event: Event) -> Message:
         return self._binary.encode(event) or _structured(event)
 
@@ -88,11 +92,14 @@ class _Codec:
 class _Structured(_Codec):
     """Reads every mode; writes structured mode."""
 
+    def text_headers(self, event: Event) -> list[tuple[str, bytes]] | None:
+        return None
+
     def _write(self, event: Event) -> Message:
         return _structured(event)
 
 
-class _StructuredWithHeaders(_Codec):
+class _StructuredWithHeaders(_Structured):
     """Reads every mode; writes structured mode, with the attributes also as headers."""
 
     def _write(self, event: Event) -> Message:

@@ -53,14 +53,6 @@ class Record:
 Acknowledged = Callable[[KafkaFault | None], None]
 
 
-def size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """The approximate memory that a waiting record takes, in bytes."""
-    size = 200 + (len(key) if key else 0) + (len(value) if value else 0)
-    for _, text in headers:
-        size += len(text)
-    return size
-
-
 class Producer(Protocol):
     """Writes records: idempotent, acknowledged by all in-sync replicas. Records with the same key (or without a key, in
     the same partition) keep the order of the `send` calls. The partition of a key is the one that Kafka's Java client

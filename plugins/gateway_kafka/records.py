@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from gateway_cloudevents.bindings import KAFKA
+from gateway_cloudevents.text_headers import TextHeaders
+from gateway_cloudevents.trace_headers import headers as trace_headers
 from gateway_transport import messages
 
 from gateway_core.contract.component import BuildContext, CodecRef, KeyMapperRef
 from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Codec, KeyMapper
 
 from .client import Headers, Record
 
@@ -45,16 +48,35 @@ def reader(ref: CodecRef, context: BuildContext) -> Callable[[Record], Event]:
 
 def writer(ref: CodecRef, key: KeyMapperRef, context: BuildContext) -> Callable[[Event], Written]:
     """Returns a function that encodes an event as a record. It raises `Refused` if the event can't be encoded."""
-    write_message = messages.writer(ref, KAFKA, context, key)
+    codec = cast(Codec, context.build(ref, "codec", binding=KAFKA))
+    key_of = cast(KeyMapper, context.build(key, "key"))
+    encode, text_headers = codec.encode, codec.text_headers if isinstance(codec, TextHeaders) else _not_known
     names = Names(bytes.decode)
 
     def write(event: Event) -> Written:
-        message = write_message(event)
-        return message.key, message.body, [(names[name], value) for name, value in message.headers]
+        value, headers = event.data, text_headers(event)
+        if headers is None:
+            message = encode(event)
+            value, headers = message.body, [(names[name], text) for name, text in message.headers]
+        if event.trace is not None:
+            headers += [(names[name], text) for name, text in trace_headers(event.trace, KAFKA.trace)]
+        return key_of(event), value, headers
 
     return write
+
+
+def _not_known(event: Event) -> Headers | None:
+    return None
 
 
 def preview(url: str, key: bytes | None, value: bytes | None, headers: Headers) -> Message:
     """A record in the form of `gateway_core.contract.capabilities.Previewing`."""
     return Message([(name.encode(), text) for name, text in headers], value, key, url=url)
+
+
+def size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """The approximate memory that a waiting record takes, in bytes."""
+    size = 200 + (len(key) if key else 0) + (len(value) if value else 0)
+    for _, text in headers:
+        size += len(text)
+    return size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -101,3 +102,52 @@ def test_a_structured_record_without_data_has_a_value(make_codec: Any) -> None:
     written = make_codec("structured", KAFKA).encode(Event(GOOD))
     assert json.loads(written.body) == GOOD
     assert make_codec("binary", KAFKA).encode(Event(GOOD)).body is None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"datacontenttype": "text/plain"},
+        {"datacontenttype": "text/plain", "subject": "Zoë 100%", "n": -5, "b": True, "no": False},
+        {"empty": ""},
+        {"n": None, "datacontenttype": None},
+    ],
+)
+@pytest.mark.parametrize("json_data", [False, True])
+@pytest.mark.parametrize("data", [None, b"", b"5"])
+def test_headers_with_text_for_names_are_those_of_the_message(
+    make_codec: Any, more: dict[str, Any], json_data: bool, data: bytes | None
+) -> None:
+    codec = make_codec("binary", KAFKA)
+    event = Event({**more, **GOOD}, data, json_data)
+    written = codec.encode(event)
+    assert codec.text_headers(event) == [(name.decode(), value) for name, value in written.headers]
+    assert written.body == data
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {**GOOD, "datacontenttype": ONE},  # written in structured mode
+        {**GOOD, "datacontenttype": "text/\x01"},
+        {**GOOD, "a-b": "1"},
+        {**GOOD, "subject": "\ud800"},
+        {**GOOD, "specversion": "0.3"},
+        {"cloudEventsVersion": "0.1", "eventID": "1", "source": "/", "eventType": "t"},
+    ],
+)
+def test_all_other_events_have_no_headers_with_text_for_names(make_codec: Any, attributes: dict[str, Any]) -> None:
+    assert make_codec("binary", KAFKA).text_headers(Event(attributes, b"1")) is None
+
+
+def test_only_binary_mode_without_escapes_and_own_headers_has_them(make_codec: Any) -> None:
+    event = Event(GOOD, b"1")
+    reserving = replace(KAFKA, reserved=frozenset({b"ce_id"}))
+    for codec in (
+        make_codec("binary", HTTP),
+        make_codec("binary", reserving),
+        make_codec("structured", KAFKA),
+        make_codec("structured", KAFKA, attribute_headers=True),
+    ):
+        assert codec.text_headers(event) is None

@@ -101,6 +101,14 @@ def test_types_live_in_json_and_are_text_in_headers(make_codec: Any, event: Even
 
 
 @pytest.mark.slow
+@FEW
+@given(event=events(values=TEXT | INTEGER | st.booleans() | st.just("")))
+def test_headers_with_text_for_names_are_those_of_the_message(make_codec: Any, event: Event) -> None:
+    codec = make_codec("binary", KAFKA)
+    assert codec.text_headers(event) == [(name.decode(), value) for name, value in codec.encode(event).headers]
+
+
+@pytest.mark.slow
 @pytest.mark.spec("BR-16")
 @FEW
 @given(first=events(), events=st.lists(events(), max_size=6), indent=st.sampled_from([None, 1]))

@@ -8,8 +8,9 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
-from gateway_kafka.client import Acknowledged, Headers, KafkaFault, Partition, size_of
+from gateway_kafka.client import Acknowledged, Headers, KafkaFault, Partition
 from gateway_kafka.client_config import KafkaProducerConfig
+from gateway_kafka.records import size_of
 
 from .kafka_cluster import Cluster
 

@@ -20,9 +20,10 @@ from aiokafka.structs import TopicPartition
 from anyio.abc import TaskGroup
 from gateway_transport.tasks import run
 
-from ..client import Acknowledged, Headers, KafkaFault, size_of
+from ..client import Acknowledged, Headers, KafkaFault
 from ..client_config import KafkaProducerConfig
 from ..health import Health
+from ..records import size_of
 from .batch_scheduler import Batch, BatchScheduler, BrokerState, Entry, PartitionQueue, TopicQueues
 from .direct_sender import Outgoing
 from .faults import fault_of, quieten
@@ -208,9 +209,9 @@ class AioProducer:
                 entries = entries[: queue.limit]
             count = 0
             bad: KafkaFault | None = None
-            for _, key, value, headers, *_ in entries:
+            for entry in entries:  # not unpacked: `*_` would be a list for each record
                 try:
-                    added = append(timestamp=now, key=key, value=value, headers=headers)
+                    added = append(timestamp=now, key=entry[1], value=entry[2], headers=entry[3])
                 except (TypeError, ValueError, AttributeError) as error:
                     bad = KafkaFault(f"the record can't be written: {error}", retry=False)
                     break

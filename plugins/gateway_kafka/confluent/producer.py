@@ -21,9 +21,10 @@ from confluent_kafka import KafkaError, KafkaException
 
 from gateway_core.contract.shortage import is_shortage
 
-from ..client import Acknowledged, Headers, KafkaFault, size_of
+from ..client import Acknowledged, Headers, KafkaFault
 from ..client_config import KafkaProducerConfig
 from ..health import Health
+from ..records import size_of
 from .faults import fault_of
 from .producer_thread import Entry, ProducerThread
 
