@@ -44,10 +44,12 @@ def save(connection: sqlite3.Connection, epochs: Sequence[Epoch]) -> None:
 
 
 def load(connection: sqlite3.Connection) -> list[Epoch]:
-    """The epochs of a shard, oldest first; none if an older version wrote it. Raises `sqlite3.Error`."""
+    """The epochs of a shard, oldest first; none if an older version wrote it. Damage may leave one without an id, which
+    tells nothing. Raises `sqlite3.Error`."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'epochs'").fetchone():
         return []
-    return [Epoch(start, id) for start, id in connection.execute("SELECT start, id FROM epochs ORDER BY start")]
+    found = connection.execute("SELECT start, id FROM epochs ORDER BY start")
+    return [Epoch(start, id) for start, id in found if isinstance(id, str)]
 
 
 def tag_for(epochs: Sequence[Epoch], sequence: int) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -113,3 +115,10 @@ async def test_epochs_of_deleted_events_are_forgotten(log: Any) -> None:
         await log.stop(channel)
     with LogReader(log.folder) as reader:
         assert len(reader.epochs(0)) <= 2
+
+
+async def test_an_epoch_that_damage_left_without_an_id_is_left_out() -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE epochs (start INTEGER PRIMARY KEY, id TEXT)")
+        connection.execute("INSERT INTO epochs VALUES (1, 'a'), (4, NULL)")
+        assert epochs.load(connection) == [Epoch(1, "a")]

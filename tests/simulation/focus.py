@@ -8,11 +8,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from . import kafka_focus
 from .plan import Bridge, Config, Event, Fault, Filter, Network, Plan, Policy, Send, Trigger
 from .shortages import PLACES
 
 SHARE = 0.4
 """The part of the seeds."""
+LATER_SHARE = 0.25
+"""The part of the other seeds that gets a plan of `LATER`."""
 ANSWERS = (201, 206, 299, 400, 404, 409, 429, 500, 503, 503, 503)
 LATENCIES = (0.0005, 0.005, 0.05)
 
@@ -20,16 +23,16 @@ LATENCIES = (0.0005, 0.005, 0.05)
 def focused(seed: int) -> Plan | None:
     """The plan of a seed that is about one rule; None if it is about everything."""
     random = Random(f"{seed}/focus")
+    situations = SITUATIONS
     if random.random() >= SHARE:
-        return None
-    plan = random.choice(SITUATIONS)(random, seed)
-    return Plan(
-        seed,
-        plan.configs,
-        tuple(sorted(plan.sends, key=lambda send: send.at)),
-        tuple(sorted(plan.faults, key=lambda fault: fault.at)),
-        plan.network,
-        plan.seconds,
+        random, situations = Random(f"{seed}/later-focus"), LATER
+        if random.random() >= LATER_SHARE:
+            return None
+    plan = random.choice(situations)(random, seed)
+    return replace(
+        plan,
+        sends=tuple(sorted(plan.sends, key=lambda send: send.at)),
+        faults=tuple(sorted(plan.faults, key=lambda fault: fault.at)),
     )
 
 
@@ -209,7 +212,44 @@ def _disk(random: Random, seed: int) -> Plan:
     return Plan(seed, (config,), sends, tuple(faults), _network(random), 45.0)
 
 
+def _letters(random: Random, seed: int) -> Plan:
+    """There is no memory for dead letters while a subscriber rejects events."""
+    policy = Policy(retry=random.choice((0, 1)), backoff_delay_s=0.05, max_in_flight=random.choice((2, 16)))
+    config = Config((Trigger("t1", policy=policy),), dead_letter=random.choice(("http", "file")))
+    faults = [Fault(0.5, "status", "t1", random.choice((5.0, 20.0)), random.choice((400, 503)))]
+    place = PLACES.index("gateway_core.delivery.dead_letter:with_facts")
+    times = [round(random.uniform(0.5, 15.0), 3) for _ in range(random.choice((1, 3)))]
+    faults += [Fault(at, "memory", "", random.choice((0.2, 3.0)), place) for at in times]
+    sends = _load(random, random.choice((10, 40)), 1.0, 20.0)
+    return Plan(seed, (config,), sends, tuple(faults), _network(random), 30.0)
+
+
+def _lies(random: Random, seed: int) -> Plan:
+    """The disk lies when the gateway moves its log between files, and the power fails before those events are
+    delivered."""
+    config = Config((Trigger("t1", policy=Policy(retry=10, timeout_s=1.5)),), sync=random.choice(("full", "normal")))
+    faults, sends = [], list[Send]()
+    for begin in (0.0, 20.0, 40.0):
+        lie, stop = begin + random.uniform(3.0, 4.0), begin + random.uniform(5.0, 8.0)
+        faults += [
+            Fault(begin + 0.5, "refuse", "t1", 14.0),
+            Fault(begin + 2.0, "restart"),  # the file has what came before, so that not all of it is lost
+            Fault(round(lie, 3), "disk-lies", seconds=10.0),
+            Fault(round(stop, 3), "restart"),
+            Fault(round(stop + random.choice((0.3, 1.0, 3.0)), 3), "power", seconds=0.5),
+        ]
+        for _ in range(random.choice((5, 5, 15))):
+            event = Event(f"e{len(sends)}", size=random.choice((8, 4500, 4500, 4500)))  # more than fits into a page
+            sends.append(Send(round(random.uniform(begin + 0.6, stop + 0.5), 4), (event,), len(sends) % 3))
+    return Plan(seed, (config,), tuple(sends), tuple(faults), _network(random), 60.0)
+
+
 SITUATIONS: tuple[Callable[[Random, int], Plan], ...] = (
     *(_answers, _outage, _outage, _hang, _hang, _hang),
     *(_bridge, _shortage, _shortage, _disk, _disk),
 )
+LATER: tuple[Callable[[Random, int], Plan], ...] = (
+    *(kafka_focus.refused, kafka_focus.full, kafka_focus.moved, kafka_focus.uncommitted),
+    *(_letters, _lies, _lies),
+)
+"""Those that came later. They take nothing from the seeds of the others."""

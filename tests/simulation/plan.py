@@ -235,6 +235,8 @@ class Plan:
     network: Network = Network()
     seconds: float = 60.0
     settle_s: float = 600.0
+    most_held: int = 0
+    """How many events one trigger or bridge holds at most, if not as many as the product lets it."""
 
     @staticmethod
     def of(seed: int) -> Plan:

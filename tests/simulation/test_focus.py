@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
+import pytest
+
+from tests.simulation.focus import LATER, SHARE, focused
 from tests.simulation.history import Answered, Arrived, History, Replied, Started, SyncFailed
-from tests.simulation.plan import Config, Event, Fault, Plan, Policy, Send, Trigger
+from tests.simulation.plan import Bridge, Config, Event, Fault, Kafka, Plan, Policy, Send, Trigger
 from tests.simulation.search import Hunt, record
 from tests.simulation.searching import judged
 from tests.simulation.shortages import PLACES
+from tests.simulation.story import tell
 from tests.simulation.world import run
 
 SENDS = tuple(Send(1 + number / 10, (Event(f"e{number}"),), number % 3) for number in range(20))
@@ -82,3 +89,33 @@ def test_a_hunt_is_recorded_among_the_others(tmp_path: Path) -> None:
     assert file.read_text() == (
         '# Written.\n\n[a]\nseed = 7\ncpu_s = 1.3\npromises = ["y"]\n\n[b]\nseed = 3\ncpu_s = 1.0\npromises = ["z"]\n'
     )
+
+
+@pytest.mark.parametrize("situation", list(dict.fromkeys(LATER)))
+def test_a_situation_that_came_later_breaks_no_promise(situation: Callable[[Random, int], Plan]) -> None:
+    plan = situation(Random(1), 1)
+    plan = replace(plan, sends=tuple(sorted(plan.sends, key=lambda send: send.at)))
+    history, broken = judged(plan)
+    assert not broken, tell(plan, history, broken)
+
+
+def test_what_came_later_takes_no_seed_from_the_others() -> None:
+    focus = {seed: focused(seed) for seed in range(200)}
+    first = {seed for seed in focus if Random(f"{seed}/focus").random() < SHARE}
+    assert all(focus[seed] is not None for seed in first)
+    later = [seed for seed, plan in focus.items() if plan is not None and seed not in first]
+    assert 10 < len(later) < 60
+
+
+def test_a_bridge_that_is_full_takes_records_later() -> None:
+    """It holds fewer than come while its sink is away."""
+    bridges = (Bridge("b2", Policy(retry=0, max_in_flight=64), source="kafka"),)
+    sends = tuple(Send(1 + n / 100, (Event(f"e{n}", key="k1"),), to="b2", mode="record") for n in range(40))
+    away = Fault(0.5, "status", "b2", 5.0, 503)
+    history, broken = judged(
+        Plan(1, (Config(bridges=bridges, kafka=Kafka()),), sends, (away,), seconds=10, most_held=20)
+    )
+    assert not broken
+    came = [(a.at, dict(a.headers)["ce-id"]) for a in history.of(Arrived)]
+    assert len({id for at, id in came if at < 5.5}) == 20
+    assert len({id for _, id in came}) == 40

@@ -9,10 +9,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from gateway_serving import unexpected
 
 from gateway_core.config.registry import Registry
+from gateway_core.delivery import deliveries, subscription
 from gateway_core.runtime.config_read import ConfigRead
 
 from . import configs, plugins
@@ -78,7 +80,8 @@ def run(plan: Plan, folder: Path | None = None) -> History:
     where = folder or Path(tempfile.mkdtemp(prefix="tidegate-sim-", dir=memory))
     try:
         world = World(plan, where)
-        with world.disk, replaced(world), connected(world.cluster), captured(world.logged, where):
+        held = patch.object(subscription, "MOST_HELD", plan.most_held or deliveries.MOST_HELD)
+        with held, world.disk, replaced(world), connected(world.cluster), captured(world.logged, where):
             plugins.playing = world
             try:
                 world.run()
@@ -344,7 +347,7 @@ class World:
         self.add(StartFailed(self.scheduler.now, process.generation, self.plain(error)))
         self._gone(process)
         if "`tidegate log repair" in error:
-            self.add(Repaired(self.scheduler.now, repaired(self.data_dir)))
+            self.add(Repaired(self.scheduler.now, repaired(self.data_dir, self.now_ns() / 1e9)))
         self.scheduler.after(1.0, self.start)
 
     def ended(self, process: Process) -> None:

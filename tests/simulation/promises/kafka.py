@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..facts import EVER, Facts
-from ..history import Committed, Produced
+from ..choices import KINDS, SERVER
+from ..facts import EVER, LIKE_AN_ANSWER, Facts
+from ..history import Committed, Over, Produced, Taken
 from ..kafka_cluster import CHANNEL
 from ..kafka_facts import channel
 from ..kafka_plan import Kafka
@@ -15,6 +16,11 @@ from .registry import Found, promise
 
 NOTICED_S = 1.5
 """Within this time all members of a group know that a topic was recreated."""
+
+LONG_S = 60.0
+"""After this time nothing is under way any more that began before, and no session is open that has ended."""
+SLOW = frozenset(name for name, kind in KINDS.items() if kind.target == SERVER) - {*LIKE_AN_ANSWER, "late"}
+"""Faults that may hold a request up on its way to a server."""
 
 
 def options(facts: Facts) -> Kafka:
@@ -169,6 +175,25 @@ def records_keep_their_order(facts: Facts) -> Found:
         for (topic, _, _), records in facts.kafka.written.items():
             if topic in topics:
                 yield from _overtaken(facts, name, policies[0], records)
+
+
+@promise("ordering", "the old owner drops what it has not started")
+def what_has_moved_is_not_begun(facts: Facts) -> Found:
+    """A bridge makes no first attempt with a record while another member of its group has the partition."""
+    unsure = ("kafka-evict", "kafka-away", "kafka-slow", "kafka-commit", "kafka-recreate", "freeze", "clock")
+    moves = [record.at for record in facts.history.of(Over) if record.fault.kind == "kafka-move"]
+    for taken in facts.history.of(Taken):
+        name = taken.group.rpartition(".")[2]
+        begin, end = taken.at + facts.lag, min((at for at in moves if at >= taken.at), default=facts.plan.seconds)
+        if name not in facts.from_kafka or name in facts.topics or facts.faults(unsure, taken.at - LONG_S, end):
+            continue
+        for record in facts.kafka.written[taken.topic, taken.epoch, taken.partition]:
+            first = next(iter(facts.attempts_of.get((name, record.id), ())), None)
+            if first is None or not begin < first.at < end:
+                continue
+            if not facts.faults(SLOW, taken.at - LONG_S, end, name):
+                yield first.at, f"{name} got {record.id}, whose partition another member had since {taken.at:.2f} s"
+                return
 
 
 def _steady(facts: Facts, name: str) -> bool:
