@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import fcntl
 import logging
 import os
 import sqlite3
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 from zlib import crc32
@@ -22,11 +22,12 @@ from gateway_core.contract.event import Event, position_of
 from . import damaged_cursors, epochs, meta, wal_file
 from .checksum import PRIME
 from .cursor import CursorChanges, CursorState, load_cursors, rewind_cursors, saving
-from .disk_reserve import DiskReserve, SyncFailed
+from .disk_reserve import DiskReserve
 from .meta import ShardMeta
 from .reader import JSON_DATA, TRACED, bounds_of, known_bounds, shard_file
 from .rows import is_damage
 from .schema import BUSY_MS, WAL_BYTES, open_shard, unusable
+from .syncs import Syncs
 from .wal_file import file_bytes
 
 log = logging.getLogger("tidegate.log")
@@ -63,8 +64,8 @@ class Shard:
     disk, if the shard grows.
 
     A `damaged` shard (the reason, else empty) is only read: its file is not changed any more, and the cursors of its
-    subscriptions go to a file beside it. `suspected` is damage that a write has found. `unsynced`: a sync failed, so
-    nobody knows what is in stable storage.
+    subscriptions go to a file beside it. `suspected` is damage that a write has found. After `syncs.failed` nobody
+    knows what is in stable storage.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Shard:
     ) -> None:
         self.number = number
         self.path = shard_file(folder, number)
-        self.suspected, self.unsynced = "", False
+        self.suspected, self.syncs = "", Syncs()
         self._files: dict[str, tuple[int, int]] = {}
         self.cursors_lost = self._cursors_written = self._begun = False
         self.routed: int
@@ -176,12 +177,12 @@ class Shard:
     def remember(self, *, running: bool = True) -> None:
         """Records outside of the file, durably, how far it has come. Raises `StartError`. May be called on any
         thread."""
-        if self.unsynced:
+        if self.syncs.failed:
             return
         following = self.next
         try:
             if self._sync != "full":
-                wal_file.sync_wal(self.path)
+                self.syncs.run(partial(wal_file.sync_wal, self.path))
             meta.remember(
                 self._folder, self.number, self.first, following, cursors_written=self._cursors_written, running=running
             )
@@ -205,7 +206,7 @@ class Shard:
 
     def _expect_files(self) -> None:
         """SQLite keeps writing to files that were removed; that data would be lost with this process."""
-        self._expect_synced()
+        self.syncs.expect()
         for path, known in self._files.items():
             try:
                 found = os.stat(path)
@@ -216,10 +217,6 @@ class Shard:
                     f"{path} was {'replaced' if found else 'removed'} while the gateway ran: stop the gateway,"
                     " restore the log from a backup, and start it again"
                 )
-
-    def _expect_synced(self) -> None:
-        if self.unsynced:
-            raise SyncFailed(errno.EIO, "an earlier sync failed")
 
     def _write_cursors(self, rows: list[Any], changes: CursorChanges | None) -> None:
         if rows:
@@ -332,20 +329,21 @@ class Shard:
     def checkpoint(self) -> None:
         """Copies the write-ahead log into the file, so that it can restart from its beginning."""
         if not self.damaged:
-            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            self.syncs.run(lambda: self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall())
 
     def restart_wal(self) -> bool:
         """Copies the whole write-ahead log into the file and restarts it, after waiting briefly for readers. Returns
         whether that was possible: a reader may hold it. Raises `sqlite3.Error` and `SyncFailed`."""
         if self.damaged:
             return True
-        self._expect_synced()
         self._connection.execute(f"PRAGMA busy_timeout = {_RESTART_WAIT_MS}")
         try:
-            busy = self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0]
+            return self.syncs.run(self._restart, _RESTART_WAIT_MS / 1000) or False
         finally:
             self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-        return not busy
+
+    def _restart(self) -> bool:
+        return not self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0]
 
     def abandon(self) -> None:
         """Releases the shard but leaves its files as they are: closing the last connection would make SQLite write from

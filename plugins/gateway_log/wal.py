@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from .disk_reserve import DiskReserve, SyncFailed, sync_failed
+from .disk_reserve import DiskReserve, SyncFailed
 from .shard import Shard
 
 log = logging.getLogger("tidegate.log")
@@ -45,7 +45,7 @@ class Checkpointer:
         self._wal = f"{shard.path}-wal"
         self._pool = ThreadPoolExecutor(1, "tidegate-log-checkpoint")
         self._pool.submit(int)  # starts its thread now: later there may be no memory for one
-        self._running: Future[sqlite3.Error | None] | None = None
+        self._running: Future[sqlite3.Error | SyncFailed | None] | None = None
         self._bytes = self._unseen = 0  # since the last copy, since the last look
         self._waited = self._told = float("-inf")
         self._wait_s = _WAIT_S
@@ -81,24 +81,22 @@ class Checkpointer:
         except OSError:
             return 0
 
-    def _copy(self) -> sqlite3.Error | None:
+    def _copy(self) -> sqlite3.Error | SyncFailed | None:
         try:
             connection = sqlite3.connect(self._shard.path, isolation_level=None, timeout=10)
             try:
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                self._shard.syncs.run(lambda: connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall())
             finally:
                 connection.close()
-        except sqlite3.Error as e:
-            if sync_failed(e):
-                self._shard.unsynced = True  # at once: another sync may now succeed
+        except (sqlite3.Error, SyncFailed) as e:
             return e
         return None
 
-    def _finish(self, error: sqlite3.Error | None) -> None:
+    def _finish(self, error: sqlite3.Error | SyncFailed | None) -> None:
         try:
             if error is None:
                 self._shard.checkpoint()
-        except sqlite3.Error as e:
+        except (sqlite3.Error, SyncFailed) as e:
             error = e
         if error is not None:
             log.warning("the checkpoint of %s failed: %s", self._shard.path, error)

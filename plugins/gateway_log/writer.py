@@ -272,7 +272,7 @@ class Writer:
                 "the gateway's disk failed to store written data: check it, then restart the gateway", RETRY_AFTER_S
             )
             for shard in self._shards.values():
-                shard.unsynced = True
+                shard.syncs.failed = True
             log.critical(
                 "%s (%s: %s). Until then, no event is accepted and no cursor saved; stored events are delivered, and"
                 " delivered again after the restart",
