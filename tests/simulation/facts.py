@@ -220,6 +220,9 @@ class Facts:
                     self.statuses.append(record)
                 case Logged():
                     self.logged.append(record)
+        self.cuts = [
+            end.at for end in ends.values() if end.how == "power"
+        ]  # of power, also before a start was complete
         for generation, begin in starts.items():
             ended = ends.get(generation)
             self.lives[generation] = Life(generation, begin, ended.at if ended else EVER, ended.how if ended else "")
@@ -346,8 +349,7 @@ class Facts:
     @cached_property
     def forgetful(self) -> list[float]:
         """Losses of power while `sync: normal` was in force: what was accepted before may be missing."""
-        ends = [life.end for life in self.lives.values() if life.how == "power"]
-        return [at for at in ends if any(c.sync != "full" for c in self.configs(0, at))]
+        return [at for at in self.cuts if any(c.sync != "full" for c in self.configs(0, at))]
 
     @cached_property
     def lies(self) -> list[tuple[float, float, float]]:
@@ -355,12 +357,11 @@ class Facts:
         if the power was lost at the third. All of it, if the gateway started or stopped meanwhile: it moves the log
         from file to file then, and the names of new files are lies, too."""
         found = []
-        ends = [life.end for life in self.lives.values() if life.how == "power"]
         for span in self.spans:
             if span.kind != "disk-lies":
                 continue
             moved = [at for life in self.lives.values() for at in (life.begin - 2, life.end)]
-            for power in (at for at in ends if at >= span.begin):
+            for power in (at for at in self.cuts if at >= span.begin):
                 until = min(span.end, power)
                 whole = any(span.begin - 2 <= at < until for at in moved) or span.begin < 2
                 found.append((0.0, power, power) if whole else (span.begin - 1 - self.lag, until + self.lag, power))
