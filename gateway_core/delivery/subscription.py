@@ -270,7 +270,8 @@ class Subscription:
         now_ns = self.clock.now_ns()
         self.failures.failed(now_ns, delivery.event, delivery.attempts, outcome, self.held)
         asked = self._schedule.failed(delivery, outcome, answered)
-        if (not outcome.retry or delivery.attempts > self.policy.retry) and not self._endless:
+        last = delivery.attempts > self.policy.retry and not (self._stopping and self.dead_letters)
+        if (not outcome.retry or last) and not self._endless:
             self._give_up_soon(delivery)
             return
         if self._endless and delivery.attempts == self.policy.retry + 1:
@@ -342,7 +343,7 @@ class Subscription:
         self._resume_feed()
 
     def stop(self) -> None:
-        """Starts no more attempts and cancels all waits. Unsettled events stay in the channel."""
+        """Starts no more attempts and cancels all waits. Unsettled events stay in the channel, whatever fails now."""
         self._stopping = True
         self._queue.stop_waiting()
         self._schedule.stop()

@@ -331,6 +331,18 @@ def test_stop_starts_nothing_more_and_settles_nothing() -> None:
     assert len(rig.sink.sent) == 1
 
 
+def test_what_a_stop_cuts_off_is_not_given_up() -> None:
+    sink = ScriptedSink(hold=True)
+    rig = Rig(sink, retry=0)
+    rig.offer(1, 2)
+    rig.subscription.stop()
+    sink.answer(BUSY)
+    sink.answer(BAD)  # final, whenever it comes
+    rig.clock.advance(100)
+    assert [letter.attributes["id"] for letter in rig.letters.sent] == ["2"]
+    assert rig.feed.acked == [2]
+
+
 OUTCOMES = {"ok": DELIVERED, "busy": BUSY, "bad": BAD}
 
 

@@ -125,7 +125,8 @@ def what_is_no_event_goes_where_the_config_says(facts: Facts) -> Found:
             continue
         if kind == "wrap":
             for name in wanted_by(facts, event, record.at, facts.end):
-                if not facts.settled(name, record.id):
+                # what the topic of the channel does not take is in the broker's dead letter
+                if not facts.settled(name, record.id) and not facts.settled("default", record.id):
                     yield record.at, f"{record.id} of {record.topic} was wrapped, but {name} never settled it"
         elif kind == "dead_letter" and not _in_a_dead_letter(facts, record.id):
             yield record.at, f"{record.id} of {record.topic} is no event, but it is in no dead letter"
