@@ -51,8 +51,11 @@ Report = Callable[[Unreadable], None]
 
 def is_damage(error: BaseException) -> bool:
     """Whether SQLite reports a damaged file. Other errors are temporary: busy, out of memory, a disk that does not
-    respond."""
-    return isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
+    respond. A missing table is damage, too: a file gets its format after all tables, and older formats lack only those
+    that nobody asks for."""
+    if not isinstance(error, sqlite3.DatabaseError):
+        return False
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED or str(error).startswith("no such table")
 
 
 class SafeConnection(sqlite3.Connection):

@@ -145,6 +145,15 @@ def test_nothing_of_the_file_can_be_read(stopped: GatewayProcess) -> None:
 
 
 @pytest.mark.usefixtures("processes")
+def test_the_schema_has_lost_all_tables(stopped: GatewayProcess) -> None:
+    file = stopped.data_dir / "log" / "default" / "shard-000.db"
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET type = NULL, name = NULL, tbl_name = NULL, sql = NULL")
+    assert delivered(stopped, lost=range(1, 201)) == set(range(1, 201))
+
+
+@pytest.mark.usefixtures("processes")
 def test_the_tree_above_the_events_is_damaged(stopped: GatewayProcess) -> None:
     file = stopped.data_dir / "log" / "default" / "shard-000.db"
     spoil(file, root_page(file, "events"))
