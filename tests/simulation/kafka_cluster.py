@@ -244,7 +244,8 @@ class Cluster:
                 if member.dead or set(group.target(member)) != set(group.partitions(member)):
                     return f"{group.name} is rebalancing"
                 for partition in group.partitions(member):
-                    if group.offset(partition) < self.log(partition).end:
+                    end = self.log(partition).end  # an offset beyond it is of a deleted topic, and nobody has noticed
+                    if group.offset(partition) < end or group.offset(partition) > end > 0:
                         return f"{group.name} has committed {group.offset(partition)} of {partition}"
         return ""
 
