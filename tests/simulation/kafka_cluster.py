@@ -244,9 +244,9 @@ class Cluster:
                 if member.dead or set(group.target(member)) != set(group.partitions(member)):
                     return f"{group.name} is rebalancing"
                 for partition in group.partitions(member):
-                    end = self.log(partition).end  # an offset beyond it is of a deleted topic, and nobody has noticed
-                    if group.offset(partition) < end or group.offset(partition) > end > 0:
-                        return f"{group.name} has committed {group.offset(partition)} of {partition}"
+                    offset, end = group.offset(partition), self.log(partition).end
+                    if offset < end or offset > end > 0:  # beyond it: of a deleted topic, and nobody has noticed
+                        return f"{group.name} has committed {offset} of {partition}"
         return ""
 
 

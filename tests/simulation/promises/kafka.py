@@ -174,14 +174,11 @@ def records_keep_their_order(facts: Facts) -> Found:
         if name in facts.names and not _steady(facts, name):
             continue
         topics = {f"in-{name}"} if name in facts.bridges else {CHANNEL if channel(facts.plan.configs) else "in-default"}
-        places: dict[str, int] = Counter()
-        for (topic, _, _), records in facts.kafka.written.items():
-            if topic in topics:
-                places.update({record.id for record in records})
-        for (topic, _, _), records in facts.kafka.written.items():
-            if topic in topics:
-                # a record that is in two partitions may have had its first attempt from the other one
-                yield from _overtaken(facts, name, policies[0], [r for r in records if places[r.id] == 1])
+        written = [records for (topic, _, _), records in facts.kafka.written.items() if topic in topics]
+        places = Counter(id for records in written for id in {record.id for record in records})
+        for records in written:
+            # a record that is in two partitions may have had its first attempt from the other one
+            yield from _overtaken(facts, name, policies[0], [r for r in records if places[r.id] == 1])
 
 
 @promise("ordering", "the old owner drops what it has not started")
