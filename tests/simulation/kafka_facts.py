@@ -105,3 +105,8 @@ def troubled(facts: Facts) -> bool:
     kinds = [s.kind for s in facts.spans]
     stops = ("freeze", "crash", "power", "restart", "reload", "bad-config", "sync-error", "disk-full", "disk-error")
     return any(kind.startswith("kafka-") or kind in stops for kind in kinds) or len(facts.lives) > 1
+
+
+def channel_troubled(facts: Facts) -> bool:
+    """Whether something may have been read again, or late, from the broker's channel."""
+    return channel(facts.plan.configs) and troubled(facts)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..decoding import data_of
 from ..facts import DISK, EVER, FACTS, STOPS, SYNCS, Attempt, Copy, Facts
-from ..kafka_facts import channel, troubled
+from ..kafka_facts import channel, channel_troubled
 from ..plan import MODES, Event
 from ..senders import WAIT_S
 from .registry import Found, promise
@@ -163,7 +163,7 @@ def a_well_gateway_accepts(facts: Facts) -> Found:
             if copy.status not in (429, 503) or copy.place or facts.plan.sends[copy.send].to != "default":
                 continue
             begin, end = copy.begin - facts.lag, copy.end + facts.lag
-            if channel(facts.plan.configs) and troubled(facts):
+            if channel_troubled(facts):
                 continue
             if facts.faults(DISK, begin - 60, end) or facts.faults(SYNCS, 0, end):
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ..facts import EVER, STOPS, SYNCS, Attempt, Facts
-from ..kafka_facts import channel, troubled
+from ..kafka_facts import channel_troubled
 from .accepting import lost_with_power, possible, stored
 from .registry import Found, promise
 
@@ -87,7 +87,7 @@ def not_all_dead_letters_at_once(facts: Facts) -> Found:
 
 @promise("delivery", "goes to that trigger's dead letter, with `tidegatestage: filter`; other triggers get it as usual")
 def a_filter_that_raises_loses_nothing(facts: Facts) -> Found:
-    if channel(facts.plan.configs) and troubled(facts):  # its record may be read once the filter is well again
+    if channel_troubled(facts):  # its record may be read once the filter is well again
         return
     for span in facts.spans:
         if span.kind != "filter":

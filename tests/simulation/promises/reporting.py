@@ -6,7 +6,7 @@ from typing import Any
 
 from ..facts import DISK, EVER, SYNCS, Facts
 from ..history import Broken, Logged, Quiet, StartFailed, Status
-from ..kafka_facts import channel, troubled
+from ..kafka_facts import channel, channel_troubled
 from .accepting import possible
 from .attempting import heard
 from .registry import Found, promise
@@ -37,7 +37,7 @@ def the_gateway_starts(facts: Facts) -> Found:
             continue
         if any(power <= failed.at for *_, power in facts.lies) and "`tidegate log repair" in failed.error:
             continue  # it says clearly what is damaged, and what to do
-        if channel(facts.plan.configs) and "Kafka" in failed.error and troubled(facts):
+        if "Kafka" in failed.error and channel_troubled(facts):
             continue
         # when the disk fills up, or seems to, the gateway gives its reserve away; another program may take that, too
         kinds = ("disk-full", "disk-error")
@@ -68,7 +68,7 @@ def every_attempt_is_counted(facts: Facts) -> Found:
             given_up = sum(told["dead_lettered_by_stage"].get(s, 0) for s in ("delivery", "encode"))
             least = told["delivered"] + told["retried"]
             flying = told["in_flight"] + told["waiting"]
-            withdrawn = channel(facts.plan.configs) and troubled(facts)  # by a partition that has moved: not counted
+            withdrawn = channel_troubled(facts)  # by a partition that has moved: not counted
             if not least <= told["attempts"] or (not withdrawn and told["attempts"] > least + given_up + flying):
                 yield (
                     status.at,
