@@ -59,7 +59,8 @@ def writer(ref: CodecRef, key: KeyMapperRef, context: BuildContext) -> Callable[
             message = encode(event)
             value, headers = message.body, [(names[name], text) for name, text in message.headers]
         if event.trace is not None:
-            headers += [(names[name], text) for name, text in trace_headers(event.trace, KAFKA.trace)]
+            traced = [(names[name], text) for name, text in trace_headers(event.trace, KAFKA.trace)]
+            headers = [*headers, *traced]  # the codec may keep its list
         return key_of(event), value, headers
 
     return write
