@@ -204,8 +204,7 @@ def the_window_closes(facts: Facts) -> Found:
             failures.append(attempt)
             if facts.changing(failures[0].at - 60, attempt.at):
                 continue
-            known = (f for f in failures if f.answered + facts.lag < attempt.at and retried(f.status or 0))
-            if len({int(f.answered / 0.2) for f in known}) < 2:
+            if not _known_twice(failures, attempt.at - facts.lag):
                 continue
             # each has left the gateway when it arrives, and is in flight until its answer is read
             sent = attempt.at - facts.plan.network.latency_s
@@ -219,3 +218,14 @@ def the_window_closes(facts: Facts) -> Found:
             if len(flying) > half:
                 yield attempt.at, f"{name} fails, but {len(flying)} attempts are in flight"
                 break
+
+
+def _known_twice(failures: list[Attempt], before: float) -> bool:
+    """Whether failures that are tried again were known at two moments before this one."""
+    moments: set[int] = set()
+    for failure in failures:
+        if failure.answered < before and retried(failure.status or 0):
+            moments.add(int(failure.answered / 0.2))
+            if len(moments) == 2:
+                return True
+    return False
