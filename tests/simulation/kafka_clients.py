@@ -68,6 +68,7 @@ class SimulatedConsumer:
         self._answers_at = 0.0
         self._fetched_at: float | None = None
         self._joined = self._told = self._expelled = self._renewed = False
+        self._joins = 0
         self._loop: Any = None
         self._wake: asyncio.Event
         self._tried: asyncio.Event
@@ -145,6 +146,7 @@ class SimulatedConsumer:
         elif not self._joined:
             await anyio.sleep(2 * cluster.delay())
             self._joined = True
+            self._joins += 1
             group.join(self)
             self._tried.set()
         elif self in group.members and (target := set(group.target(self))) != set(self._position):
@@ -281,11 +283,15 @@ class SimulatedConsumer:
             raise KafkaFault("the coordinator is loading")
         now = cluster.world.scheduler.now
         self._answers_at = max(self._answers_at, now + (3.0 if fault == 2 else cluster.delay()))
-        cluster.world.scheduler.at(self._answers_at, self._group.commit, self, tagged)
+        cluster.world.scheduler.at(self._answers_at, self._arrived, self._joins, tagged)
         await anyio.sleep(self._answers_at - now + cluster.delay())
         if fault == 1:
             await anyio.sleep(limit)
             raise KafkaFault(f"no answer within {limit:g} s")
+
+    def _arrived(self, joins: int, offsets: dict[Partition, tuple[int, str]]) -> None:
+        if joins == self._joins:  # else it is of a generation that is over, and the cluster refuses it
+            self._group.commit(self, offsets)
 
 
 class SimulatedAdmin(Admin):
