@@ -58,13 +58,14 @@ async def connected(config: KafkaConfig, group: str, session_s: float) -> tuple[
 
 
 def _guard_commits(coordinator: Any, client: Any, known: TopicIds) -> None:
-    """Two flaws of aiokafka: a consumer that the group has expelled commits without a generation, which Kafka accepts
-    while the group has no members, so that progress made by others would be overwritten. And a commit for a deleted
-    topic is repeated until a topic of that name exists again."""
+    """Three flaws of aiokafka: a consumer that the group has expelled commits without a generation, which Kafka accepts
+    while the group has no members, so that progress made by others would be overwritten. A commit that is repeated
+    after the consumer has joined again has the new generation, and would overwrite it, too. And a commit for a
+    deleted topic is repeated until a topic of that name exists again."""
     write = coordinator._do_commit_offsets
 
     async def guarded(assignment: Any, offsets: Mapping[Any, Any]) -> None:
-        if coordinator.generation < 0:
+        if coordinator.generation < 0 or not assignment.active:
             raise CommitFailedError
         there = {p: o for p, o in offsets.items() if not known.is_gone(p.topic, topic_id_in(o.metadata))}
         try:
