@@ -232,8 +232,11 @@ def _unnoticed(facts: Facts, records: list[Produced]) -> set[str]:
     if not records or records[0].epoch == 1:
         return set()
     first = records[0]
-    recreated = facts.kafka.recreated[first.topic][first.epoch - 2]
-    return {record.id for record in records if record.at < recreated + NOTICED_S}
+    noticed = facts.kafka.recreated[first.topic][first.epoch - 2] + NOTICED_S
+    for span in facts.spans:
+        if span.kind == "freeze" and span.begin < noticed:
+            noticed = max(noticed, span.end + NOTICED_S)
+    return {record.id for record in records if record.at < noticed}
 
 
 def _lane(policy: Policy, event: Event) -> Iterator[str]:
