@@ -8,7 +8,6 @@ partition, the offset before which everything is settled. A partition without ro
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -24,6 +23,7 @@ from gateway_core.contract.event import PARTITION_BITS, Event
 from gateway_core.contract.shortage import may_pass
 from gateway_core.pipeline.guards import text_of_error
 
+from .assigned_partition import AssignedPartition, Leaving
 from .client import Consumer, KafkaFault, Partition, Record
 from .tracker import Tracker
 
@@ -55,59 +55,6 @@ class EventHandler(Protocol):
 
     def withdraw(self, partition_id: int) -> Sequence[int]:
         """Drops the events of this partition that are not in flight; returns their positions."""
-
-
-class AssignedPartition:
-    """A partition that is assigned to us. `partition_id` identifies it in event positions."""
-
-    __slots__ = (
-        "committed",
-        "end",
-        "events",
-        "name",
-        "partition_id",
-        "passed",
-        "paused",
-        "pumping",
-        "queue",
-        "settled",
-        "short",
-        "start",
-        "tracker",
-    )
-
-    def __init__(self, name: Partition, partition_id: int, start: int) -> None:
-        self.name = name
-        self.partition_id = partition_id
-        self.tracker = Tracker(start)
-        self.queue: deque[Record] = deque()
-        self.events: list[Event] = []  # decoded and begun, waiting for room
-        self.paused = False
-        self.pumping = False
-        self.start = self.committed = start  # `committed` is committed, as far as known
-        self.settled: frozenset[int] = frozenset()  # from a previous assignment
-        self.end = self.passed = start  # before `passed` nothing more comes
-        self.short = 0  # how often in a row its first record could not be read for want of memory
-
-    @property
-    def expected(self) -> int:
-        """The next record has this offset or a later one."""
-        return self.queue[-1].offset + 1 if self.queue else self.tracker.next
-
-    def position(self, offset: int) -> int:
-        return self.partition_id << PARTITION_BITS | offset + 1
-
-
-class Leaving:
-    """Partitions that are being revoked, each with the offsets that were in flight."""
-
-    def __init__(self, partitions: Sequence[tuple[AssignedPartition, set[int]]]) -> None:
-        self.partitions = partitions
-
-    @property
-    def in_flight(self) -> bool:
-        """Whether any of them still is."""
-        return any(p.tracker.open & begun for p, begun in self.partitions)
 
 
 class Flow:
@@ -193,9 +140,11 @@ class Flow:
 
     def committed(self, done: Sequence[tuple[AssignedPartition, int]]) -> None:
         """These are committed, as far as the consumer knows. A partition that was assigned again meanwhile is another
-        one here: its offset may have been refused."""
+        one here: its old offset was refused, or, if a client repeated the commit late, has overwritten the new one."""
         for p, offset in done:
             p.committed = offset
+            if (now := self._partitions.get(p.name, p)) is not p:
+                now.committed = -1
 
     # -- from the consumer ------------------------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ class ScriptedConsumer:
         self.committed: dict[Partition, int] = {}
         self.commits = 0
         self.rebalancing = False
+        self.answer: anyio.Event | None = None
 
     async def start(self, tasks: TaskGroup) -> None:
         return
@@ -60,6 +61,8 @@ class ScriptedConsumer:
 
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
         self.commits += 1
+        if self.answer is not None:
+            await self.answer.wait()
         if self.error is not None:
             raise self.error
         if not self.rebalancing:
@@ -337,6 +340,19 @@ async def test_a_commit_that_fails_is_made_later(caplog: pytest.LogCaptureFixtur
         rig.taker.settle(*rig.taker.held)
         rig.consumer.error = None
         await until(lambda: rig.consumer.committed == {ONE: 6})
+
+
+async def test_a_commit_that_a_new_assignment_overtook_is_made_good() -> None:
+    """A client may have repeated it with the new generation, so that it overwrote what others had committed."""
+    async with running(Rig()) as rig:
+        answer = rig.consumer.answer = anyio.Event()
+        rig.fetch(0, 4)
+        rig.taker.settle(*rig.taker.held)
+        await until(lambda: rig.consumer.commits)
+        rig.flow.lost([ONE])
+        rig.flow.assigned({ONE: 7})
+        answer.set()
+        await until(lambda: rig.consumer.committed == {ONE: 7})
 
 
 async def test_nothing_is_committed_twice() -> None:

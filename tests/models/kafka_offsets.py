@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
+from gateway_kafka.assigned_partition import AssignedPartition, Leaving
 from gateway_kafka.client import Record
-from gateway_kafka.flow import AssignedPartition, Flow, Leaving
+from gateway_kafka.flow import Flow
 from gateway_testing import FakeClock
 
 from gateway_core.contract.event import Event

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 import pytest
+from gateway_kafka.assigned_partition import AssignedPartition, Leaving
 from gateway_kafka.client import Partition
-from gateway_kafka.flow import AssignedPartition, Flow, Leaving
+from gateway_kafka.flow import Flow
 from gateway_kafka.tracker import Tracker
 
 from tests.models import explorer, kafka_offsets, spark_tables
