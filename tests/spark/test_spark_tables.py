@@ -71,6 +71,42 @@ def test_a_table_takes_each_batch_once(spark: Any, query: Any, tmp_path: Path, f
     assert schema.names == ["id", "batch"]
 
 
+LEFT = {
+    "parquet": ("_spark_metadata/.0.5c1f.tmp", "_spark_metadata/..0.5c1f.tmp.crc"),
+    "delta": ("_delta_log/.00000000000000000000.json.b9c0.tmp", "_delta_log/_staged_commits/.none.crc"),
+}
+"""What is there after a kill while a table got its first commit."""
+
+
+@pytest.mark.parametrize(
+    ("format", "layout"),
+    [("parquet", {}), ("delta", {}), ("delta", {"partition_by": ["day"]}), ("delta", {"cluster_by": ["day"]})],
+    ids=["parquet", "delta", "delta, partitioned", "delta, clustered"],
+)
+def test_a_table_begins_although_its_first_commit_was_cut_off(
+    spark: Any, query: Any, tmp_path: Path, format: str, layout: dict[str, Any]
+) -> None:
+    plan = job(tmp_path, format, **layout)
+    for name in LEFT[format]:
+        file = Path(plan.table) / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"{")
+    target = table(plan, spark, plan.table)
+    assert target.schema() is None
+    given = [rows(spark, n, columns="id bigint, batch int, day string", extra=("monday",)) for n in (0, 1)]
+    assert append(target, given[0], 0) == {"all": 4, "bad": 1}
+    assert append(target, given[0], 0) is None
+    assert append(table(plan, spark, plan.table), given[1], 1) == {"all": 4, "bad": 1}
+    assert found(spark, format, plan.table) == {0: 3, 1: 3}
+    if format == "delta":
+        (facts,) = spark.sql(f"DESCRIBE DETAIL delta.`{plan.table}`").collect()
+        assert (facts["partitionColumns"], facts["clusteringColumns"]) == (
+            layout.get("partition_by", []),
+            layout.get("cluster_by", []),
+        )
+        assert facts["properties"]["delta.checkpointInterval"] == "50"
+
+
 @pytest.mark.parametrize("format", ["parquet", "delta"])
 def test_a_table_that_gets_few_batches_takes_each_once(spark: Any, query: Any, tmp_path: Path, format: str) -> None:
     plan = job(tmp_path, format)

@@ -95,6 +95,12 @@ class DeltaTable:
         self._spark.sql(
             f"CREATE TABLE IF NOT EXISTS delta.`{location}` ({ddl}) USING delta{layout} TBLPROPERTIES ({properties})"
         )
+        if not is_table(self._spark, self.location):  # Delta takes any folder with something in it for a table here
+            empty = self._spark.createDataFrame([], struct_type(columns))
+            writer = empty.write.format("delta").mode("append").options(**PROPERTIES)
+            writer.partitionBy(*job.partition_by).save(self.location)
+            if layout and not job.partition_by:
+                self._spark.sql(f"ALTER TABLE delta.`{location}`{layout}")
 
     def _commit(self, txn: Any, good: DataFrame, query: str, batch: int) -> None:
         spark, none = self._spark, self._none
@@ -115,9 +121,12 @@ def read(spark: SparkSession, location: str) -> DataFrame | None:
 
 
 def is_table(spark: SparkSession, location: str) -> bool:
-    """Whether there is a Delta table."""
+    """Whether there is a Delta table. The folder of its log is not enough: who made it may have been killed before the
+    first commit."""
     session: Any = spark._jsparkSession
-    return bool(jvm_class(spark, "io.delta.tables.DeltaTable").isDeltaTable(session, location))
+    if not jvm_class(spark, "io.delta.tables.DeltaTable").isDeltaTable(session, location):
+        return False
+    return int(jvm_class(spark, f"{_DELTA}.DeltaLog").forTable(session, location).startTransaction().readVersion()) >= 0
 
 
 def quoted(column: str) -> str:
