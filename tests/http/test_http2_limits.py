@@ -29,6 +29,7 @@ class Client:
         self._stream = stream
         self._http = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding=None))
         self._http.initiate_connection()
+        self._writing = anyio.Lock()
         self.ended_with: Any = None
 
     def post(self, id: str) -> int:
@@ -45,7 +46,8 @@ class Client:
         self._http.ping(bytes(8))
 
     async def flush(self) -> None:
-        await self._stream.send(self._http.data_to_send())
+        async with self._writing:  # the task that reads writes, too
+            await self._stream.send(self._http.data_to_send())
 
     async def events(self) -> AsyncIterator[Any]:
         """What the server sends, until it closes the connection."""
