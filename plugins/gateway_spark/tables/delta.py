@@ -42,9 +42,7 @@ class DeltaTable:
         """See `Table`."""
         query = query_id(self._spark, self._job.checkpoint)
         if self._last is None:
-            self._last = (
-                self._log().startTransaction().txnVersion(query) if is_table(self._spark, self.location) else -1
-            )
+            self._last = self._begin().txnVersion(query) if is_table(self._spark, self.location) else -1
         if batch <= self._last:
             return None
         good = taken(measured(rows, measures))
@@ -61,15 +59,14 @@ class DeltaTable:
         found = read(self._spark, self.location)
         return None if found is None else found.schema
 
-    def _log(self) -> Any:
-        session: Any = self._spark._jsparkSession
-        return jvm_class(self._spark, f"{_DELTA}.DeltaLog").forTable(session, self.location)
+    def _begin(self) -> Any:
+        return transaction(self._spark, self.location)
 
     def _ready(self, jschema: Any) -> Any:
         """A transaction on a table that has columns for these rows."""
         if self._fits is None and not is_table(self._spark, self.location):
             self._create(jschema)
-        txn = self._log().startTransaction()
+        txn = self._begin()
         columns = txn.metadata().schemaString()
         if self._fits is not None and self._fits[0] == columns and self._fits[1].equals(jschema):
             return txn
@@ -78,7 +75,7 @@ class DeltaTable:
         if new != known:
             empty = self._spark.createDataFrame([], struct_type(new))
             empty.write.format("delta").mode("append").option("mergeSchema", "true").save(self.location)
-            txn = self._log().startTransaction()
+            txn = self._begin()
             columns = txn.metadata().schemaString()
         self._fits = columns, jschema
         return txn
@@ -126,7 +123,13 @@ def is_table(spark: SparkSession, location: str) -> bool:
     session: Any = spark._jsparkSession
     if not jvm_class(spark, "io.delta.tables.DeltaTable").isDeltaTable(session, location):
         return False
-    return int(jvm_class(spark, f"{_DELTA}.DeltaLog").forTable(session, location).startTransaction().readVersion()) >= 0
+    return int(transaction(spark, location).readVersion()) >= 0
+
+
+def transaction(spark: SparkSession, location: str) -> Any:
+    """A transaction of Delta's on what is at this place now."""
+    session: Any = spark._jsparkSession
+    return jvm_class(spark, f"{_DELTA}.DeltaLog").forTable(session, location).startTransaction()
 
 
 def quoted(column: str) -> str:
