@@ -98,7 +98,7 @@ class BrokerConfig(EntryConfig):
     """Where undeliverable events go, for triggers without their own. By default a file in the data directory."""
 
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
-        """See `Warns`."""
+        """See `Config`."""
         if not self.ingress:
             yield (), "the broker has no `ingress`: no event can come in", ""
 
@@ -124,7 +124,7 @@ class TriggerConfig(EntryConfig):
     """True if the trigger may send events back to their own broker, because its filter ends the loop."""
 
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
-        """See `Warns`."""
+        """See `Config`."""
         for name, message, remedy in old_names(self.filter):
             yield ("filter", name), message, remedy
 
@@ -147,7 +147,7 @@ class BridgeConfig(EntryConfig):
     then waits until the sink accepts them, however long that takes."""
 
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
-        """See `Warns`."""
+        """See `Config`."""
         if self.dead_letter is None and pulls(self.source.options):
             message = "an event that its sink refuses holds up the others of its partition"
             yield (), f"the bridge has no `dead_letter`: {message}", "add a `dead_letter`"
@@ -195,7 +195,7 @@ class GatewayConfig(Config):
         return made
 
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
-        """See `Warns`: what the entries lack together."""
+        """See `Config`: what the entries lack together."""
         if not self.brokers and not self.bridges:
             yield (), "there is neither a broker nor a bridge: the gateway has nothing to do", ""
         for name, trigger in self.triggers.items():

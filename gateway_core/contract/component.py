@@ -3,10 +3,10 @@ schema and the reference pages are derived from these."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from .errors import StartError
 
@@ -33,14 +33,6 @@ TRACE_HEADERS = (b"traceparent", b"tracestate")
 """W3C Trace Context."""
 
 Kind = Literal["source", "sink", "channel", "codec", "filter", "key_mapper", "dead_letter", "observer", "authenticator"]
-
-
-@runtime_checkable
-class Warns(Protocol):
-    """A config model whose values can be valid but unwise. Its components have their options by then."""
-
-    def warnings(self) -> Iterable[tuple[Place, str, str]]:
-        """Each warning: its place below this value, what is unwise, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

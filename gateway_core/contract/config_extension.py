@@ -30,7 +30,7 @@ class ConfigSection:
     `name`     the key at the top of a config file; unique, and none of the gateway's own sections.
     `summary`  what the section is for, for the editor schema and the reference page.
     `entry`    the type of an entry: a config model, or a reference to a component (`SinkRef`); or a function that
-               imports and returns it. A model with the method `warnings` can also warn of unwise entries (`Warns`).
+               imports and returns it. A model with the method `warnings` can also warn of unwise entries (`Config`).
     `file_suffix`  how the plugin's own files end before `.yaml` or `.yml` (".scenario"). They may lie beside a config
                and are never read as part of it. "" if the plugin has no such files.
     """

@@ -64,7 +64,10 @@ def described(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 class Config(BaseModel):
     """The base of every config model: strict about keys, so that a misspelt one is a fault and not a surprise. A
-    gateway knows the models of all plugins and uses few: docstrings are read, and validators built, at first use."""
+    gateway knows the models of all plugins and uses few: docstrings are read, and validators built, at first use.
+
+    A model whose values can be valid but unwise has a method `warnings() -> Iterable[tuple[Place, str, str]]`: each
+    warning's place below this value, what is unwise, and the remedy. Its components have their options by then."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, defer_build=True)
     _hidden: frozenset[str] = frozenset()  # fields that hold a secret's value

@@ -47,7 +47,7 @@ class ApiKeyConfig(Config):
             yield FileFault("file", str(e), f"`tidegate auth key new NAME --file {self.file}` makes a key and the file")
 
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
-        """See `gateway_core.contract.component.Warns`."""
+        """See `Config`."""
         if self.query is not None:
             yield (
                 ("query",),

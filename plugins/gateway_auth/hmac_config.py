@@ -29,6 +29,6 @@ class HmacConfig(SignedConfig, HmacScheme):
         return f"hmac {self.name or self.preset or self.header}"
 
     def warnings(self) -> Iterable[tuple[Place, str, str]]:
-        """See `gateway_core.contract.component.Warns`."""
+        """See `Config`."""
         yield from super().warnings()
         yield from self.outdated()

@@ -30,7 +30,7 @@ class SignedConfig(SecretsConfig):
     signature does not cover: whoever sees a signed request could send its body again as another event."""
 
     def warnings(self) -> Iterable[tuple[Place, str, str]]:
-        """See `gateway_core.contract.component.Warns`."""
+        """See `Config`."""
         yield from self.short_secrets(str.encode)
         if self.window_s > _LONG_WINDOW_S:
             text = "a captured request can be sent again for more than an hour"

@@ -73,7 +73,7 @@ class StandardWebhooksConfig(SignedConfig):
         return f"webhooks {self.name or 'standard_webhooks'}"
 
     def warnings(self) -> Iterable[tuple[Place, str, str]]:
-        """See `gateway_core.contract.component.Warns`."""
+        """See `Config`."""
         for place, text, remedy in super().warnings():
             if place[0] != "secrets":
                 yield place, text, remedy

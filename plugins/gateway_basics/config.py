@@ -24,7 +24,7 @@ class AttributesConfig(RootModel[Annotated[dict[AttributeName, Text], Field(min_
     model_config = ConfigDict(frozen=True)
 
     def warnings(self) -> Iterable[tuple[tuple[str], str, str]]:
-        """Warns about names that only old events have (`gateway_core.contract.component.Warns`)."""
+        """Warns about names that only old events have (see `Config`)."""
         return (((name,), message, remedy) for name, message, remedy in old_names(self.root))
 
 

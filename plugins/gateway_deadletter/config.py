@@ -43,7 +43,7 @@ class EncryptConfig(Config):
         return self
 
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
-        """See `Warns`."""
+        """See `Config`."""
         if "keys" not in self._hidden:
             yield ("keys",), "the keys stand in the config in clear", "write `${secret:NAME}`"
 

@@ -165,7 +165,7 @@ class HttpSinkConfig(Config):
         return self
 
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
-        """See `gateway_core.contract.component.Warns`."""
+        """See `Config`."""
         if self.webhook is not None and in_the_clear(self.url):
             yield ("webhook",), "anyone on the way can read the events, and grant permission", "use https://"
         if self.credentials is None:

@@ -160,7 +160,7 @@ class MqttSourceConfig(ConnectionCheck, NotAnEventConfig):
         return self
 
     def warnings(self) -> Iterator[tuple[tuple[str, ...], str, str]]:
-        """See `gateway_core.contract.component.Warns`."""
+        """See `Config`."""
         if self.qos == 0:
             yield (
                 ("qos",),
@@ -205,7 +205,7 @@ class MqttSinkConfig(ConnectionCheck):
         return self
 
     def warnings(self) -> Iterator[tuple[tuple[str, ...], str, str]]:
-        """See `gateway_core.contract.component.Warns`."""
+        """See `Config`."""
         if self.qos == 0:
             yield (
                 ("qos",),

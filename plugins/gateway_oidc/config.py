@@ -111,7 +111,7 @@ class OidcConfig(Config):
     """The time limit for fetching the keys, and for a request that waits for them, in seconds."""
 
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
-        """See `gateway_core.contract.component.Warns`."""
+        """See `Config`."""
         if self.jwks_file is not None and not self.jwks_file.is_file():
             text = f"there is no file {self.jwks_file}: the gateway would not start"
             yield ("jwks_file",), text, "write the issuer's keys (a JSON Web Key Set) there, or correct the path"

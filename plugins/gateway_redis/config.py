@@ -126,7 +126,7 @@ class RedisSinkConfig(RedisConfig):
         check_streams(self, [] if "{" in self.stream else [self.stream], limit_s)
 
     def warnings(self) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
-        """See `Warns`."""
+        """See `Config`."""
         if isinstance(self.trim, MaxLen | MaxAge):
             message = "trimming removes entries that no consumer has read yet"
             yield ("trim",), message, "use `trim: acked`, which keeps what a consumer group has not acknowledged"

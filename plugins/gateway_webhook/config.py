@@ -49,7 +49,7 @@ class WebhookConfig(Config):
     """Extension attributes. Where the request lacks a part of one, the event has none of that name."""
 
     def warnings(self) -> Iterable[tuple[Place, str, str]]:
-        """See `gateway_core.contract.component.Warns`."""
+        """See `Config`."""
         if not self.id:
             text = "without `id`, a delivery that the sender repeats becomes another event"
             yield (), text, "add `id`, such as `{/id}`, `{webhook-id}` or `{sha256(body)}`"

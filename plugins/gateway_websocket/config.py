@@ -69,7 +69,7 @@ class WebSocketSourceConfig(ConnectingConfig, NotAnEventConfig, AccessConfig):
         return self.acknowledged != "required"
 
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
-        """See `gateway_core.contract.component.Warns`."""
+        """See `Config`."""
         yield from self.credential_warnings()
         if self.acknowledge in (None, "off"):
             yield (
@@ -94,7 +94,7 @@ class WebSocketSinkConfig(ConnectingConfig):
         return self
 
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
-        """See `gateway_core.contract.component.Warns`."""
+        """See `Config`."""
         yield from self.credential_warnings()
         if self.acknowledge in (None, "off"):
             yield (

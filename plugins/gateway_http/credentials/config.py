@@ -72,7 +72,7 @@ class OAuth2Config(Config):
     """Certificates for the token endpoint."""
 
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
-        """See `gateway_core.contract.component.Warns`."""
+        """See `Config`."""
         if in_the_clear(self.token_url):
             yield ("token_url",), "the client's secret can be read on the way", "use https://"
         elif self.token_url.startswith("https:") and not self.tls.verify:

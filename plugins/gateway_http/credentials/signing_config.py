@@ -41,7 +41,7 @@ class HmacSenderConfig(SecretsConfig, HmacScheme):
     there is one signature for each secret; otherwise the first secret signs."""
 
     def warnings(self) -> Iterable[tuple[Place, str, str]]:
-        """See `gateway_core.contract.component.Warns`."""
+        """See `Config`."""
         yield from self.short_secrets(str.encode)
         yield from self.outdated()
 
@@ -56,5 +56,5 @@ class WebhooksSenderConfig(SecretsConfig):
     """What the names of the header fields begin with; `svix-` for receivers that expect these."""
 
     def warnings(self) -> Iterable[tuple[Place, str, str]]:
-        """See `gateway_core.contract.component.Warns`."""
+        """See `Config`."""
         yield from self.short_secrets(webhook_key, SHORTEST_KEY)

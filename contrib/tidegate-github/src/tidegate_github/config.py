@@ -17,7 +17,7 @@ class GitHubConfig(Config):
     Without it anyone who knows the address can send deliveries in GitHub's name, and `tidegate check` warns of that."""
 
     def warnings(self) -> Iterable[tuple[tuple[str | int, ...], str, str]]:
-        """See `gateway_core.contract.component.Warns`."""
+        """See `Config`."""
         if self.secret is None or not self.secret.get_secret_value():
             text = "without a secret, anyone who knows the address can send deliveries in GitHub's name"
             yield (), text, "set the webhook's secret at GitHub, and `secret: ${secret:NAME}` here"
