@@ -80,8 +80,8 @@ def without_facts(event: Event) -> Event:
 class DeadLetterWriter:
     """Writes the dead letters of one trigger, broker or bridge, each until its write succeeds.
 
-    `fault` says why a first try failed, until no write with a failed try is pending; `on_failure` gets it, too. `what`
-    is the kind of owner, for the log. `draw` returns the random numbers in [0, 1) for waits.
+    `fault` says why a first try failed, until no write with a failed try is pending; `on_failure` gets it at each
+    failed try. `what` is the kind of owner, for the log. `draw` returns the random numbers in [0, 1) for waits.
     """
 
     def __init__(
@@ -134,11 +134,13 @@ class DeadLetterWriter:
         self._pending[write] = delivery
         write.begin()
 
-    def failed(self, reason: str) -> None:
-        """The first try of a write failed."""
-        self._failing += 1
-        self.fault = f"dead letter {self.sink.address} failed: {reason}"
-        log.error("%s waits for its dead letter: %s", self._owner, one_line(self.fault))
+    def failed(self, write: _Write, reason: str) -> None:
+        """A try failed."""
+        if not write.failed:
+            write.failed = True
+            self._failing += 1
+            self.fault = f"dead letter {self.sink.address} failed: {reason}"
+            log.error("%s waits for its dead letter: %s", self._owner, one_line(self.fault))
         if self._on_failure is not None:
             self._on_failure(self.fault)
 
@@ -160,16 +162,17 @@ class DeadLetterWriter:
     def _remove(self, write: _Write) -> None:
         del self._pending[write]
         self._failing -= write.failed
-        if self.fault and not self._failing:
+        if self.fault and not self._failing and not self.stopped:
             self.fault = ""
             log.info("%s continues: its dead letter accepts events again", self._owner)
 
-    def withdraw(self, partition: int) -> list[Delivery]:
-        """Gives up the writes for a partition that wait for their next try. Returns their deliveries."""
+    def withdraw(self, partition: int | None) -> list[Delivery]:
+        """Gives up the writes for a partition (or for all) that wait for their next try. Returns their deliveries."""
         found = [
             (write, delivery)
             for write, delivery in self._pending.items()
-            if delivery is not None and not write.sending and of_partition(delivery.event) == partition
+            if delivery is not None and not write.sending
+            if partition is None or of_partition(delivery.event) == partition
         ]
         for write, _ in found:
             write.cancel()
@@ -240,9 +243,7 @@ class _Write:
             writer.succeeded(self)
             self._done(None)
             return
-        if not self.failed:
-            self.failed = True
-            writer.failed(outcome.reason)
+        writer.failed(self, outcome.reason)
         if not writer.stopped:
             self._timer = writer.clock.call_later(backoff.wait_s(WAITS, self._tries, writer.draw()), self.begin)
 

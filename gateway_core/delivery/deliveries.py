@@ -149,12 +149,6 @@ class DeliveryQueue:
         """When the first wait of `due` ends; `due` must not be empty."""
         return min(delivery.due_s for delivery in self.due)
 
-    def stop_waiting(self) -> None:
-        """Cancels the timers of retries."""
-        for delivery in self.waiting:
-            if delivery.timer is not None:
-                delivery.timer.cancel()
-
     def sort_out(self) -> None:
         """Moves deliveries from `due` to `spent` if they have had all their attempts."""
         left = [d for d in self.due if d.attempts < self.most]
@@ -168,29 +162,21 @@ class DeliveryQueue:
         yield from (("waiting", d) for d in self.waiting)
         yield from (("behind", d) for behind in self._behind.values() for d in behind or ())
 
-    def withdraw(self, partition: int) -> list[Delivery]:
-        """Removes and returns the deliveries of a partition that have no attempt under way."""
-        behind = self._behind_of(partition)
-        begun = [d for d in (*self.due, *self.spent, *self.waiting) if of_partition(d.event) == partition]
-        gone = set(begun)
-        for queue in (self.due, self.spent):
+    def withdraw(self, partition: int | None) -> list[Delivery]:
+        """Removes and returns the deliveries of a partition (or of all) that have no attempt under way."""
+        found = [(state, d) for state, d in self.under_way() if partition is None or of_partition(d.event) == partition]
+        gone = {delivery for _, delivery in found}
+        for queue in (self.due, self.spent, *filter(None, self._behind.values())):
             left = [d for d in queue if d not in gone]
             queue.clear()
             queue.extend(left)
         self.waiting -= gone
-        for delivery in begun:
+        for state, delivery in found:
             if delivery.timer is not None:
                 delivery.timer.cancel()
-            self.leave(delivery)
-        return [*behind, *begun]
-
-    def _behind_of(self, partition: int) -> list[Delivery]:
-        taken: list[Delivery] = []
-        for order_key, behind in self._behind.items():
-            if behind:
-                taken += [d for d in behind if of_partition(d.event) == partition]
-                self._behind[order_key] = deque(d for d in behind if of_partition(d.event) != partition)
-        return taken
+            if state != "behind":
+                self.leave(delivery)
+        return [delivery for _, delivery in found]
 
 
 def longest_s(sink: Sink, timeout_s: float) -> float:

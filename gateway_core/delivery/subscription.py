@@ -198,6 +198,13 @@ class Subscription:
     def withdraw(self, partition: int) -> list[int]:
         """Drops the events of a partition without an attempt or a dead letter under way: another gateway delivers them
         now. Returns their positions."""
+        positions = self._drop(partition)
+        self._pump()
+        self._resume_feed()
+        return positions
+
+    def _drop(self, partition: int | None) -> list[int]:
+        """Drops what waits, of this partition or of all. The channel keeps it."""
         dropped = self._queue.withdraw(partition)
         if self.dead_letters is not None:
             letters = self.dead_letters.withdraw(partition)
@@ -207,11 +214,12 @@ class Subscription:
         for delivery in dropped:
             self.held -= 1
             self._budget.used -= delivery.size
-        self._pump()
-        self._resume_feed()
         return [delivery.event.position for delivery in dropped]
 
     def _pump(self) -> None:
+        if self._stopping:
+            self._drop(None)
+            return
         if self._pumping:  # a sink may answer inside `send`; the loop below continues
             return
         self._pumping = True
@@ -243,7 +251,7 @@ class Subscription:
             self._succeeded(delivery, outcome)
         else:
             self._failed(delivery, outcome, outcome.code is not None)
-        if self._queue.due or self._queue.spent:  # saves a call per event
+        if self._queue.due or self._queue.spent or self._stopping:  # saves a call per event
             self._pump()
 
     def _succeeded(self, delivery: Delivery, outcome: Outcome) -> None:
@@ -308,6 +316,8 @@ class Subscription:
 
     def _dead_letter_failed(self, reason: str) -> None:
         self.failures.last = one_line(reason)
+        if self._stopping:
+            self._pump()
 
     def _dead_letter_written(self, delivery: Delivery, error: BaseException | None) -> None:
         self._settle(delivery)
@@ -343,13 +353,13 @@ class Subscription:
         self._resume_feed()
 
     def stop(self) -> None:
-        """Starts no more attempts and cancels all waits. Unsettled events stay in the channel, whatever fails now."""
+        """Starts no more attempts and drops what waits. Unsettled events stay in the channel, whatever fails now."""
         self._stopping = True
-        self._queue.stop_waiting()
         self._schedule.stop()
         self._attempts.stop()
         if self.dead_letters is not None:
             self.dead_letters.stop()
+        self._drop(None)
 
     def room(self, count: int = 1) -> bool:
         """Whether there is room for `count` more events."""
