@@ -90,8 +90,12 @@ def test_selected_text_stays_selected(browser: Browser, shared: Lab) -> None:
     with watched(browser, shared, "/triggers") as page:
         page.get_by_role("link", name="orders", exact=True).evaluate("(link) => getSelection().selectAllChildren(link)")
         more(page, shared, 3)
-        assert page.evaluate("getSelection().toString()") == "orders"
-        page.evaluate("window.before = document.querySelector('tbody').textContent; getSelection().removeAllRanges()")
+        # in one step: once nothing is selected, the next event changes the table
+        selected = page.evaluate(
+            "() => { const text = getSelection().toString(); getSelection().removeAllRanges();"
+            " window.before = document.querySelector('tbody').textContent; return text; }"
+        )
+        assert selected == "orders"
         until(page, "document.querySelector('tbody').textContent !== window.before")
 
 
