@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -32,8 +34,6 @@ from .settings import Settings
 from .status import bridge_status, broker_status, orphan_status, start_failure, takes_events, with_failure
 
 log = logging.getLogger("tidegate")
-
-
 Task = Callable[[], Coroutine[Any, Any, None]]
 
 
@@ -90,6 +90,9 @@ class Gateway:
         Raises `StartError` if something can't start; what had started is stopped before.
         """
         fault: StartError | None = None
+        # where sniffio is installed, anyio asks it for the loop, and it finds no task in a callback from a thread
+        known: Any = getattr(sys.modules.get("sniffio"), "thread_local", SimpleNamespace(name=None))
+        before, known.name = known.name, "asyncio"
         async with anyio.create_task_group() as tasks:
             for task in beside:
                 tasks.start_soon(task)
@@ -103,6 +106,7 @@ class Gateway:
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._stop()
+                known.name = before
                 tasks.cancel_scope.cancel()
         if fault is not None:
             raise fault

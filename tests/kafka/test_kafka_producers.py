@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import struct
+import time
 import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -467,7 +468,7 @@ async def test_records_end_in_time_whenever_the_cluster_falls_silent(
     ages: list[float] = []
 
     def aged(since: float, _: KafkaFault | None) -> None:
-        ages.append(anyio.current_time() - since)
+        ages.append(time.monotonic() - since)
 
     async with producing(bootstrap=broker.bootstrap, client=client, delivery_timeout_s=6) as producer:
         answers = Answers(producer, topic)
@@ -478,7 +479,7 @@ async def test_records_end_in_time_whenever_the_cluster_falls_silent(
         try:
             for count in (3, 40, 40):
                 for _ in range(count):
-                    sent.append(anyio.current_time())
+                    sent.append(time.monotonic())
                     producer.send(topic, b"k", b"x", [], partial(aged, sent[-1]))
                 await anyio.sleep(0.2)
             with anyio.fail_after(LIMIT_S):
