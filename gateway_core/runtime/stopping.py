@@ -1,7 +1,7 @@
 """SIGTERM and SIGINT. They must work whatever the loop does.
 
 The loop's own handlers only run while it turns. These run between two steps of Python code: the first signal notifies
-the loop, a second one ends the process at once.
+the loop, a later one ends the process at once.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
 ENDED_AT_ONCE = 130
+SAME_S = 0.25
+"""Signals that come within so many seconds are one: `timeout` signals its child, and then the group of it."""
 
 
 class StopSignals:
-    """`first` is called by the loop after the first signal, `second` in the handler at the second, before the process
-    ends. `ignored` signals have no effect. Use it as a context, in the main thread."""
+    """`first` is called by the loop after the first signal, `second` in the handler at a later one, before the process
+    ends. A `supervised` process knows only the first SIGTERM. Use it as a context, in the main thread."""
 
     def __init__(
         self,
@@ -28,19 +30,19 @@ class StopSignals:
         first: Callable[[], None],
         second: Callable[[], None] = lambda: None,
         *,
-        ignored: Sequence[signal.Signals] = (),
+        supervised: bool = False,
     ) -> None:
         self._loop = loop
         self._first = first
         self._second = second
-        self._ignored = ignored
+        self._supervised = supervised
         self._before: dict[int, Any] = {}
         self.since: float | None = None  # `time.monotonic` of the first signal
 
     def __enter__(self) -> StopSignals:
         for number in (signal.SIGTERM, signal.SIGINT):
-            handler = signal.SIG_IGN if number in self._ignored else self._handle
-            self._before[number] = signal.signal(number, handler)
+            ignored = self._supervised and number == signal.SIGINT
+            self._before[number] = signal.signal(number, signal.SIG_IGN if ignored else self._handle)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
@@ -51,10 +53,10 @@ class StopSignals:
         if self.since is None:
             self.since = time.monotonic()
             self._loop.call_soon_threadsafe(self._first)
-            return
-        # a drain is shielded from cancellation: only the end of the process ends it
-        self._second()
-        leave(ENDED_AT_ONCE)
+        elif not self._supervised and time.monotonic() - self.since > SAME_S:
+            # a drain is shielded from cancellation: only the end of the process ends it
+            self._second()
+            leave(ENDED_AT_ONCE)
 
 
 def leave(code: int) -> None:

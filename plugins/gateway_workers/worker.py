@@ -107,8 +107,8 @@ async def _work(sock: socket.socket) -> int:
     configure(settings)
     loop, stop = asyncio.get_running_loop(), anyio.Event()
     beat(loop, wire)
-    # SIGINT goes to the whole terminal group: the supervisor decides
-    with StopSignals(loop, stop.set, ignored=[signal.SIGINT]):
+    # a terminal sends SIGINT to all processes, systemd SIGTERM: the supervisor decides
+    with StopSignals(loop, stop.set, supervised=True):
         try:
             await _serve(wire, notes, job, settings, stop)
         except TidegateError as e:

@@ -1,0 +1,65 @@
+"""A stop that reaches every process of a gateway, or comes twice, still drains. systemd signals all processes of a
+unit, `timeout` its child and then the group of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from gateway_testing import GatewayProcess, Subscriber
+
+from tests.ledger import body_of, free_port, headers
+from tests.processes import descendants
+
+pytestmark = pytest.mark.usefixtures("processes")
+
+CONFIG = """
+brokers:
+  default:
+    ingress:
+      - http: {listen: "127.0.0.1:PORT"}
+triggers:
+  all: {subscriber: URL}
+"""
+EVENTS = 8
+
+
+def slow(received: object) -> str:
+    time.sleep(1.5)
+    return "script"
+
+
+def send(gateway: GatewayProcess, numbers: range) -> None:
+    for number in numbers:
+        httpx.post(gateway.ingress(), content=body_of(number), headers=headers(number)).raise_for_status()
+
+
+def numbers(subscriber: Subscriber) -> set[int]:
+    return {int(request.headers["ce-id"]) for request in subscriber.requests}
+
+
+@pytest.mark.spec("SAFE-07")
+@pytest.mark.parametrize(("workers", "all_processes"), [(1, False), (2, False), (2, True)])
+def test_what_is_under_way_is_finished(tmp_path: Path, workers: int, all_processes: bool) -> None:
+    with Subscriber(decide=slow) as subscriber:
+        text = CONFIG.replace("PORT", str(free_port())).replace("URL", subscriber.url)
+        with GatewayProcess(text, tmp_path, None, "--workers", str(workers)) as gateway:
+            send(gateway, range(EVENTS))
+            subscriber.wait_for(EVENTS)
+            if all_processes:
+                for worker in descendants(gateway.pid):
+                    os.kill(worker, signal.SIGTERM)
+                time.sleep(0.3)  # so that what their supervisor sends is another signal
+            else:
+                os.kill(gateway.pid, signal.SIGINT)  # the system may take two of one kind for one
+            assert gateway.stop() == 0
+            gateway.start()
+            new = range(EVENTS, 2 * EVENTS)
+            send(gateway, new)
+            # what had not been settled before would be sent again before these
+            gateway.wait_until(lambda: set(new) <= numbers(subscriber), what="the new events")
+        assert len(subscriber.requests) == 2 * EVENTS, "what was under way was sent again"
