@@ -34,7 +34,7 @@ class Gateway:
         settings = {"TIDEGATE_DATA_DIR": str(data), "TIDEGATE_ADMIN": "127.0.0.1:0", "TIDEGATE_WORKERS": "1"}
         with log.open("wb") as out:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "gateway_core.cli", "run", str(config)],
+                [sys.executable, "-P", "-m", "gateway_core.cli", "run", str(config)],
                 env={**os.environ, **settings, **env},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -129,7 +129,7 @@ class Subscriber:
     def __init__(self, ledger: Path) -> None:
         self._ledger = ledger
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "gateway_demo.subscriber", str(ledger)],
+            [sys.executable, "-P", "-m", "gateway_demo.subscriber", str(ledger)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

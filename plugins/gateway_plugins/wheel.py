@@ -31,7 +31,7 @@ def build(project: Project, folder: Path, python: Path, *, offline: bool) -> tup
     source = folder / "source"  # a copy, because some backends leave files behind
     shutil.copytree(project.folder, source, symlinks=True, ignore=shutil.ignore_patterns(*_NOT_COPIED))
     here = importlib.util.find_spec(project.backend.partition(":")[0].partition(".")[0]) is not None
-    tool = [sys.executable if here and importlib.util.find_spec("pip") else str(python), "-m", "pip", "wheel"]
+    tool = [sys.executable if here and importlib.util.find_spec("pip") else str(python), "-P", "-m", "pip", "wheel"]
     quiet = ["--quiet", "--disable-pip-version-check", "--no-deps"]
     isolation = ["--no-build-isolation"] if here else []
     index = ["--no-index"] if offline else []

@@ -99,7 +99,7 @@ def _spark_home() -> Path:
 
 def _make(found: java.Java, archive: Path, folder: Path) -> None:
     names, path, made = folder / "names", folder / "path", folder / "made.jsa"
-    _run([sys.executable, "-m", "gateway_spark.class_archive_run", str(folder / "run"), str(names), str(path)])
+    _run([sys.executable, "-P", "-m", "gateway_spark.class_archive_run", str(folder / "run"), str(names), str(path)])
     entries = path.read_text().split(":")
     # spark-submit lists a jar twice. Some JVMs then reject an archive of the whole class path, but all accept one of
     # its beginning; classes from the rest are loaded without it.

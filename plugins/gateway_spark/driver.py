@@ -138,7 +138,7 @@ class Driver:
         while query.isActive and not self.stopping.is_set():
             if self._archiving is None and time.monotonic() > settled:
                 # speeds up the next start; ends at once if the archive exists
-                command = [sys.executable, "-m", "gateway_spark.class_archive"]
+                command = [sys.executable, "-P", "-m", "gateway_spark.class_archive"]
                 self._archiving = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
             self._report_batches(progress)
             self.stopping.wait(POLL_S)

@@ -31,7 +31,7 @@ class Supervisor:
         delay_max_s: float,
         stop_s: float,
     ) -> None:
-        self._command: Sequence[str] = [sys.executable, "-m", module]
+        self._command: Sequence[str] = [sys.executable, "-P", "-m", module]
         self._first_line = first_line
         self._on_line = on_line
         self._on_exit = on_exit

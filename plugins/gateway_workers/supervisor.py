@@ -167,7 +167,8 @@ class Supervisor:
 
     async def _run(self, worker: Worker) -> None:
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "gateway_workers.worker"]
+        # -P: a file of the working directory never stands in for a module, as with the command itself
+        command = [sys.executable, "-P", "-m", "gateway_workers.worker"]
         with theirs, tempfile.TemporaryFile() as stacks:
             fds = (theirs.fileno(), stacks.fileno())
             worker.process = process = await anyio.open_process(
