@@ -17,10 +17,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     if argv is None:
         gc.set_threshold(1_000_000)  # what is made until a gateway has started is there to stay
     args = list(sys.argv[1:] if argv is None else argv)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed: else a file of ours would take its place, and get what is printed
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
     try:
         code = _run(args)
-        if sys.stdout is not None:
-            sys.stdout.flush()  # a short output is written only here
+        sys.stdout.flush()  # a short output is written only here
     except KeyboardInterrupt:  # at any moment, also while modules are imported
         code = INTERRUPTED
     except BrokenPipeError:

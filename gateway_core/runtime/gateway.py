@@ -59,7 +59,8 @@ class Gateway:
         self.started = self._ready = self.stopping = False
         self.settings = settings
         self.folder = DataFolder(settings.data_dir.absolute())
-        self._config = config
+        self.config = config
+        """The running config."""
         self.clock = clock or SystemClock()
         self.builder = Builder(config, settings, registry, self.clock, self.worker)
         self.built: Built = self.builder.build()
@@ -121,7 +122,7 @@ class Gateway:
             await start_of(owner, service.start(component_tasks(tasks, owner, lambda _: None)))
         await self.parts.start()
         self.started = self._ready = True
-        self.tell(lambda service: service.reached(self._config))
+        self.tell(lambda service: service.reached(self.config))
 
     async def _stop(self) -> None:
         self._ready, self.stopping = False, True
@@ -140,7 +141,7 @@ class Gateway:
 
     def adopt(self, builder: Builder, config: GatewayConfig, failed: dict[Place, str], *, changed: bool) -> None:
         """Notes that this config runs now, and what `failed` to start. A `changed` part makes a new generation."""
-        self.builder, self._config, self.failed = builder, config, failed
+        self.builder, self.config, self.failed = builder, config, failed
         self._generation += changed
 
     async def fetch(self) -> bool:
@@ -177,11 +178,6 @@ class Gateway:
     def paused(self) -> frozenset[str]:
         """The names of paused triggers."""
         return frozenset(self._paused)
-
-    @property
-    def config(self) -> GatewayConfig:
-        """The running config."""
-        return self._config
 
     @property
     def data_dir(self) -> Path:
