@@ -215,7 +215,8 @@ class ReadingTrigger:
             return Condition(False, fault, "ComponentFailed")
         if state.state in ("running", "submitted"):  # submitted: others run it
             return Condition(True, "", "Delivering")
-        return Condition(False, state.error or f"the reader is {state.state}", "ReaderNotRunning")
+        reason = "ReaderStarting" if state.state == "starting" and not state.error else "ReaderNotRunning"
+        return Condition(False, state.error or f"the reader is {state.state}", reason)
 
     def status(self) -> TriggerStatus:
         """Its condition and counts."""

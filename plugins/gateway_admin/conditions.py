@@ -31,6 +31,7 @@ SLICE = 100
 MOST_OF = 30
 """With very many entries the looks are rarer, so that all of them take less than a part in so many of the time."""
 READY = "Ready"
+_STARTING = "ReaderStarting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,8 @@ class Conditions:
             self._seen[key] = Seen(condition, self._clock.now_ns())
             self._tell(key, condition, known)
         elif known.condition != condition:
+            if known.condition.reason == _STARTING:
+                self._tell(key, condition, known)
             self._seen[key] = Seen(condition, known.since_ns)
 
     def _tell(self, key: Key, condition: Condition, before: Seen | None) -> None:
@@ -107,8 +110,12 @@ class Conditions:
         if section == "triggers" and not isinstance(self._gateway.built.triggers.get(name), ReadingTrigger):
             return
         what = f"{singular(section)} {name}"
+        started = before is not None and before.condition.reason == _STARTING
         if condition.ready is False:
-            log.error("%s is not ready: %s (%s)", what, condition.message, condition.reason)
+            level = logging.INFO if condition.reason == _STARTING else logging.ERROR
+            log.log(level, "%s is not ready: %s (%s)", what, condition.message, condition.reason)
+        elif condition.ready and started:
+            log.info("%s is ready", what)
         elif condition.ready and before is not None and before.condition.ready is False:
             log.warning("%s is ready again", what)
 

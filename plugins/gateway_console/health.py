@@ -18,7 +18,7 @@ Rates = Mapping[tuple[str, str], Mapping[str, Any]]
 LAGGING_EVENTS = 1000
 LAGGING_S = 10.0
 _FAILING = ("SubscriberFails", "SinkFails")
-_READER = "ReaderNotRunning"
+_READER = ("ReaderNotRunning", "ReaderStarting")
 _STARTING = ("starting", "restarting")
 
 
@@ -53,7 +53,7 @@ def health_of(entry: BrokerStatus | DeliveryStatus, rates: Mapping[str, Any]) ->
     if not entry.ready:
         if isinstance(entry, DeliveryStatus) and entry.condition in _FAILING:
             return Health("failing", "bad", entry.last_error or entry.reason)
-        if reader is not None and entry.condition == _READER:
+        if reader is not None and entry.condition in _READER:
             starts = reader.state in _STARTING and not reader.error
             return Health(reader.state or "not ready", "warn" if starts else "bad", reader.error or entry.reason)
         return Health("not ready", "bad", entry.reason)

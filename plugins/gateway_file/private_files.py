@@ -87,10 +87,11 @@ def open_to_others(folder: Path) -> list[Path]:
     return found
 
 
-def keep_private(folder: Path) -> None:
-    """Closes a folder that the gateway made, and everything in it, to other users, and logs that."""
+def keep_private(folder: Path, *, within: bool = True) -> None:
+    """Closes a folder that the gateway made, and everything in it, to other users, and logs that. Without `within` only
+    the folder itself, which is enough where others write in it: nobody reaches what is in a closed folder."""
     changed, failed = 0, ""
-    for path in open_to_others(folder):
+    for path in open_to_others(folder) if within else [folder] if _mode(folder) & _OTHERS else []:
         try:
             path.chmod(_mode(path) & ~_OTHERS)
             changed += 1

@@ -84,7 +84,7 @@ class SparkSink:
             tasks.start_soon(self._watch_submitted)
             return
         private_folder(self._home)
-        keep_private(self._home.parent)
+        keep_private(self._home.parent, within=False)  # Spark makes its files as the system's umask says
         self._supervisor = Supervisor(
             "gateway_spark.driver",
             lambda: self.job(feed).line(),

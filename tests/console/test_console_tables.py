@@ -204,7 +204,7 @@ def test_a_query_says_how_it_does_with_the_same_words_everywhere() -> None:
         return found.word, found.kind
 
     assert health("Delivering", state="running") == ("running", "good")
-    assert health("ReaderNotRunning", state="starting") == ("starting", "warn")
+    assert health("ReaderStarting", state="starting") == ("starting", "warn")
     assert health("ReaderNotRunning", state="restarting", error="no space left") == ("restarting", "bad")
     assert health("BrokerNotReady", state="running") == ("not ready", "bad")
 
