@@ -118,7 +118,8 @@ class GatewayProcess:
         return dict(found)
 
     def drained(self, *triggers: str) -> bool:
-        """Whether these triggers (by default all) have processed every event."""
+        """Whether these triggers (by default all) have processed every event. Of several workers, a status has numbers
+        of the others that are half a second old: count what arrived first."""
         return all(
             t["lag"] == 0 and not t["in_flight"]
             for t in self.status()["triggers"]

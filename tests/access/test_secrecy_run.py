@@ -103,6 +103,7 @@ triggers:
 TRIGGERS = 9
 
 
+@pytest.mark.full
 def test_a_running_gateway_shows_no_secret(tmp_path: Path) -> None:
     seed = int.from_bytes(os.urandom(4))
     random = Random(seed)

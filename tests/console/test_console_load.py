@@ -62,6 +62,7 @@ def click(page: Page, name: str, *, sure: bool = False) -> None:
     page.get_by_role("button", name=name, exact=True).first.click()
 
 
+@pytest.mark.full
 def test_each_page_and_each_action_while_events_pour_in(browser: Browser, tmp_path: Path) -> None:
     with lab(tmp_path, CONFIG + TABLE, ["--reload", "signal"]) as found, opened(browser, found) as page:
         paths = places(found)

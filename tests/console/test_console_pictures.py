@@ -14,6 +14,7 @@ pytestmark = pytest.mark.spec("CO-92")
 
 
 @pytest.mark.usefixtures("processes")
+@pytest.mark.full
 def test_the_command_takes_one_picture(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.console.screenshots", "--quick", "--out", str(tmp_path)]
     done = subprocess.run([*command, "console-config.png"], cwd=ROOT, capture_output=True, text=True, timeout=300)

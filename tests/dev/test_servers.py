@@ -19,7 +19,9 @@ NAMES = sorted(servers.ALL)
 
 
 @pytest.mark.spec("DEV-03")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.full] * (name == "rabbitmq")) for name in NAMES]
+)
 def test_a_killed_server_comes_back_on_its_port_with_its_data(name: str, tmp_path: Path) -> None:
     client = CLIENTS[name]
     with servers.ALL[name](tmp_path, users={"anna": "pa:ss/w", "berta": "x"}) as server:

@@ -54,6 +54,7 @@ def test_its_code_uses_public_names_only() -> None:
 
 @pytest.mark.spec("PD-04")
 @pytest.mark.usefixtures("processes")
+@pytest.mark.full
 def test_its_package_passes_the_check(package: Path) -> None:
     command = [sys.executable, "-m", "gateway_core.cli", "plugin", "check", str(package), "--offline", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)

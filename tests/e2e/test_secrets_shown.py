@@ -41,7 +41,7 @@ triggers:
 
 
 @pytest.mark.spec("SAFE-08")
-@pytest.mark.parametrize("client", ["http", "httpx"])
+@pytest.mark.parametrize("client", ["http", pytest.param("httpx", marks=pytest.mark.full)])
 @pytest.mark.usefixtures("processes")
 def test_nothing_shows_a_secret_of_an_address(tmp_path: Path, client: str) -> None:
     env = {"HOOK": "path-s3cret", "ENVIRONMENT_TOKEN": "env-s3cret", "TIDEGATE_LOG_LEVEL": "debug"}

@@ -25,7 +25,7 @@ triggers:
 EVENTS = 20
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.full)])
 @pytest.mark.parametrize("installed", [True, False], ids=["sniffio", "none"])
 def test_events_are_delivered(tmp_path: Path, installed: bool, workers: int) -> None:
     hidden = tmp_path / "hidden"

@@ -97,7 +97,7 @@ def sent_in_spite(gateway: GatewayProcess, number: int) -> None:
 
 
 @pytest.mark.spec("SAFE-05")
-@pytest.mark.parametrize("name", ["poison", "poison.held"])
+@pytest.mark.parametrize("name", ["poison", pytest.param("poison.held", marks=pytest.mark.full)])
 def test_a_worker_that_hangs_is_replaced_and_nothing_is_lost(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
     env = {**install(tmp_path, HANG), "TIDEGATE_WATCHDOG_S": "3"}
@@ -123,7 +123,7 @@ def test_a_worker_that_hangs_is_replaced_and_nothing_is_lost(tmp_path: Path, nam
 
 
 @pytest.mark.spec("SAFE-05")
-@pytest.mark.parametrize("name", ["poison", "poison.held"])
+@pytest.mark.parametrize("name", ["poison", pytest.param("poison.held", marks=pytest.mark.full)])
 def test_a_single_process_says_where_it_hangs(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
     env = {**install(tmp_path, HANG), "TIDEGATE_WATCHDOG_S": "2"}

@@ -242,7 +242,7 @@ def accepted(gateway: GatewayProcess, number: int) -> bool:
 
 
 @pytest.mark.spec("SAFE-07")
-@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("which", [0, pytest.param(1, marks=pytest.mark.full)])
 @pytest.mark.usefixtures("processes")
 def test_any_worker_may_be_killed_and_service_goes_on(tmp_path: Path, which: int) -> None:
     """The one that answers for all, too."""

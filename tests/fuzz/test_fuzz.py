@@ -72,6 +72,7 @@ def test_each_file_is_a_target_with_a_dictionary_and_a_planted_fault() -> None:
 @pytest.mark.spec("SAFE-24")
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("processes")
+@pytest.mark.full
 def test_planted_faults_are_found(tmp_path: Path) -> None:
     ended = fuzz(*TARGETS, "--plant", "crash", "--corpus", str(tmp_path), "--seed", "1", seconds=40)
     said = "".join(f"{file}:\n{file.read_text(errors='replace')[-800:]}\n" for file in tmp_path.glob("*/output"))

@@ -71,6 +71,7 @@ def test_it_passes_in_a_clean_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("PD-03")
+@pytest.mark.full
 def test_the_package_of_github_webhooks_passes() -> None:
     document = passes(ROOT / "contrib" / "tidegate-github", "--offline")
     assert [text for step in document["steps"] for text in step["warnings"]] == []

@@ -255,7 +255,11 @@ def test_batches_are_read_the_quick_way_while_all_records_are_plain(
     mixed.unpersist()
 
 
-@pytest.mark.parametrize("options", [{}, {"table": "{type}", "data_schema": {"*": "infer"}}], ids=["one", "types"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, pytest.param({"table": "{type}", "data_schema": {"*": "infer"}}, marks=pytest.mark.full)],
+    ids=["one", "types"],
+)
 def test_a_record_that_is_not_plain_among_plain_ones_stops_nothing(
     spark: Any, kafka: KafkaBroker, event: Callable[..., Event], tmp_path: Path, options: dict[str, Any]
 ) -> None:

@@ -80,7 +80,12 @@ LEFT = {
 
 @pytest.mark.parametrize(
     ("format", "layout"),
-    [("parquet", {}), ("delta", {}), ("delta", {"partition_by": ["day"]}), ("delta", {"cluster_by": ["day"]})],
+    [
+        pytest.param("parquet", {}, marks=pytest.mark.full),
+        ("delta", {}),
+        pytest.param("delta", {"partition_by": ["day"]}, marks=pytest.mark.full),
+        pytest.param("delta", {"cluster_by": ["day"]}, marks=pytest.mark.full),
+    ],
     ids=["parquet", "delta", "delta, partitioned", "delta, clustered"],
 )
 def test_a_table_begins_although_its_first_commit_was_cut_off(
@@ -107,7 +112,7 @@ def test_a_table_begins_although_its_first_commit_was_cut_off(
         assert facts["properties"]["delta.checkpointInterval"] == "50"
 
 
-@pytest.mark.parametrize("format", ["parquet", "delta"])
+@pytest.mark.parametrize("format", ["delta", pytest.param("parquet", marks=pytest.mark.full)])
 def test_a_table_that_gets_few_batches_takes_each_once(spark: Any, query: Any, tmp_path: Path, format: str) -> None:
     plan = job(tmp_path, format)
     place = f"{plan.table}_quarantine"
@@ -126,7 +131,7 @@ def test_a_table_that_gets_few_batches_takes_each_once(spark: Any, query: Any, t
     assert found(spark, format, place) == dict.fromkeys([1, *numbers], 3)
 
 
-@pytest.mark.parametrize("format", ["parquet", "delta"])
+@pytest.mark.parametrize("format", ["delta", pytest.param("parquet", marks=pytest.mark.full)])
 def test_columns_and_fields_are_added(spark: Any, query: Any, tmp_path: Path, format: str) -> None:
     plan = job(tmp_path, format)
     target = table(plan, spark, plan.table)
