@@ -28,7 +28,7 @@ from gateway_core.runtime.settings import Settings
 from tests.admin_routes import all_routes
 from tests.docs.blocks import ROOT, Block, blocks, of_page
 
-LANGUAGES = {"", "yaml", "sh", "python", "json", "toml", "promql"}
+LANGUAGES = {"", "yaml", "sh", "python", "json", "toml", "promql", "ini"}
 SECTIONS = {*GatewayConfig.model_fields, *Registry.installed().sections}
 _CODE = re.compile(r"^\s*(\$ |tidegate \w+|import |from \w+ import )", re.MULTILINE)
 IDS: Any = {"ids": lambda block: block.name}
