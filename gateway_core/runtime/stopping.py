@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT. They must work whatever the loop does.
+"""SIGTERM, SIGINT, and SIGHUP where it reloads nothing. They must work whatever the loop does.
 
 The loop's own handlers only run while it turns. These run between two steps of Python code: the first signal notifies
 the loop, a later one ends the process at once.
@@ -40,8 +40,9 @@ class StopSignals:
         self.since: float | None = None  # `time.monotonic` of the first signal
 
     def __enter__(self) -> StopSignals:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            ignored = self._supervised and number == signal.SIGINT
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # what reloads at SIGHUP takes it over later
+            nohup = number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
+            ignored = nohup or (self._supervised and number != signal.SIGTERM)
             self._before[number] = signal.signal(number, signal.SIG_IGN if ignored else self._handle)
         return self
 

@@ -107,7 +107,7 @@ async def _work(sock: socket.socket) -> int:
     configure(settings)
     loop, stop = asyncio.get_running_loop(), anyio.Event()
     beat(loop, wire)
-    # a terminal sends SIGINT to all processes, systemd SIGTERM: the supervisor decides
+    # a terminal sends SIGINT and SIGHUP to all processes, systemd SIGTERM: the supervisor decides
     with StopSignals(loop, stop.set, supervised=True):
         try:
             await _serve(wire, notes, job, settings, stop)

@@ -13,7 +13,9 @@ import pytest
 from gateway_testing import GatewayProcess, Subscriber
 
 from tests.ledger import body_of, free_port, headers
-from tests.processes import descendants
+from tests.processes import descendants, gone
+
+from .test_workers import both
 
 pytestmark = pytest.mark.usefixtures("processes")
 
@@ -63,3 +65,39 @@ def test_what_is_under_way_is_finished(tmp_path: Path, workers: int, all_process
             # what had not been settled before would be sent again before these
             gateway.wait_until(lambda: set(new) <= numbers(subscriber), what="the new events")
         assert len(subscriber.requests) == 2 * EVENTS, "what was under way was sent again"
+
+
+@pytest.mark.spec("SAFE-07")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_where_sighup_reloads_nothing_it_is_a_stop(tmp_path: Path, workers: int) -> None:
+    with Subscriber(decide=slow) as subscriber:
+        text = CONFIG.replace("PORT", str(free_port())).replace("URL", subscriber.url)
+        gateway = GatewayProcess(text, tmp_path, None, "--workers", str(workers), "--reload", "off")
+        with gateway:
+            send(gateway, range(EVENTS))
+            subscriber.wait_for(EVENTS)
+            pids = {gateway.pid, *descendants(gateway.pid)}
+            for pid in pids:  # as a terminal does that is closed
+                os.kill(pid, signal.SIGHUP)
+            gone(pids)
+            gateway.start()
+            new = range(EVENTS, 2 * EVENTS)
+            send(gateway, new)
+            gateway.wait_until(lambda: set(new) <= numbers(subscriber), what="the new events")
+        assert len(subscriber.requests) == 2 * EVENTS, "what was under way was sent again"
+
+
+@pytest.mark.spec("SAFE-07")
+def test_a_terminal_that_is_closed_ends_no_worker(tmp_path: Path) -> None:
+    with Subscriber() as subscriber:
+        text = CONFIG.replace("PORT", str(free_port())).replace("URL", subscriber.url)
+        with GatewayProcess(text, tmp_path, None, "--workers", "2") as gateway:
+            gateway.wait_until(lambda: both(gateway), what="two workers")
+            workers = descendants(gateway.pid)
+            for pid in (gateway.pid, *workers):
+                os.kill(pid, signal.SIGHUP)
+            time.sleep(1)  # in which a worker that ended would be replaced
+            send(gateway, range(EVENTS))
+            gateway.wait_until(lambda: numbers(subscriber) == set(range(EVENTS)), what="all events")
+            assert descendants(gateway.pid) == workers
+            assert "ended" not in gateway.log()
