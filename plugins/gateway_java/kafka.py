@@ -33,12 +33,18 @@ def broker_artifacts(version: str = VERSION) -> list[jars.Artifact]:
     return [broker, parse(f"org.slf4j:slf4j-simple:{_LOGGER}")]
 
 
+def new_cluster_id() -> str:
+    """An id for a new cluster: 16 random bytes, as Kafka writes them."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
 class KafkaBroker:
     """One broker that is its own controller, on 127.0.0.1 only. It ends with the process that started it.
 
     `folder` holds its data, log and settings. `port` 0 chooses free ports, which stay the same through restarts.
     `listeners` are additional to the plain one, `users` can log in with SCRAM, `properties` override all settings.
-    `java_options` are for the broker's JVM, instead of those for the archive of its classes.
+    `java_options` are for the broker's JVM, instead of those for the archive of its classes. Brokers that form one
+    cluster have one `cluster_id` (of `new_cluster_id`), and say by their `properties` who they are.
     """
 
     def __init__(
@@ -52,8 +58,10 @@ class KafkaBroker:
         version: str = VERSION,
         memory: str = "512m",
         java_options: Sequence[str] = (),
+        cluster_id: str = "",
     ) -> None:
         self.folder = folder.absolute()
+        self._cluster_id = cluster_id or new_cluster_id()
         self.version = version
         self._listeners = tuple(listeners)
         self._users = tuple(users)
@@ -156,10 +164,16 @@ class KafkaBroker:
         return file
 
     def _format(self, found: java.Java, classes: str, options: Sequence[str], settings: Path, deadline: float) -> None:
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         users = [argument for user in self._users for argument in ("--add-scram", user.argument())]
         # with `=`, since one in 64 ids begins with a dash
-        tool = ("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", str(settings), *users)
+        tool = (
+            "kafka.tools.StorageTool",
+            "format",
+            f"--cluster-id={self._cluster_id}",
+            "--config",
+            str(settings),
+            *users,
+        )
         child = self._java(found, classes, *options, *tool)
         try:
             while (code := child.ended()) is None:
