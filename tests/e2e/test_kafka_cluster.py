@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ brokers:
     ingress:
       - http: {listen: "127.0.0.1:PORT"}
     channel:
-      kafka: {bootstrap: BOOTSTRAP, topic: channel, client: CLIENT, session_timeout_s: 6}
+      kafka: {bootstrap: BOOTSTRAP, topic: channel, client: CLIENT, key: partitionkey, session_timeout_s: 6}
     delivery: {order: key, retry: 1000, backoff_delay_s: 0.05, backoff_max_s: 0.2}
 triggers:
   all: {subscriber: URL}
@@ -49,19 +50,19 @@ class Ordered(Ledger):
         return super().answer(received)
 
 
-def kill(broker: KafkaBroker) -> None:
+def kill(broker: KafkaBroker, _: KafkaBroker) -> None:
     broker.kill()
     time.sleep(AWAY_S)
     broker.start()
 
 
-def stop(broker: KafkaBroker) -> None:
+def stop(broker: KafkaBroker, _: KafkaBroker) -> None:
     broker.stop()
     time.sleep(AWAY_S)
     broker.start()
 
 
-def freeze(broker: KafkaBroker) -> None:
+def freeze(broker: KafkaBroker, _: KafkaBroker) -> None:
     """A leader that is frozen keeps its connections, and takes itself for the leader when it wakes up."""
     assert broker.pid is not None
     os.kill(broker.pid, signal.SIGSTOP)
@@ -69,10 +70,19 @@ def freeze(broker: KafkaBroker) -> None:
     os.kill(broker.pid, signal.SIGCONT)
 
 
+def kill_two(broker: KafkaBroker, other: KafkaBroker) -> None:
+    """The third alone may neither take records nor choose leaders."""
+    broker.kill()
+    other.kill()
+    time.sleep(AWAY_S)
+    broker.start()
+    other.start()
+
+
 @pytest.mark.parametrize("client", ["aiokafka", "confluent"])
-@pytest.mark.parametrize("fault", [kill, stop, freeze], ids=["kill -9", "SIGTERM", "SIGSTOP"])
+@pytest.mark.parametrize("fault", [kill, stop, freeze, kill_two], ids=["kill -9", "SIGTERM", "SIGSTOP", "two"])
 def test_a_fault_of_each_broker_in_turn_loses_nothing(
-    tmp_path: Path, client: str, fault: Callable[[KafkaBroker], None]
+    tmp_path: Path, client: str, fault: Callable[[KafkaBroker, KafkaBroker], None]
 ) -> None:
     ledger, finished = Ordered(), threading.Event()
     with KafkaCluster(tmp_path / "kafka") as cluster, Subscriber(decide=ledger.answer) as subscriber:
@@ -81,10 +91,10 @@ def test_a_fault_of_each_broker_in_turn_loses_nothing(
         with GatewayProcess(text.replace("BOOTSTRAP", str(cluster.bootstrap)), tmp_path) as gateway:
             senders = start_senders(ledger, gateway.ingress(), EVENTS, finished)
             led: set[int] = set()
-            for broker in cluster.brokers:
+            for broker, other in pairwise([*cluster.brokers, cluster.brokers[0]]):
                 before = len(ledger.accepted)
                 led |= set(cluster.leaders("channel"))
-                fault(broker)
+                fault(broker, other)
                 cluster.wait_until_in_sync("channel", "__consumer_offsets")
                 gateway.wait_until(lambda before=before: len(ledger.accepted) > before + 500, 60, "events again")
             finished.set()
