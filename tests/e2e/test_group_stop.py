@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -28,6 +29,11 @@ triggers:
   all: {subscriber: URL}
 """
 EVENTS = 8
+# as a terminal starts it: under nohup, which may run these tests, SIGHUP has no effect
+_ITS_SIGHUP = (
+    "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+)
+IN_A_TERMINAL = (sys.executable, "-P", "-c", _ITS_SIGHUP)
 
 
 def slow(received: object) -> str:
@@ -73,6 +79,7 @@ def test_where_sighup_reloads_nothing_it_is_a_stop(tmp_path: Path, workers: int)
     with Subscriber(decide=slow) as subscriber:
         text = CONFIG.replace("PORT", str(free_port())).replace("URL", subscriber.url)
         gateway = GatewayProcess(text, tmp_path, None, "--workers", str(workers), "--reload", "off")
+        gateway.launcher = IN_A_TERMINAL
         with gateway:
             send(gateway, range(EVENTS))
             subscriber.wait_for(EVENTS)
@@ -80,6 +87,7 @@ def test_where_sighup_reloads_nothing_it_is_a_stop(tmp_path: Path, workers: int)
             for pid in pids:  # as a terminal does that is closed
                 os.kill(pid, signal.SIGHUP)
             gone(pids)
+            assert gateway.stop() == 0, "the code with which it had ended"
             gateway.start()
             new = range(EVENTS, 2 * EVENTS)
             send(gateway, new)
@@ -91,7 +99,9 @@ def test_where_sighup_reloads_nothing_it_is_a_stop(tmp_path: Path, workers: int)
 def test_a_terminal_that_is_closed_ends_no_worker(tmp_path: Path) -> None:
     with Subscriber() as subscriber:
         text = CONFIG.replace("PORT", str(free_port())).replace("URL", subscriber.url)
-        with GatewayProcess(text, tmp_path, None, "--workers", "2") as gateway:
+        gateway = GatewayProcess(text, tmp_path, None, "--workers", "2")
+        gateway.launcher = IN_A_TERMINAL
+        with gateway:
             gateway.wait_until(lambda: both(gateway), what="two workers")
             workers = descendants(gateway.pid)
             for pid in (gateway.pid, *workers):
