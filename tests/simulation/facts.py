@@ -165,6 +165,7 @@ class Facts:
         self.statuses: list[Status] = []
         self.logged: list[Logged] = []
         self.reloads: list[tuple[float, float]] = []
+        asked: list[float] = []  # a reload waits for those before it
         self._configs: list[tuple[float, int]] = [(0.0, 0)]
         self._paused: list[tuple[float, tuple[str, ...]]] = []
         for record in self.history.records:
@@ -190,6 +191,8 @@ class Facts:
                     self.spans.append(
                         Span(record.at, record.at, record.fault.kind, record.fault.target, record.fault.amount)
                     )
+                    if record.fault.kind in ("reload", "bad-config") and record.effect != "nothing":
+                        asked.append(record.at)
                     if record.fault.kind not in STOPS and record.effect != "nothing":
                         self.spans[-1].end = max(record.at, min(record.at + record.fault.seconds, self.plan.seconds))
                 case Over():
@@ -198,6 +201,7 @@ class Facts:
                             self.spans[number].end = max(record.at, at)
                             break
                 case Started():
+                    asked.clear()
                     starts[record.generation] = record.at
                     # one of its sources may accept events while another one still starts
                     self._configs.append((max((e.at for e in ends.values()), default=0.0), record.config))
@@ -206,8 +210,7 @@ class Facts:
                 case Reloaded():
                     if not record.faults:
                         self._configs.append((record.at, record.config))
-                    before = max((a for a, f in begun if f.kind in ("reload", "bad-config")), default=record.at)
-                    self.reloads.append((before, record.at))
+                    self.reloads.append((asked.pop(0) if asked else record.at, record.at))
                 case Paused():
                     self._paused.append((record.at, record.triggers))
                 case Refused():
