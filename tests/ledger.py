@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import os
 import random
 import socket
 import threading
@@ -27,6 +28,10 @@ def body_of(number: int) -> bytes:
 def key_of(number: int) -> str:
     """One of some hundred keys."""
     return f"key-{number % 211}"
+
+
+_WORKERS = 8
+_given: set[int] = set()
 
 
 class Ledger:
@@ -107,11 +112,14 @@ def start_senders(ledger: Ledger, url: str, count: int, finished: threading.Even
 
 def free_port() -> int:
     """A port that nobody listens on, and that no outgoing connection gets by chance: a gateway that is killed has to
-    get it again. Other workers of the run may have the same seed."""
+    get it again. No other worker of the run gets it, and no later call: whoever asked may not listen yet."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % _WORKERS
     while True:
-        port = random.SystemRandom().randrange(20_000, 32_000)
+        port = random.SystemRandom().randrange(12_000 + worker, 20_000, _WORKERS)  # above are those of `gateway_java`
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
+            if port not in _given:
+                _given.add(port)
+                return port
 
 
 def dead_letters(folder: Path) -> dict[int, bytes]:
