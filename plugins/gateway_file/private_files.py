@@ -78,10 +78,10 @@ def sync_directory(path: Path) -> None:
         os.close(fd)
 
 
-def open_to_others(folder: Path) -> list[Path]:
-    """The folder and everything in it that other users may read or write. Links are not followed."""
+def open_to_others(folder: Path, *, within: bool = True) -> list[Path]:
+    """The folder and everything in it (`within`) that other users may read or write. Links are not followed."""
     found = [folder] if _mode(folder) & _OTHERS else []
-    for parent, folders, files in os.walk(folder):
+    for parent, folders, files in os.walk(folder) if within else ():
         paths = (Path(parent, name) for name in (*folders, *files))
         found += [path for path in paths if _mode(path) & _OTHERS]
     return found
@@ -91,7 +91,7 @@ def keep_private(folder: Path, *, within: bool = True) -> None:
     """Closes a folder that the gateway made, and everything in it, to other users, and logs that. Without `within` only
     the folder itself, which is enough where others write in it: nobody reaches what is in a closed folder."""
     changed, failed = 0, ""
-    for path in open_to_others(folder) if within else [folder] if _mode(folder) & _OTHERS else []:
+    for path in open_to_others(folder, within=within):
         try:
             path.chmod(_mode(path) & ~_OTHERS)
             changed += 1

@@ -166,14 +166,8 @@ class KafkaBroker:
     def _format(self, found: java.Java, classes: str, options: Sequence[str], settings: Path, deadline: float) -> None:
         users = [argument for user in self._users for argument in ("--add-scram", user.argument())]
         # with `=`, since one in 64 ids begins with a dash
-        tool = (
-            "kafka.tools.StorageTool",
-            "format",
-            f"--cluster-id={self._cluster_id}",
-            "--config",
-            str(settings),
-            *users,
-        )
+        cluster = f"--cluster-id={self._cluster_id}"
+        tool = ("kafka.tools.StorageTool", "format", cluster, "--config", str(settings), *users)
         child = self._java(found, classes, *options, *tool)
         try:
             while (code := child.ended()) is None:
