@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 
-from tests.ledger import free_port
 from tests.processes import descendants
 
-from .test_group_stop import CONFIG, numbers, send
+from .one_trigger import config_for, numbers, send
 
 pytestmark = pytest.mark.usefixtures("processes")
 
@@ -21,8 +20,7 @@ pytestmark = pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_it_runs_without_them(tmp_path: Path, closed: str, workers: int) -> None:
     with Subscriber() as subscriber:
-        text = CONFIG.replace("PORT", str(free_port())).replace("URL", subscriber.url)
-        gateway = GatewayProcess(text, tmp_path, None, "--workers", str(workers))
+        gateway = GatewayProcess(config_for(subscriber), tmp_path, None, "--workers", str(workers))
         gateway.launcher = ("/bin/sh", "-c", f'exec "$0" "$@" {closed}')
         with gateway:
             send(gateway, range(10))

@@ -9,25 +9,16 @@ import sys
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 
-from tests.ledger import body_of, free_port, headers
 from tests.processes import descendants, gone
 
+from .one_trigger import config_for, numbers, send
 from .test_workers import both
 
 pytestmark = pytest.mark.usefixtures("processes")
 
-CONFIG = """
-brokers:
-  default:
-    ingress:
-      - http: {listen: "127.0.0.1:PORT"}
-triggers:
-  all: {subscriber: URL}
-"""
 EVENTS = 8
 # as a terminal starts it: under nohup, which may run these tests, SIGHUP has no effect
 _ITS_SIGHUP = (
@@ -41,21 +32,11 @@ def slow(received: object) -> str:
     return "script"
 
 
-def send(gateway: GatewayProcess, numbers: range) -> None:
-    for number in numbers:
-        httpx.post(gateway.ingress(), content=body_of(number), headers=headers(number)).raise_for_status()
-
-
-def numbers(subscriber: Subscriber) -> set[int]:
-    return {int(request.headers["ce-id"]) for request in subscriber.requests}
-
-
 @pytest.mark.spec("SAFE-07")
 @pytest.mark.parametrize(("workers", "all_processes"), [(1, False), (2, False), (2, True)])
 def test_what_is_under_way_is_finished(tmp_path: Path, workers: int, all_processes: bool) -> None:
     with Subscriber(decide=slow) as subscriber:
-        text = CONFIG.replace("PORT", str(free_port())).replace("URL", subscriber.url)
-        with GatewayProcess(text, tmp_path, None, "--workers", str(workers)) as gateway:
+        with GatewayProcess(config_for(subscriber), tmp_path, None, "--workers", str(workers)) as gateway:
             send(gateway, range(EVENTS))
             subscriber.wait_for(EVENTS)
             if all_processes:
@@ -77,8 +58,7 @@ def test_what_is_under_way_is_finished(tmp_path: Path, workers: int, all_process
 @pytest.mark.parametrize("workers", [1, 2])
 def test_where_sighup_reloads_nothing_it_is_a_stop(tmp_path: Path, workers: int) -> None:
     with Subscriber(decide=slow) as subscriber:
-        text = CONFIG.replace("PORT", str(free_port())).replace("URL", subscriber.url)
-        gateway = GatewayProcess(text, tmp_path, None, "--workers", str(workers), "--reload", "off")
+        gateway = GatewayProcess(config_for(subscriber), tmp_path, None, "--workers", str(workers), "--reload", "off")
         gateway.launcher = IN_A_TERMINAL
         with gateway:
             send(gateway, range(EVENTS))
@@ -98,8 +78,7 @@ def test_where_sighup_reloads_nothing_it_is_a_stop(tmp_path: Path, workers: int)
 @pytest.mark.spec("SAFE-07")
 def test_a_terminal_that_is_closed_ends_no_worker(tmp_path: Path) -> None:
     with Subscriber() as subscriber:
-        text = CONFIG.replace("PORT", str(free_port())).replace("URL", subscriber.url)
-        gateway = GatewayProcess(text, tmp_path, None, "--workers", "2")
+        gateway = GatewayProcess(config_for(subscriber), tmp_path, None, "--workers", "2")
         gateway.launcher = IN_A_TERMINAL
         with gateway:
             gateway.wait_until(lambda: both(gateway), what="two workers")

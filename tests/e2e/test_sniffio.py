@@ -6,22 +6,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 
-from tests.ledger import body_of, free_port, headers
+from .one_trigger import config_for, send
 
 pytestmark = pytest.mark.usefixtures("processes")
 
-CONFIG = """
-brokers:
-  default:
-    ingress:
-      - http: {listen: "127.0.0.1:PORT"}
-triggers:
-  all: {subscriber: URL}
-"""
 EVENTS = 20
 
 
@@ -34,10 +25,10 @@ def test_events_are_delivered(tmp_path: Path, installed: bool, workers: int) -> 
         (hidden / "sniffio.py").write_text("raise ModuleNotFoundError(__name__)\n")
     path = os.pathsep.join(filter(None, (str(hidden), os.environ.get("PYTHONPATH"))))
     with Subscriber() as subscriber:
-        text = CONFIG.replace("PORT", str(free_port())).replace("URL", subscriber.url)
-        with GatewayProcess(text, tmp_path, {"PYTHONPATH": path}, "--workers", str(workers)) as gateway:
-            for number in range(EVENTS):
-                httpx.post(gateway.ingress(), content=body_of(number), headers=headers(number)).raise_for_status()
+        with GatewayProcess(
+            config_for(subscriber), tmp_path, {"PYTHONPATH": path}, "--workers", str(workers)
+        ) as gateway:
+            send(gateway, range(EVENTS))
 
             def counts() -> tuple[int, int]:
                 trigger = gateway.trigger("all")

@@ -1,0 +1,33 @@
+"""A gateway with one broker and one trigger, events for it, and what its subscriber got."""
+
+from __future__ import annotations
+
+import httpx
+from gateway_testing import GatewayProcess, Subscriber
+
+from tests.ledger import body_of, free_port, headers
+
+_CONFIG = """
+brokers:
+  default:
+    ingress:
+      - http: {listen: "127.0.0.1:PORT"}
+triggers:
+  all: {subscriber: URL}
+"""
+
+
+def config_for(subscriber: Subscriber) -> str:
+    """On a port that several workers can share."""
+    return _CONFIG.replace("PORT", str(free_port())).replace("URL", subscriber.url)
+
+
+def send(gateway: GatewayProcess, numbers: range) -> None:
+    """Each on a connection of its own, so that several workers get some."""
+    for number in numbers:
+        answer = httpx.post(gateway.ingress(), content=body_of(number), headers=headers(number), verify=False)
+        answer.raise_for_status()
+
+
+def numbers(subscriber: Subscriber) -> set[int]:
+    return {int(request.headers["ce-id"]) for request in subscriber.requests}
