@@ -20,6 +20,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed: else a file of ours would take its place, and get what is printed
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+    if reconfigure := getattr(sys.stdout, "reconfigure", None):
+        reconfigure(errors="backslashreplace")  # what the terminal's encoding lacks; standard error does so anyway
     try:
         code = _run(args)
         sys.stdout.flush()  # a short output is written only here

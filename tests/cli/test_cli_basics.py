@@ -230,3 +230,14 @@ def test_where_nothing_is_known_nothing_is_completed(tidegate, monkeypatch) -> N
     monkeypatch.setenv("COMP_CWORD", "2")
     ran = tidegate()
     assert (ran.out.strip(), ran.err) == ("", "")
+
+
+@pytest.mark.usefixtures("processes")
+def test_what_the_encoding_of_the_output_lacks_is_written_in_another_way(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("triggers:\n  \u0442\u0438\u043f: {}\n")
+    command = [sys.executable, "-m", "gateway_core.cli", "check", str(config)]
+    env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    ran = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert (ran.returncode, ran.stderr) == (1, "")
+    assert r"triggers.\u0442\u0438\u043f" in ran.stdout
