@@ -1,18 +1,20 @@
-"""What a bad subscriber costs the others: a sender's latency at a fixed rate, and what an event costs then.
+"""What a bad subscriber or other work costs a sender: its latency at a fixed rate, and what an event costs then.
 
     .venv/bin/python tests/bench/neighbours.py --rounds 5
 
-Three triggers with HTTP subscribers follow the log. In each case but the first, the third one's trouble begins before
-the load does. Each run has a gateway of its own; the cases are interleaved, and medians are shown, with the median of
-their ratios to "all well" of the same round. Latency is counted from the intended arrival of an event. CPU and context
-switches are those of the gateway's process. With perf on the PATH (and the right to trace syscalls), one
-more run of each case counts them. Nothing here asserts.
+Three triggers with HTTP subscribers follow the log. In some cases the third one's subscriber or dead letter fails,
+which begins before the load does; in the others, something else goes on during the load. Each run has a gateway of its
+own; the cases are interleaved, and medians are shown, with the median of their ratios to "all well" of the same round.
+Latency is counted from the intended arrival of an event. CPU and context switches are those of the gateway's process
+and its children. With perf on the PATH (and the right to trace syscalls), one more run of each case counts them.
+Nothing here asserts.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import signal
 import socket
@@ -20,26 +22,108 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
+import httpx
 from gateway_testing import GatewayProcess
 from measure import bare_server, cpu_s, load
 from rich.console import Console
 from rich.table import Table
 
 WELL = "all well"
+Beside = Callable[[GatewayProcess], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """The third trigger's subscriber and delivery policy, the dead letter, and what goes on beside the load."""
+
+    third: str = "good"
+    dead_letter: str = "file"
+    delivery: str = "{}"
+    beside: Beside = nullcontext
+
+
+@contextmanager
+def scrape(gateway: GatewayProcess) -> Iterator[None]:
+    """Once a second, metrics and status, with a client that costs little."""
+    done = threading.Event()
+    requests = [Request(gateway.admin_url + path, headers=gateway.admin_headers) for path in ("/metrics", "/status")]
+
+    def go_on() -> None:
+        while not done.wait(1.0):
+            for request in requests:
+                with urlopen(request) as answer:
+                    answer.read()
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+@contextmanager
+def reload(gateway: GatewayProcess) -> Iterator[None]:
+    """One, that adds a trigger."""
+
+    def act() -> None:
+        with gateway.config.open("a") as config:
+            config.write(f"  fourth: {{subscriber: {{file: {{path: '{gateway.folder}/fourth.jsonl'}}}}}}\n")
+        os.kill(gateway.pid, signal.SIGHUP)
+
+    timer = threading.Timer(1.0, act)
+    timer.start()
+    yield
+    timer.join()
+
+
+@contextmanager
+def table(gateway: GatewayProcess) -> Iterator[None]:
+    """A reload adds a Spark table, whose driver and first batches start during the load."""
+    with gateway.config.open("a") as config:
+        config.write("  table: {subscriber: {spark: {path: table}}}\n")
+    os.kill(gateway.pid, signal.SIGHUP)
+    yield
+
+
+@contextmanager
+def backlog(gateway: GatewayProcess) -> Iterator[None]:
+    """The third trigger was paused for a while, and catches up during the load."""
+
+    def change(what: str) -> None:
+        url = f"{gateway.admin_url}/api/v1/triggers/third/{what}"
+        httpx.post(url, headers=gateway.admin_headers, timeout=60).raise_for_status()
+
+    change("pause")
+    load(gateway.ingress(), mode="batch", seconds=30, limit=BACKLOG // 100)
+    gateway.wait_until(lambda: gateway.drained("first", "second"))
+    change("resume")
+    yield
+
+
 CASES = {
-    WELL: ("good", "file"),
-    "one refuses connections": ("refuses", "file"),
-    "one never answers": ("hangs", "file"),
-    "one answers 500": ("fails", "file"),
-    "one refuses, slow dead letter": ("refuses", "slow"),
+    WELL: Case(),
+    "one refuses connections": Case("refuses"),
+    "one never answers": Case("hangs"),
+    "one answers 500": Case("fails"),
+    "one refuses, slow dead letter": Case("refuses", "slow"),
+    "a scrape each second": Case(beside=scrape),
+    "a reload": Case(beside=reload),
+    "a backlog drains": Case(beside=backlog),
+    "the same, 3,000 a second": Case(delivery="{rate_per_s: 3000}", beside=backlog),
+    "a Spark query starts": Case(beside=table),
 }
-"""The third trigger's subscriber, and the dead letter."""
+BACKLOG = 50_000
 SUBSCRIBERS = {"good": [], "hangs": ["--wait", "3600"], "fails": ["--status", "500"], "slow": ["--wait", "0.2"]}
 ALIASES = {
     "syncs": ("fsync", "fdatasync"),
@@ -57,10 +141,9 @@ WAIT_S = 2.0
 Figures = dict[str, float]
 
 
-def config(urls: dict[str, str], third: str, dead_letter: str) -> str:
-    subscribers = {"first": urls["good"], "second": urls["good"], "third": urls[third]}
-    triggers = "".join(f"  {name}: {{subscriber: '{url}'}}\n" for name, url in subscribers.items())
-    letters = "file: {path: letters.jsonl}" if dead_letter == "file" else f"http: {{url: '{urls[dead_letter]}'}}"
+def config(urls: dict[str, str], case: Case) -> str:
+    to = case.dead_letter
+    letters = "file: {path: letters.jsonl}" if to == "file" else f"http: {{url: '{urls[to]}'}}"
     return f"""
 brokers:
   default:
@@ -68,7 +151,10 @@ brokers:
     delivery: {{retry: 2, timeout_s: 2}}
     dead_letter: {{{letters}}}
 triggers:
-{triggers}"""
+  first: {{subscriber: '{urls["good"]}'}}
+  second: {{subscriber: '{urls["good"]}'}}
+  third: {{subscriber: '{urls[case.third]}', delivery: {case.delivery}}}
+"""
 
 
 def switches(pid: int) -> int:
@@ -112,17 +198,19 @@ def count_calls(pid: int, run: Callable[[], float]) -> Figures:
 
 def play(case: str, urls: dict[str, str], rate: float, seconds: float, *, trace: bool = False) -> Figures:
     """One run with a new gateway."""
-    third, dead_letter = CASES[case]
+    chosen = CASES[case]
     with tempfile.TemporaryDirectory() as scratch:
-        gateway = GatewayProcess(config(urls, third, dead_letter), Path(scratch))
+        gateway = GatewayProcess(config(urls, chosen), Path(scratch))
         with gateway:
             pid, url = gateway.pid, gateway.ingress()
             load(url, rate=rate, seconds=WAIT_S)
             figures: Figures = {}
             if trace:
-                return count_calls(pid, lambda: float(load(url, rate=rate, seconds=seconds)["events"]))
-            cpu, switched = cpu_s(pid), switches(pid)
-            result: dict[str, Any] = load(url, rate=rate, seconds=seconds)
+                with chosen.beside(gateway):
+                    return count_calls(pid, lambda: float(load(url, rate=rate, seconds=seconds)["events"]))
+            with chosen.beside(gateway):
+                cpu, switched = cpu_s(pid), switches(pid)
+                result: dict[str, Any] = load(url, rate=rate, seconds=seconds)
             count = max(result["events"], 1)
             figures["p50_ms"], figures["p99_ms"] = result["p50_ms"], result["p99_ms"]
             figures["cpu_us"] = (cpu_s(pid) - cpu) * 1e6 / count
