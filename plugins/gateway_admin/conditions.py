@@ -107,7 +107,7 @@ class Conditions:
         if self._gateway.stopping:
             return
         section, name = key
-        if section == "triggers" and not isinstance(self._gateway.built.triggers.get(name), ReadingTrigger):
+        if section == "triggers" and not self._reads(name):
             return
         what = f"{singular(section)} {name}"
         started = before is not None and before.condition.reason == _STARTING
@@ -118,6 +118,10 @@ class Conditions:
             log.info("%s is ready", what)
         elif condition.ready and before is not None and before.condition.ready is False:
             log.warning("%s is ready again", what)
+
+    def _reads(self, trigger: str) -> bool:
+        """Whether this worker runs its reader."""
+        return self._gateway.worker == 0 and isinstance(self._gateway.built.triggers.get(trigger), ReadingTrigger)
 
     def of(self, section: str, name: str) -> Seen:
         """The condition `Ready` as last seen."""

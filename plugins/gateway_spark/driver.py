@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import suppress
@@ -20,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from gateway_java import java
 
-from . import class_archive, connect
+from . import connect, unnamed_user
 from .batch import Batches
+from .errors import NO_JVM, SparkFault
 from .job import Job, report
 from .processes import Lock, lock_of
-from .query import environment, jars_of, settings
+from .query import environment, jars_of, jvm_options, settings
 from .query_run import POLL_S, Progress, finish, one_line, start
 from .session_conf import conf_of
 from .submit.shipping import shipped
@@ -105,6 +107,7 @@ class Driver:
 
     def _session(self, locks: list[Lock]) -> SparkSession:
         from pyspark import SparkConf, SparkContext
+        from pyspark.errors import PySparkRuntimeError
         from pyspark.java_gateway import launch_gateway
         from pyspark.sql import SparkSession
 
@@ -112,6 +115,7 @@ class Driver:
         os.environ.update(environment(found, job.master))
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir(parents=True)
+        os.environ["TMPDIR"] = tempfile.tempdir = str(self._scratch)
         conf = settings(
             master=job.master,
             app=f"tidegate {job.name}",
@@ -119,17 +123,21 @@ class Driver:
             memory=job.memory,
             scratch=str(self._scratch),
             more=conf_of(job),
-            archive=class_archive.options(found),
+            jvm=jvm_options(found),
         )
         conf = shipped(conf, self._scratch)
         spark_conf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
         # PySpark could start the JVM itself, but without the descriptors that hold the locks
-        gateway = launch_gateway(  # type: ignore[no-untyped-call]
-            spark_conf, {"pass_fds": [lock.fileno() for lock in locks]}
-        )
+        try:
+            gateway = launch_gateway(  # type: ignore[no-untyped-call]
+                spark_conf, {"pass_fds": [lock.fileno() for lock in locks]}
+            )
+        except PySparkRuntimeError as e:
+            raise SparkFault(NO_JVM) from e
         self._jvm = gateway.proc
         for lock in locks:
             lock.add_jvm(self._jvm.pid)
+        unnamed_user.name_user(gateway.jvm)
         SparkContext(gateway=gateway, conf=spark_conf)
         return SparkSession.builder.getOrCreate()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gateway_java import jars, java
 
-from . import class_archive
+from . import class_archive, unnamed_user
 from .connectors import connectors, missing
 from .errors import SparkFault
 from .job import Job
@@ -56,18 +56,21 @@ def settings(
     memory: str = "",
     scratch: str = "",
     more: Mapping[str, str] | None = None,
-    archive: str = "",
+    jvm: str = "",
 ) -> dict[str, str]:
     """The Spark settings of all our sessions. `delta` are Delta's jars, `others` further ones, `memory` the driver's
-    ("2g"), `scratch` the folder for temporary files, `more` the user's settings, which override ours, and `archive` the
-    JVM's options for its class archive."""
+    ("2g"), `scratch` the folder for temporary files, `more` the user's settings, which override ours, and `jvm` the
+    options of a JVM on this machine (`jvm_options`)."""
+    if scratch:  # a killed JVM leaves its temporary files behind, and the system's folder may be read-only
+        escaped = scratch.replace("\\", r"\\").replace('"', r"\"")
+        jvm = f'"-Djava.io.tmpdir={escaped}" {jvm}'
     conf = {
         "spark.master": master,
         "spark.app.name": app,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        JVM_OPTIONS: f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_LOGGING} {archive}".strip(),
+        JVM_OPTIONS: f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_LOGGING} {jvm}".strip(),
         "spark.sql.shuffle.partitions": "4",  # the default of 200 is for clusters
     }
     if on_this_machine(master):
@@ -85,6 +88,11 @@ def settings(
     if delta:
         conf = {**conf_of_format("delta", master), **conf}
     return conf
+
+
+def jvm_options(found: java.Java) -> str:
+    """The options of a JVM that runs on this machine, as this user."""
+    return f"{class_archive.options(found)} {unnamed_user.options()}".strip()
 
 
 def environment(found: java.Java, master: str = "local") -> dict[str, str]:
@@ -116,6 +124,7 @@ def session(
     from gateway_core.contract.errors import MissingExtra, StartError
 
     try:
+        from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
     except ImportError as e:
         raise MissingExtra("Spark needs PySpark: install tidegate[spark]") from e
@@ -132,10 +141,13 @@ def session(
     others = [jar for name in wanted for jar in jars.fetch(known[name], found)]
     builder = SparkSession.builder
     more = {**(conf_of_format("iceberg", master) if iceberg else {}), **(conf or {})}
-    archive = class_archive.options(found)
-    chosen = settings(master=master, app=app, delta=fetched, others=others, memory=memory, more=more, archive=archive)
+    jvm = jvm_options(found)
+    chosen = settings(master=master, app=app, delta=fetched, others=others, memory=memory, more=more, jvm=jvm)
     for key, value in chosen.items():
         builder = builder.config(key, value)
+    if unnamed_user.unnamed():
+        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(chosen.items())))
+        unnamed_user.name_user(SparkContext._jvm)
     spark = builder.getOrCreate()
     register(spark)
     return spark

@@ -22,6 +22,7 @@ from gateway_core.contract.options import HIDDEN as SECRET
 
 from .checkpoint import committed
 from .config import SparkSinkConfig, schemas
+from .errors import NO_JVM
 from .job import LOG, Job
 from .naming import OTHER, TYPE, name_of, quarantine_of
 from .query_status import QueryStatus
@@ -220,7 +221,8 @@ class SparkSink:
 
     def _on_exit(self, status: int, wait_s: float) -> None:
         assert self._supervisor is not None
-        words = self._supervisor.last_words()
-        error = self._said or f"Spark ended with status {status}{f': {words}' if words else ''}"
+        error = self._said or f"Spark ended with status {status}"
+        if self._said in ("", NO_JVM) and (words := self._supervisor.last_words()):
+            error += f": {words}"
         self._status.restart(error)
         log.warning("%s: %s; restarting in %g s", self._owner, error, wait_s)

@@ -14,7 +14,11 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 KILL_AFTER_S = 3.0
 GOOD_RUN_S = 120.0  # a child that ran this long did not fail at its start
 _LONGEST_LINE = 1 << 20
-_NOISE = ("WARNING: Using incubator modules", "Using Spark's default log4j profile", "SLF4J")
+_NOISE = (
+    *("WARNING: Using incubator modules", "Using Spark's default log4j profile", "SLF4J", "at ", "..."),
+    *("Error: Could not create the Java Virtual Machine", "Error: A fatal exception has occurred"),
+)
+"""How lines of the JVM begin that do not say what is wrong: notes, frames of a stack, its last words."""
 
 
 class Supervisor:
@@ -50,7 +54,7 @@ class Supervisor:
         return self._process.pid if self._process else None
 
     def last_words(self) -> str:
-        """The last line that the child wrote to standard error, or ""."""
+        """The last line that the child wrote to standard error, without noise, or ""."""
         return self._words[-1] if self._words else ""
 
     def good(self) -> None:

@@ -169,7 +169,7 @@ class Supervisor:
         ours, theirs = socket.socketpair()
         # -P: a file of the working directory never stands in for a module, as with the command itself
         command = [sys.executable, "-P", "-m", "gateway_workers.worker"]
-        with theirs, tempfile.TemporaryFile() as stacks:
+        with theirs, tempfile.TemporaryFile(dir=self._settings.data_dir) as stacks:
             fds = (theirs.fileno(), stacks.fileno())
             worker.process = process = await anyio.open_process(
                 [*command, *map(str, fds)], stdin=subprocess.DEVNULL, stdout=None, stderr=None, pass_fds=fds

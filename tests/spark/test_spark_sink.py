@@ -85,6 +85,14 @@ def test_a_table_that_another_process_writes_is_left_alone(
     other.release()
 
 
+@pytest.mark.usefixtures("log")
+def test_a_jvm_that_does_not_start_says_why(sink: Callable[..., Any]) -> None:
+    runner = sink({"driver_memory": "900000g"})
+    state = runner.wait_for("a restart", lambda s: s["restarts"])
+    assert state["error"].startswith("Spark's JVM did not start: ")
+    assert "heap" in state["error"], "the line of the JVM that says why"
+
+
 @pytest.mark.full
 def test_a_delta_table_follows_the_log(log: Any, sink: Callable[..., Any], event: Callable[..., Any]) -> None:
     log.append(event("a"), event("b", type="late"))
