@@ -11,6 +11,8 @@ import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests.processes import alive
+
 pytestmark = pytest.mark.usefixtures("processes")
 
 BROKER = """
@@ -276,3 +278,11 @@ def test_several_workers_need_a_fixed_port(tmp_path: Path) -> None:
         pytest.raises(AssertionError, match=r"(?s)ended with 3.*brokers.default.ingress\[0\].*fixed"),
     ):
         GatewayProcess(config(trigger("all", s.url)), tmp_path, None, "--workers", "2").start()
+
+
+def test_a_gateway_that_does_not_open_is_ended(tmp_path: Path) -> None:
+    gateway = GatewayProcess("", tmp_path)
+    gateway.launcher = ("/bin/sh", "-c", "exec sleep 600")
+    with pytest.raises(AssertionError, match=r"waited 0\.2 s for the gateway to start"):
+        gateway.start(timeout_s=0.2)
+    assert not alive(gateway.pid)
