@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import http.client
 import json
 import os
 import random
 import socket
+import tempfile
 import threading
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -30,7 +33,7 @@ def key_of(number: int) -> str:
     return f"key-{number % 211}"
 
 
-_WORKERS = 8
+_LANES = 8
 _given: set[int] = set()
 
 
@@ -110,12 +113,24 @@ def start_senders(ledger: Ledger, url: str, count: int, finished: threading.Even
     return threads
 
 
+@cache
+def _lane() -> int:
+    """This process's share of the ports, up to its end: several workers, runs and soaks may be under way."""
+    for lane in range(_LANES):
+        lock = os.open(f"{tempfile.gettempdir()}/tidegate-ports-{os.getuid()}-{lane}", os.O_RDWR | os.O_CREAT, 0o600)
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lane  # and keeps the lock
+        os.close(lock)
+    raise AssertionError(f"{_LANES} processes of tests have ports already")
+
+
 def free_port() -> int:
     """A port that nobody listens on, and that no outgoing connection gets by chance: a gateway that is killed has to
-    get it again. No other worker of the run gets it, and no later call: whoever asked may not listen yet."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % _WORKERS
+    get it again. No other process that asks gets it, and no later call: whoever asked may not listen yet."""
+    lane = _lane()
     while True:
-        port = random.SystemRandom().randrange(12_000 + worker, 20_000, _WORKERS)  # above are those of `gateway_java`
+        port = random.SystemRandom().randrange(12_000 + lane, 20_000, _LANES)  # above are those of `gateway_java`
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             if port not in _given:
                 _given.add(port)
