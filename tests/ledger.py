@@ -115,14 +115,15 @@ def start_senders(ledger: Ledger, url: str, count: int, finished: threading.Even
 
 @cache
 def _lane() -> int:
-    """This process's share of the ports, up to its end: several workers, runs and soaks may be under way."""
+    """This process's share of the ports, up to its end: several workers, runs and soaks may be under way. Where too
+    many are, some have the same."""
     for lane in range(_LANES):
         lock = os.open(f"{tempfile.gettempdir()}/tidegate-ports-{os.getuid()}-{lane}", os.O_RDWR | os.O_CREAT, 0o600)
         with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return lane  # and keeps the lock
         os.close(lock)
-    raise AssertionError(f"{_LANES} processes of tests have ports already")
+    return os.getpid() % _LANES
 
 
 def free_port() -> int:
