@@ -52,8 +52,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def lines(gateway: GatewayProcess) -> list[Mapping[str, str]]:
-    return [json.loads(line) for line in gateway.stderr.read_text().splitlines() if line.startswith("{")]
+def errors(gateway: GatewayProcess) -> list[Mapping[str, str]]:
+    """What it logged as an error."""
+    lines = [json.loads(line) for line in gateway.stderr.read_text().splitlines() if line.startswith("{")]
+    return [line for line in lines if line["level"] in ("error", "critical")]
 
 
 @pytest.mark.usefixtures("processes")
@@ -67,11 +69,12 @@ def test_two_workers_deliver(folder: Path) -> None:
         send(gateway, range(20))
         gateway.wait_until(lambda: numbers(subscriber) == set(range(20)), what="all events")
         assert gateway.stop() == 0
-        assert {line["level"] for line in lines(gateway)} == {"info"}
+        assert not errors(gateway)
 
 
 @pytest.mark.usefixtures("own_spark")
 @pytest.mark.spec("SAFE-67")
+@pytest.mark.timeout(600)
 def test_two_workers_fill_a_table(folder: Path) -> None:
     table = f"  table: {{subscriber: {{spark: {{path: {folder}/table, trigger_interval_s: 0.2}}}}}}\n"
     with (
@@ -80,7 +83,7 @@ def test_two_workers_fill_a_table(folder: Path) -> None:
     ):
         gateway.wait_until(lambda: both(gateway), what="two workers")
         send(gateway, range(20))
-        gateway.wait_until(lambda: gateway.trigger("table")["delivered"] == 20, 120, what="a table of all events")
+        gateway.wait_until(lambda: gateway.trigger("table")["delivered"] == 20, 240, what="a table of all events")
         assert gateway.stop() == 0
-        assert {line["level"] for line in lines(gateway)} == {"info"}
+        assert not errors(gateway)
     assert not list((folder / "data").rglob("scratch")), "Spark's temporary files are gone"
