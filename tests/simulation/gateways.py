@@ -167,6 +167,8 @@ class Process:
                 subscription = trigger.subscription
                 if subscription.held or subscription.feed.lag():
                     return f"{trigger.name}: {subscription.held} held, lag {subscription.feed.lag()}"
+                if (condition := trigger.condition()).reason == "FeedFails":
+                    return f"{trigger.name}: {condition.message}"
         for bridge in gateway.built.bridges.values():
             if bridge.bridge.subscription.held:
                 return f"{bridge.name}: {bridge.bridge.subscription.held} held"
