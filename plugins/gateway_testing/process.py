@@ -39,7 +39,12 @@ class GatewayProcess:
 
     def __enter__(self) -> GatewayProcess:
         if self._process is None:
-            self.start()
+            try:
+                self.start()
+            except BaseException:  # no exit follows
+                if self._process is not None:
+                    self.kill()
+                raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
@@ -52,16 +57,12 @@ class GatewayProcess:
         return self._process.pid
 
     def start(self, timeout_s: float = 120.0) -> None:
-        """Starts the process and waits until its ingress is open. Leaves no process behind if it does not open."""
+        """Starts the process and waits until its ingress is open. If it does not open in time, the process goes on."""
         command = [*self.launcher, sys.executable, "-m", "gateway_core.cli", "run", str(self.config)]
         command += ["--data-dir", str(self.data_dir), *self._flags]
         with self.stderr.open("ab") as log:
             self._process = self._begin(command, self._env, log)
-        try:
-            self.wait_until(lambda: self._address() is not None, timeout_s, "the gateway to start")
-        except BaseException:
-            self.kill()
-            raise
+        self.wait_until(lambda: self._address() is not None, timeout_s, "the gateway to start")
 
     def _begin(self, command: Sequence[str], env: Mapping[str, str], log: IO[bytes]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, cwd=self.folder)

@@ -280,9 +280,14 @@ def test_several_workers_need_a_fixed_port(tmp_path: Path) -> None:
         GatewayProcess(config(trigger("all", s.url)), tmp_path, None, "--workers", "2").start()
 
 
-def test_a_gateway_that_does_not_open_is_ended(tmp_path: Path) -> None:
-    gateway = GatewayProcess("", tmp_path)
-    gateway.launcher = ("/bin/sh", "-c", "exec sleep 600")
-    with pytest.raises(AssertionError, match=r"waited 0\.2 s for the gateway to start"):
-        gateway.start(timeout_s=0.2)
+def test_a_gateway_that_does_not_open_leaves_no_process(tmp_path: Path) -> None:
+    class Stuck(GatewayProcess):
+        launcher = ("/bin/sh", "-c", "exec sleep 600")
+
+        def start(self, timeout_s: float = 0.2) -> None:
+            super().start(timeout_s)
+
+    gateway = Stuck("", tmp_path)
+    with pytest.raises(AssertionError, match=r"waited 0\.2 s for the gateway to start"), gateway:
+        pass
     assert not alive(gateway.pid)
