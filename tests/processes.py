@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
 from collections.abc import Iterable
+from typing import Any
+
+from gateway_testing import GatewayProcess
 
 
 def descendants(pid: int) -> set[int]:
@@ -16,6 +20,11 @@ def descendants(pid: int) -> set[int]:
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
     return found - {pid}
+
+
+def log_lines(gateway: GatewayProcess) -> list[dict[str, Any]]:
+    """What it has logged."""
+    return [json.loads(line) for line in gateway.stderr.read_text().splitlines() if line.startswith("{")]
 
 
 def alive(pid: int) -> bool:

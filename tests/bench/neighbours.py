@@ -37,6 +37,8 @@ from measure import bare_server, cpu_s, load
 from rich.console import Console
 from rich.table import Table
 
+from tests.repeated import repeated
+
 WELL = "all well"
 Beside = Callable[[GatewayProcess], AbstractContextManager[None]]
 
@@ -51,37 +53,30 @@ class Case:
     beside: Beside = nullcontext
 
 
-@contextmanager
-def scrape(gateway: GatewayProcess) -> Iterator[None]:
+def scrape(gateway: GatewayProcess) -> AbstractContextManager[None]:
     """Once a second, metrics and status, with a client that costs little."""
-    done = threading.Event()
     requests = [Request(gateway.admin_url + path, headers=gateway.admin_headers) for path in ("/metrics", "/status")]
 
-    def go_on() -> None:
-        while not done.wait(1.0):
-            for request in requests:
-                with urlopen(request) as answer:
-                    answer.read()
+    def ask() -> None:
+        for request in requests:
+            with urlopen(request) as answer:
+                answer.read()
 
-    thread = threading.Thread(target=go_on)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+    return repeated(ask, 1.0)
+
+
+def add(gateway: GatewayProcess, trigger: str) -> None:
+    """Adds a trigger by a reload."""
+    with gateway.config.open("a") as config:
+        config.write(f"  {trigger}\n")
+    os.kill(gateway.pid, signal.SIGHUP)
 
 
 @contextmanager
 def reload(gateway: GatewayProcess) -> Iterator[None]:
-    """One, that adds a trigger."""
-
-    def act() -> None:
-        with gateway.config.open("a") as config:
-            config.write(f"  fourth: {{subscriber: {{file: {{path: '{gateway.folder}/fourth.jsonl'}}}}}}\n")
-        os.kill(gateway.pid, signal.SIGHUP)
-
-    timer = threading.Timer(1.0, act)
+    """One, a second after the load began."""
+    trigger = f"fourth: {{subscriber: {{file: {{path: '{gateway.folder}/fourth.jsonl'}}}}}}"
+    timer = threading.Timer(1.0, add, (gateway, trigger))
     timer.start()
     yield
     timer.join()
@@ -89,10 +84,8 @@ def reload(gateway: GatewayProcess) -> Iterator[None]:
 
 @contextmanager
 def table(gateway: GatewayProcess) -> Iterator[None]:
-    """A reload adds a Spark table, whose driver and first batches start during the load."""
-    with gateway.config.open("a") as config:
-        config.write("  table: {subscriber: {spark: {path: table}}}\n")
-    os.kill(gateway.pid, signal.SIGHUP)
+    """A Spark table is added, whose driver and first batches start during the load."""
+    add(gateway, "table: {subscriber: {spark: {path: table}}}")
     yield
 
 
@@ -205,10 +198,9 @@ def play(case: str, urls: dict[str, str], rate: float, seconds: float, *, trace:
             pid, url = gateway.pid, gateway.ingress()
             load(url, rate=rate, seconds=WAIT_S)
             figures: Figures = {}
-            if trace:
-                with chosen.beside(gateway):
-                    return count_calls(pid, lambda: float(load(url, rate=rate, seconds=seconds)["events"]))
             with chosen.beside(gateway):
+                if trace:
+                    return count_calls(pid, lambda: float(load(url, rate=rate, seconds=seconds)["events"]))
                 cpu, switched = cpu_s(pid), switches(pid)
                 result: dict[str, Any] = load(url, rate=rate, seconds=seconds)
             count = max(result["events"], 1)

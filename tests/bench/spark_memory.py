@@ -6,13 +6,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 from gateway_testing import GatewayProcess
 from measure import HERE, children, memory_mb
+
+from tests.repeated import repeated
 
 CONFIG = """
 brokers:
@@ -53,30 +54,24 @@ def main() -> None:
     gateway = GatewayProcess(text, folder)
     gateway.start()
     samples: list[dict[str, Any]] = []
-    done = threading.Event()
     sent = 0
+    began = time.monotonic()
 
     def sample() -> None:
-        began = time.monotonic()
-        while not done.wait(SAMPLE_S):
-            samples.append({"s": round(time.monotonic() - began), "sent": sent, **tree(gateway.pid)})
-            print(samples[-1], file=sys.stderr, flush=True)
+        samples.append({"s": round(time.monotonic() - began), "sent": sent, **tree(gateway.pid)})
+        print(samples[-1], file=sys.stderr, flush=True)
 
-    sampler = threading.Thread(target=sample)
-    sampler.start()
-    began = time.monotonic()
     try:
-        while sent < wanted:
-            command = [sys.executable, str(HERE / "load.py"), gateway.ingress(), "--mode", "batch"]
-            ran = subprocess.run([*command, "--seconds", str(EACH_S)], capture_output=True, text=True, check=True)
-            sent += json.loads(ran.stdout)["events"]
-            while lag(gateway) > 2_000_000:  # the log must not fill the disk
+        with repeated(sample, SAMPLE_S):
+            while sent < wanted:
+                command = [sys.executable, str(HERE / "load.py"), gateway.ingress(), "--mode", "batch"]
+                ran = subprocess.run([*command, "--seconds", str(EACH_S)], capture_output=True, text=True, check=True)
+                sent += json.loads(ran.stdout)["events"]
+                while lag(gateway) > 2_000_000:  # the log must not fill the disk
+                    time.sleep(1)
+            while lag(gateway) != 0:
                 time.sleep(1)
-        while lag(gateway) != 0:
-            time.sleep(1)
     finally:
-        done.set()
-        sampler.join()
         took = time.monotonic() - began
         gateway.stop()
     print(json.dumps({"events": sent, "seconds": round(took, 1), "samples": samples}))

@@ -12,11 +12,11 @@ import io
 import json
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, chdir, contextmanager
+from contextlib import AbstractContextManager, ExitStack, chdir, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -32,6 +32,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 from ruamel.yaml import YAML
 
 from tests.console import browser as browsers
+from tests.repeated import repeated
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "images"
@@ -175,24 +176,15 @@ def _until(condition: Callable[[], bool], limit_s: float = 300) -> None:
         time.sleep(0.2)
 
 
-@contextmanager
-def _more(url: str, events: list[FlightEvent]) -> Iterator[None]:
+def _more(url: str, events: list[FlightEvent]) -> AbstractContextManager[None]:
     """Sends some more flights all the time, so that rates are not zero."""
-    done = threading.Event()
+    sent = count(0, 30)
 
-    def go() -> None:
-        first = 0
-        while not done.wait(0.25):
-            asyncio.run(Sender(url).send(iter(events[first : first + 30])))
-            first = (first + 30) % len(events)
+    def send() -> None:
+        first = next(sent) % len(events)
+        asyncio.run(Sender(url).send(iter(events[first : first + 30])))
 
-    thread = threading.Thread(target=go)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+    return repeated(send, 0.25)
 
 
 def take(names: list[str], out: Path, *, quick: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,8 @@ from pathlib import Path
 import pytest
 from gateway_dev.program import Missing
 from gateway_testing import GatewayProcess, Subscriber
+
+from tests.processes import log_lines
 
 from .one_trigger import config_for, numbers, send
 from .test_workers import both
@@ -54,8 +55,7 @@ def folder(tmp_path: Path) -> Path:
 
 def errors(gateway: GatewayProcess) -> list[Mapping[str, str]]:
     """What it logged as an error."""
-    lines = [json.loads(line) for line in gateway.stderr.read_text().splitlines() if line.startswith("{")]
-    return [line for line in lines if line["level"] in ("error", "critical")]
+    return [line for line in log_lines(gateway) if line["level"] in ("error", "critical")]
 
 
 @pytest.mark.usefixtures("processes")

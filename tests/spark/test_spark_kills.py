@@ -17,6 +17,7 @@ import pytest
 from gateway_testing.process import GatewayProcess
 
 from tests.ledger import free_port
+from tests.processes import log_lines
 from tests.spark.channels import Channel, Kafka, Log, Row
 from tests.spark.killer import LIMIT_S, STEPS, Killer, Part, Step
 from tests.spark.table_files import rows
@@ -119,7 +120,7 @@ def run(
             print(report(killer))
         gateway.wait_until(lambda: gateway.trigger("table")["lag"] == 0, LIMIT_S, "the table to have all")
         assert gateway.stop() == 0
-        log = [json.loads(line) for line in gateway.stderr.read_text().splitlines() if line.startswith("{")]
+        log = log_lines(gateway)
         starts = {line["level"] for line in log if "the reader is starting" in line["message"]}
         assert starts == {"info"}, "a start is no error"
     taken = list(channel.taken(gateway.data_dir))
