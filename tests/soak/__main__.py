@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> int:
     if unknown := set(a.only) - {fault.name for fault in ALL}:
         parser.error(f"no such fault: {', '.join(unknown)}; --list lists them")
     seconds = a.hours * 3600 + a.minutes * 60
-    folder = a.folder or Path(time.strftime("soak-%Y-%m-%d-%H%M"))
+    folder = a.folder or Path(time.strftime("soak-%Y-%m-%d-%H%M%S"))
     if seconds <= 0:
         parser.error("say how long: make soak HOURS=8, or MINUTES=10")
     if folder.exists() and any(folder.iterdir()):
