@@ -1,4 +1,5 @@
 """Fetches the jars and servers that the suite needs, unless they are cached or installed. `make test` runs it first.
+Ends with 1 if jars can't be had.
 
 A test has a time limit; how long the first download takes, nobody can promise.
 """
@@ -13,9 +14,12 @@ from gateway_java import jars, java
 from gateway_java.kafka import VERSION, broker_artifacts
 from gateway_spark.connectors import connectors, missing
 
+from gateway_core.contract.errors import StartError
+
 
 def main() -> None:
-    """Fetches what is not cached, and says so. A server that can't be had is no failure here: its tests say so."""
+    """Fetches what is not cached, and says so. A server that can't be had is no failure here: its tests say so. Raises
+    `StartError` for jars."""
     for server in servers.ALL.values():
         try:
             program.find(server.program)
@@ -35,4 +39,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except StartError as e:
+        sys.exit(f"tidegate: {e}")

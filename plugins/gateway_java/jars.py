@@ -16,7 +16,8 @@ from xml.sax.saxutils import quoteattr
 
 from gateway_core.contract.errors import MissingExtra, StartError
 
-from .java import Java, cache_dir, trust_store
+from .java import Java, cache_dir
+from .trust import trust_options
 
 TIMEOUT_S = 600
 
@@ -81,10 +82,13 @@ def _retrieve(artifacts: Sequence[Artifact], java: Java, folder: Path, ready: Pa
     ready.mkdir(exist_ok=True)
     ivy = ready / "ivy.xml"
     ivy.write_text(_description(artifacts))
-    store = trust_store()
+    try:
+        trust = trust_options(folder)
+    except OSError as e:
+        raise StartError(str(e)) from e
     command = [
         java.executable,
-        *([f"-Djavax.net.ssl.trustStore={store}"] if store else []),
+        *trust,
         *("-jar", str(_ivy_jar())),
         *("-ivy", str(ivy), "-cache", str(folder / "ivy"), "-types", "jar", "bundle"),
         *("-retrieve", f"{ready}/[artifact]-[revision].[ext]"),

@@ -20,7 +20,6 @@ OLDEST = 17
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """For a JVM that ends soon or has little to do: less optimization, few threads."""
 _ABSENT = "jdk.incubator.vector"  # PySpark's launcher requests it; slim runtimes lack the module and refuse to start
-_TRUST_STORES = ("/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts", "/etc/pki/ca-trust/extracted/java/cacerts")
 _WRAPPER = """\
 #!/bin/sh
 # drops the argument for the module that this runtime lacks
@@ -60,12 +59,6 @@ def find(env: Mapping[str, str] | None = None) -> Java:
     if seen:
         raise StartError(f"Java {OLDEST} or newer is needed: {'; '.join(seen)}; {remedy}")
     raise MissingExtra(f"Java {OLDEST} or newer is needed and none was found; {remedy}")
-
-
-def trust_store() -> Path | None:
-    """The system's Java trust store, for machines with their own certificate authority; None if there is none. Pass it
-    with `-Djavax.net.ssl.trustStore=` to a Java that opens TLS connections."""
-    return next((p for p in map(Path, _TRUST_STORES) if p.is_file()), None)
 
 
 def cache_dir(env: Mapping[str, str] | None = None) -> Path:
