@@ -17,9 +17,11 @@ _HELD = (errno.EWOULDBLOCK, errno.EACCES)
 
 
 class DataFolder:
-    """The folder, as the gateway that runs with it sees it."""
+    """The folder, as the gateway that runs with it sees it. Raises `StartError` if its name is not UTF-8."""
 
     def __init__(self, path: Path) -> None:
+        if os.fsencode(path).decode(errors="replace") != str(path):  # SQLite takes nothing else
+            raise StartError(f"the name of the data directory is not UTF-8: {path}; name another by --data-dir")
         self.path = path
         self._lock: int | None = None
 
@@ -30,7 +32,7 @@ class DataFolder:
             self._lock = os.open(self.path / "gateway.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             os.fchmod(self._lock, 0o600)
         except OSError as e:
-            raise self._cannot_write(e) from e
+            raise StartError(f"can't write in the data directory {self.path}: {e.strerror or e}") from e
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as e:
@@ -48,6 +50,3 @@ class DataFolder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-    def _cannot_write(self, error: OSError) -> StartError:
-        return StartError(f"can't write in the data directory {self.path}: {error.strerror or error}")
