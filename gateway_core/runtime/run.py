@@ -54,10 +54,13 @@ Watch = Callable[[StopSignals], AbstractContextManager[None]]
 
 
 def run_process(
-    config: ConfigRead, on_started: Callable[[Started], None], watch: Watch = lambda signals: nullcontext()
+    config: ConfigRead,
+    on_started: Callable[[Started], None],
+    watch: Watch = lambda signals: nullcontext(),
+    loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> int:
-    """Runs the gateway in this process until a signal, inside `watch`. Returns the exit code. Raises `StartError`."""
-    return anyio.run(_run, config, on_started, watch, backend_options={"use_uvloop": True})
+    """Runs the gateway on a new `loop` until a signal, inside `watch`. Returns the exit code. Raises `StartError`."""
+    return anyio.run(_run, config, on_started, watch, backend_options={"use_uvloop": True, "loop_factory": loop})
 
 
 async def _run(config: ConfigRead, on_started: Callable[[Started], None], watch: Watch) -> int:
@@ -79,8 +82,6 @@ async def _run(config: ConfigRead, on_started: Callable[[Started], None], watch:
 
 async def serve(gateway: Gateway, stop: anyio.Event, started: Callable[[], None], *beside: Task) -> None:
     """Runs a process's gateway until `stop` is set, with the tasks `beside`. Raises `StartError`."""
-    if gateway.reloader is None:
-        log.debug("no plugin changes the config of a running gateway: it stays the same until a restart")
     begun = anyio.Event()
 
     async def follow() -> None:

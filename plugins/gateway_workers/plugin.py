@@ -15,14 +15,16 @@ if TYPE_CHECKING:
 def _supervised(config: ConfigRead, on_started: Callable[[Started], None]) -> int:
     import anyio
 
+    from .event_loop import EventLoop
     from .supervisor import Supervisor
 
-    return anyio.run(Supervisor(config, on_started).run, backend_options={"use_uvloop": True})
+    return anyio.run(Supervisor(config, on_started).run, backend_options={"loop_factory": EventLoop})
 
 
 def _watched(config: ConfigRead, on_started: Callable[[Started], None]) -> int:
     from gateway_core.runtime.run import run_process
 
+    from .event_loop import EventLoop
     from .watchdog import Watchdog
 
     watchdog = Watchdog(config.settings.watchdog_s, config.settings.drain_timeout_s)
@@ -31,7 +33,7 @@ def _watched(config: ConfigRead, on_started: Callable[[Started], None]) -> int:
         watchdog.started()
         on_started(gateway)
 
-    return run_process(config, started, watchdog.watch)
+    return run_process(config, started, watchdog.watch, EventLoop)
 
 
 @hookimpl

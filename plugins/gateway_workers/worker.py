@@ -37,6 +37,7 @@ from gateway_core.runtime.run import serve
 from gateway_core.runtime.settings import Settings
 from gateway_core.runtime.stopping import StopSignals
 
+from .event_loop import EventLoop
 from .rpc import PeerClient, PeerServer
 from .status import merge
 from .watchdog import BEAT_S
@@ -205,7 +206,7 @@ def main() -> None:
     sock.setblocking(False)
     if os.getppid() != parent:
         sys.exit(COULD_NOT_START)  # it died before the system was told
-    sys.exit(anyio.run(_work, sock, backend_options={"use_uvloop": True}))
+    sys.exit(anyio.run(_work, sock, backend_options={"loop_factory": EventLoop}))
 
 
 if __name__ == "__main__":
