@@ -27,9 +27,9 @@ _MOST = 1 << 20
 
 
 class Forked(subprocess.Popen[bytes]):
-    """A process that someone else forked. `status` gives its exit code, and ends."""
+    """A process that someone else forked. `status` is the descriptor of a pipe that gives its exit code, and ends."""
 
-    def __init__(self, command: Sequence[str], pid: int, status: IO[bytes]) -> None:
+    def __init__(self, command: Sequence[str], pid: int, status: int) -> None:
         self.args, self.pid, self.returncode = command, pid, None  # type: ignore[assignment]
         self.stdin = self.stdout = self.stderr = None
         self._child_created, self._communication_started = True, False
@@ -51,11 +51,11 @@ class Forked(subprocess.Popen[bytes]):
     def _ended(self) -> int:
         with self._waitpid_lock:
             if self.returncode is None:
-                self.returncode = int(self._status.read())
+                self.returncode = int(b"".join(iter(lambda: os.read(self._status, 100), b"")))
         return self.returncode
 
     def __del__(self, *_: Any) -> None:
-        self._status.close()
+        os.close(self._status)
 
 
 class Forker:
@@ -77,7 +77,7 @@ class Forker:
             socket.send_fds(self._socket, [said], [nothing.fileno(), log.fileno(), theirs])
             os.close(theirs)
             pid = int(self._socket.recv(100))
-        return Forked(command, pid, os.fdopen(status, "rb"))
+        return Forked(command, pid, status)
 
 
 @cache
