@@ -59,16 +59,20 @@ class EventLoop(uvloop.Loop):
             return await super().create_connection(
                 protocol_factory, host, port, family=family, proto=proto, flags=flags, **options
             )
-        first: OSError | None = None
-        for kind, _, protocol, _, address in await self._look_up(port, host, family, socket.SOCK_STREAM, proto, flags):
-            options |= {"family": kind, "proto": protocol}
-            try:
-                return await super().create_connection(protocol_factory, address[0], address[1], **options)
-            except OSError as e:
-                if isinstance(e, SSLError):
-                    raise
-                first = first or e
-        raise first or OSError(f"{host} has no address")
+        failed: list[OSError] = []
+        try:
+            for entry in await self._look_up(port, host, family, socket.SOCK_STREAM, proto, flags):
+                kind, _, protocol, _, (address, *_) = entry
+                options |= {"family": kind, "proto": protocol}
+                try:
+                    return await super().create_connection(protocol_factory, address, port, **options)
+                except OSError as e:
+                    if isinstance(e, SSLError):
+                        raise
+                    failed.append(e)
+            raise failed[0] if failed else OSError(f"{host} has no address")
+        finally:
+            failed.clear()  # an error refers to this frame
 
     async def _look_up(self, port: int | None, host: str, *how: int) -> Found:
         asked = (host, *how)
@@ -87,7 +91,7 @@ class EventLoop(uvloop.Loop):
         try:
             found = socket.getaddrinfo(host, None, *how)
         except Exception as e:
-            found = e
+            found = e.with_traceback(None)  # which would refer to this frame, and the frame to the error
         with suppress(RuntimeError):  # the loop is closed
             self.call_soon_threadsafe(self._answer, asked, lookup, found)
 
