@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from ssl import SSLError
@@ -18,8 +19,12 @@ from typing import Any
 
 import uvloop
 
+MOST = 200
+"""Lookups at once: if no name server answers at all, a gateway with many names should not run out of threads."""
 Found = list[tuple[Any, ...]]
 """What `socket.getaddrinfo` returns."""
+Asked = tuple[Any, ...]
+Lookup = asyncio.Future[Found]
 
 
 class EventLoop(uvloop.Loop):
@@ -27,7 +32,9 @@ class EventLoop(uvloop.Loop):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lookups: dict[tuple[Any, ...], asyncio.Future[Found]] = {}
+        self._lookups: dict[Asked, Lookup] = {}
+        self._waiting: deque[tuple[Asked, Lookup]] = deque()
+        self._running = 0
 
     async def getaddrinfo(
         self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
@@ -78,14 +85,24 @@ class EventLoop(uvloop.Loop):
         asked = (host, *how)
         lookup = self._lookups.get(asked)
         if lookup is None:
-            lookup = self.create_future()
-            # a daemon: the process does not wait for it
-            Thread(target=self._ask, args=(asked, lookup), name=f"lookup of {host}", daemon=True).start()
-            self._lookups[asked] = lookup
+            lookup = self._lookups[asked] = self.create_future()
+            self._waiting.append((asked, lookup))
+            self._begin()
         found = await asyncio.shield(lookup)
         return [(*kind, (address[0], port or 0, *address[2:])) for *kind, address in found]
 
-    def _ask(self, asked: tuple[Any, ...], lookup: asyncio.Future[Found]) -> None:
+    def _begin(self) -> None:
+        if not self._waiting or self._running == MOST:
+            return
+        asked, lookup = self._waiting.popleft()
+        self._running += 1
+        try:
+            # a daemon: the process does not wait for it
+            Thread(target=self._ask, args=(asked, lookup), name=f"lookup of {asked[0]}", daemon=True).start()
+        except RuntimeError as e:  # no thread can be had
+            self.call_soon(self._answer, asked, lookup, e)
+
+    def _ask(self, asked: Asked, lookup: Lookup) -> None:
         found: Found | Exception
         host, *how = asked
         try:
@@ -95,13 +112,15 @@ class EventLoop(uvloop.Loop):
         with suppress(RuntimeError):  # the loop is closed
             self.call_soon_threadsafe(self._answer, asked, lookup, found)
 
-    def _answer(self, asked: tuple[Any, ...], lookup: asyncio.Future[Found], found: Found | Exception) -> None:
+    def _answer(self, asked: Asked, lookup: Lookup, found: Found | Exception) -> None:
+        self._running -= 1
         del self._lookups[asked]
         if isinstance(found, Exception):
             lookup.set_exception(found)
             lookup.exception()  # those who asked may have gone
         else:
             lookup.set_result(found)
+        self._begin()
 
 
 def _is_name(host: Any, port: Any) -> bool:

@@ -12,7 +12,9 @@ from typing import Any
 import anyio
 import pytest
 import trustme
-from gateway_workers.event_loop import EventLoop
+from gateway_workers.event_loop import MOST, EventLoop
+
+from gateway_core.contract.shortage import is_shortage
 
 UNUSED_V6 = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 0, 0, 0))
 HERE = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))
@@ -40,15 +42,17 @@ async def echo(host: str, port: int, **options: Any) -> bytes:
         writer.close()
 
 
+def unknown(host: str, *more: object) -> list[Any]:
+    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     """Name -> what a lookup finds; a name that is missing here is unknown."""
     known: dict[str, list[Any]] = {}
 
     def look_up(host: str, *more: object) -> list[Any]:
-        if host not in known:
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return known[host]
+        return known[host] if host in known else unknown(host)
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     return known
@@ -133,6 +137,43 @@ def test_those_who_ask_for_one_name_share_a_lookup_and_may_leave(monkeypatch: py
         await loop.getaddrinfo("slow.example", 80)
         assert len(asked) == 3
 
+    run(go())
+
+
+def test_many_lookups_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = threading.Event()
+
+    def look_up(host: str, *more: object) -> list[Any]:
+        assert answer.wait(60)
+        return [HERE]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+    async def go() -> None:
+        loop = asyncio.get_running_loop()
+        waiting = [asyncio.create_task(loop.getaddrinfo(f"{i}.example", i)) for i in range(MOST + 50)]
+        await asyncio.sleep(0.1)  # all have asked
+        assert sum("lookup of" in thread.name for thread in threading.enumerate()) == MOST
+        answer.set()
+        assert [found[0][4][1] for found in await asyncio.gather(*waiting)] == list(range(MOST + 50))
+
+    run(go())
+
+
+def test_without_a_thread_for_a_lookup_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def go() -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", none)
+            with pytest.raises(RuntimeError) as raised:
+                await echo("some.example", 1)
+        assert is_shortage(raised.value)
+        with pytest.raises(socket.gaierror):
+            await echo("absent.example", 1)
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
     run(go())
 
 
