@@ -253,12 +253,14 @@ class LineWriter:
         self._closing = False
         self._timer: Timer | None = None  # while something is pending
         self._thread: threading.Thread | None = None
+        self._written: asyncio.Event  # all that came before the stop
         self._loop: asyncio.AbstractEventLoop
 
     async def start(self) -> None:
         """Opens the target. Raises `OSError`."""
         self._loop = asyncio.get_running_loop()
         self._target.open()
+        self._written = asyncio.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="line-writer", daemon=True)
         self._thread.start()
@@ -300,7 +302,8 @@ class LineWriter:
         self._queue.put(self._gathered)
         self._queue.put(None)
         self._gathered = []
-        await self._loop.run_in_executor(None, self._thread.join)
+        await self._written.wait()  # not of the thread's end: that may be known before what the thread told last
+        self._thread.join()
         while self._ended:
             self._report()
         self._thread = None
@@ -325,6 +328,7 @@ class LineWriter:
                 live = [entry for entry in batch if entry.done is not None]  # the others have timed out
                 outcome = self._commit(live) if live else DELIVERED
                 self._loop.call_soon_threadsafe(self._finish, batch, outcome)
+        self._loop.call_soon_threadsafe(self._written.set)
 
     def _commit(self, batch: list[_Line]) -> Outcome:
         try:

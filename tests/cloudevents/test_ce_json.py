@@ -114,7 +114,7 @@ BODIES: dict[str, tuple[bytes | str, str]] = {
     "plus": (with_members('"data": +1'), ""),
     "underscore": (with_members('"data": 1_0'), ""),
     "comment": (with_members('"data": 1 /* x */'), ""),
-    "deep data": (with_members('"data": ' + "[" * 100_000 + "]" * 100_000), ""),
+    "deep data": (with_members('"data": ' + "[" * 1_000_000 + "]" * 1_000_000), ""),
     "deep attribute": (with_members('"x": ' + '{"a":' * 100_000 + "1" + "}" * 100_000), ""),
     "lone surrogate": (with_members('"x": "\\ud800"'), ""),
     "no id": (json.dumps({**GOOD, "id": None}), "id"),
