@@ -49,14 +49,27 @@ def unpack(package: str, env: Mapping[str, str] | None = None, options: Sequence
 
 def environment(root: Path) -> dict[str, str]:
     """What a program in this folder needs to find its libraries and other programs."""
-    # also those in folders of their own, which other libraries find by an absolute path: libpulse its libpulsecommon
-    found = (file for base in ("usr/lib", "lib") for file in (root / base).glob("*-linux-*/**/lib*.so*"))
-    libraries = sorted({str(file.parent) for file in found}, key=len)
+    libraries = _library_folders(root)
     programs = [str(root / folder) for folder in ("usr/sbin", "usr/bin", "sbin", "bin")]
     return {
         "LD_LIBRARY_PATH": os.pathsep.join(filter(None, [*libraries, os.environ.get("LD_LIBRARY_PATH", "")])),
         "PATH": os.pathsep.join([*programs, os.environ.get("PATH", "")]),
     }
+
+
+def _library_folders(root: Path) -> list[str]:
+    # also those in folders of their own, which other libraries find by an absolute path: libpulse its libpulsecommon
+    found = (file for base in ("usr/lib", "lib") for file in (root / base).glob("*-linux-*/**/lib*.so*"))
+    return sorted({str(file.parent) for file in found}, key=len)
+
+
+def _name_libraries(root: Path) -> None:
+    """Links libraries by the name that programs look for: some packages leave that to the ldconfig of their
+    installation. Without an ldconfig, nothing."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+    folders = _library_folders(root)
+    if folders and (ldconfig := shutil.which("ldconfig", path=path)):
+        _call(ldconfig, "-n", *folders)
 
 
 def _folder(package: str, env: Mapping[str, str] | None) -> Path:
@@ -77,6 +90,7 @@ def _fetch(package: str, root: Path, options: Sequence[str]) -> None:
     for archive in sorted(archives.glob("*.deb")):
         _run("dpkg-deb", "-x", str(archive), str(root))
     shutil.rmtree(archives)
+    _name_libraries(root)
     (root / _DONE).touch()
 
 

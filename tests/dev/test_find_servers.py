@@ -74,6 +74,15 @@ def test_debians_packages_are_unpacked_with_their_libraries(tools: Path) -> None
 
 
 @pytest.mark.spec("DEV-02")
+def test_a_library_is_found_by_the_name_that_an_installation_would_link(tools: Path) -> None:
+    library = next(file for file in Path("/usr").glob("lib*/**/libz.so.1.*") if not file.is_symlink())
+    script(tools, "apt-get", APT.replace("FOLDER", str(tools)))
+    script(tools, "dpkg-deb", DPKG.replace("echo > libsome.so.1", f"cp {library} ."))
+    root = program.find(TOOL).root or Path()
+    assert (root / "usr/lib/x86_64-linux-gnu/libz.so.1").resolve().name == library.name
+
+
+@pytest.mark.spec("DEV-02")
 def test_what_was_tried_is_said(tools: Path) -> None:
     script(tools, "apt-get", "#!/bin/sh\necho 'E: no network' >&2\nexit 100\n")
     script(tools, "dpkg-deb", DPKG)
