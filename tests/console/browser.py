@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from gateway_dev import debian
+from playwright._impl._driver import compute_driver_executable
 
 from gateway_core.contract.errors import StartError
 
@@ -21,6 +22,7 @@ _LIGHT = "chromium-headless-shell"
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _COMMON = "chromium-common"
 """Files that both need. apt leaves them out where the whole `chromium` is installed."""
+_DRIVERS_LIBRARY, _DRIVERS_PACKAGE = "libatomic.so.1", "libatomic1"
 _FETCH_S = 240
 _PROBE_S = 60
 
@@ -37,6 +39,7 @@ class Browser:
 def find(*, lighter: bool = False) -> Browser:
     """The browser; fetches one if this machine has none, with `lighter` also if it has only one that takes more CPU.
     Raises `StartError`."""
+    _let_the_driver_run()
     if program := shutil.which(_LIGHT):
         return Browser(program)
     tried = [f"none of {', '.join((_LIGHT, *_NAMES))} on PATH"]
@@ -59,6 +62,19 @@ def find(*, lighter: bool = False) -> Browser:
     said = (done.stderr.strip() or done.stdout.strip()).splitlines()
     tried.append(f"`playwright install chromium` failed: {said[0] if said else done.returncode}")
     raise StartError(f"a browser is needed and there is none on this machine: {'; '.join(tried)}")
+
+
+def _let_the_driver_run() -> None:
+    """Finds Playwright's driver a library that small installations of Debian lack. Raises `StartError`."""
+    node, _ = compute_driver_executable()
+    done = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)
+    if _DRIVERS_LIBRARY not in done.stderr:
+        return
+    try:
+        root = debian.unpack(_DRIVERS_PACKAGE)
+    except debian.Unavailable as e:
+        raise StartError(f"Playwright's driver lacks {_DRIVERS_LIBRARY}: {e}") from e
+    os.environ["LD_LIBRARY_PATH"] = debian.environment(root)["LD_LIBRARY_PATH"]
 
 
 def _unpacked(*, fetch: bool) -> Browser:

@@ -54,7 +54,8 @@ def go(lab: Lab, *arguments: str, given: str = "") -> str:
     """What the Go SDK's program prints."""
     verb, address, last = arguments
     url = lab.url.replace("//", "//guest:guest@")
-    command = [str(go_sdk()), verb, "amqp", url, f"/amq/queue/{address}", last]
+    queues = "/amq/queue" if lab.server.version.startswith("3.") else "/queues"
+    command = [str(go_sdk()), verb, "amqp", url, f"{queues}/{address}", last]
     return subprocess.run(command, input=given, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
