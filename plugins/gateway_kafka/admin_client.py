@@ -9,10 +9,11 @@ from typing import Any, Self, TypeVar
 import anyio
 from aiokafka import errors
 from aiokafka.client import AIOKafkaClient
+from aiokafka.conn import create_conn
 
-from .aio.faults import check_token, fault_of, probe, quieten
+from .aio.faults import check_token, fault_of, probe, quieten, refuses_us, text_of
 from .aio.metadata import only_reading
-from .aio.options import client_options
+from .aio.options import client_options, connection_options
 from .client import KafkaFault
 from .client_config import KafkaConfig
 
@@ -79,12 +80,15 @@ class AdminClient:
 
 
 def check_connection(config: KafkaConfig, limit_s: float) -> None:
-    """Connects, logs in and disconnects. Raises `OSError` with the reason in one line."""
+    """Connects, logs in and disconnects; also to each broker at the address that the cluster advertises, as clients do
+    after the first answer. Raises `OSError` with the reason in one line."""
 
     async def ask() -> None:
         with anyio.fail_after(limit_s):
-            async with AdminClient(config):
-                return
+            async with AdminClient(config) as admin:
+                brokers = admin.client.cluster.brokers()
+            for broker in sorted(brokers):
+                await _reach(config, broker.nodeId, broker.host, broker.port)
 
     try:
         anyio.run(ask)
@@ -92,3 +96,16 @@ def check_connection(config: KafkaConfig, limit_s: float) -> None:
         raise OSError(str(fault).removeprefix(f"Kafka at {','.join(config.bootstrap)}: ")) from fault
     except TimeoutError:
         raise OSError(f"no answer within {limit_s:g} s") from None
+
+
+async def _reach(config: KafkaConfig, broker: int, host: str, port: int) -> None:
+    try:
+        connection = await create_conn(host, port, **connection_options(config))
+    except (OSError, errors.KafkaError) as error:
+        if refuses_us(error):
+            raise fault_of(error) from error
+        raise KafkaFault(
+            f"the cluster advertises its broker {broker} at {host}:{port}, where it can't be reached "
+            f"({text_of(error)}): its `advertised.listeners` must name an address that works from here"
+        ) from error
+    await connection.close()

@@ -69,7 +69,7 @@ class KafkaChannel:
         except KafkaFault as e:
             raise connect.start_error(self._context.owner, options, e) from e
         except TimeoutError as e:
-            fault = KafkaFault(f"no answer within {START_S:g} s")
+            fault = KafkaFault(f"no answer within {START_S:g} s; `tidegate check --connect` may say why")
             raise connect.start_error(self._context.owner, options, fault) from e
 
     async def open(self) -> None:

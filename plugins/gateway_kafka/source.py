@@ -121,7 +121,7 @@ class KafkaSource:
                 async with Admin(o) as admin:
                     await admin.prepare(self._group, o.topics, o.start, self._history)
         except TimeoutError as e:
-            raise KafkaFault(f"no answer within {CONNECT_S:g} s") from e
+            raise KafkaFault(f"no answer within {CONNECT_S:g} s; `tidegate check --connect` may say why") from e
 
     def _consumer(self) -> Consumer:
         o = self._options

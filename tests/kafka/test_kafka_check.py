@@ -13,6 +13,7 @@ from gateway_kafka.source import KafkaSource
 from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from tests.command_line import tidegate
+from tests.ledger import free_port
 
 BRIDGES = """\
 bridges:
@@ -62,3 +63,23 @@ def test_connect_tries_the_cluster_and_shows_no_secret(
     assert (probe["ok"], run.returncode) == (ok, 0 if ok else 1)
     assert says in probe["reason"]
     assert "hunter2secret" not in run.stdout + run.stderr
+
+
+@pytest.mark.usefixtures("own_kafka")
+@pytest.mark.spec("TR-10")
+def test_connect_names_a_broker_that_can_not_be_reached_where_it_is_advertised(tmp_path: Path) -> None:
+    port = free_port()
+    broker = KafkaBroker(
+        tmp_path / "broker", port=port, properties={"advertised.listeners": f"PLAINTEXT://kafka.invalid:{port}"}
+    )
+    try:
+        broker.start(120)
+        file = tmp_path / "tidegate.yaml"
+        file.write_text(CLUSTER.format(at=f"127.0.0.1:{port}", client="aiokafka", more=""))
+        env = {"TIDEGATE_DATA_DIR": str(tmp_path / "data"), "TIDEGATE_ADMIN": "127.0.0.1:0"}
+        run = tidegate("check", "--connect", "--json", file, env=env)
+    finally:
+        broker.kill()
+    (probe,) = [p for p in json.loads(run.stdout)["probes"] if not p["ok"]]
+    assert f"advertises its broker 1 at kafka.invalid:{port}, where it can't be reached" in probe["reason"]
+    assert "`advertised.listeners` must name an address that works from here" in probe["reason"]
