@@ -1,5 +1,5 @@
-"""Which certificate authorities a Java that downloads trusts: those that this machine trusts, for behind a proxy that
-inspects TLS its own authority signs for every server, and a Java from a package brings a list without it."""
+"""Which certificate authorities a Java that downloads trusts: those of this machine. A proxy that inspects TLS signs
+for every server with an authority of its own, which is not on the list that a Java from a package brings."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def check_connection(config: KafkaConfig, limit_s: float) -> None:
             async with AdminClient(config) as admin:
                 brokers = admin.client.cluster.brokers()
             for broker in sorted(brokers):
-                await _reach(config, broker.nodeId, broker.host, broker.port)
+                await _reach(config, limit_s / 2, broker.nodeId, broker.host, broker.port)
 
     try:
         anyio.run(ask)
@@ -98,9 +98,10 @@ def check_connection(config: KafkaConfig, limit_s: float) -> None:
         raise OSError(f"no answer within {limit_s:g} s") from None
 
 
-async def _reach(config: KafkaConfig, broker: int, host: str, port: int) -> None:
+async def _reach(config: KafkaConfig, limit_s: float, broker: int, host: str, port: int) -> None:
     try:
-        connection = await create_conn(host, port, **connection_options(config))
+        with anyio.fail_after(limit_s):  # before the limit of all brokers, which names none
+            connection = await create_conn(host, port, **connection_options(config))
     except (OSError, errors.KafkaError) as error:
         if refuses_us(error):
             raise fault_of(error) from error

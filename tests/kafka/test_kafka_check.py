@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -65,21 +66,27 @@ def test_connect_tries_the_cluster_and_shows_no_secret(
     assert "hunter2secret" not in run.stdout + run.stderr
 
 
+@pytest.mark.parametrize(
+    ("host", "why"), [("kafka.invalid", ""), ("127.0.0.1", "no answer in time")], ids=["unknown", "silent"]
+)
 @pytest.mark.usefixtures("own_kafka")
 @pytest.mark.spec("TR-10")
-def test_connect_names_a_broker_that_can_not_be_reached_where_it_is_advertised(tmp_path: Path) -> None:
+def test_connect_names_a_broker_that_can_not_be_reached_where_it_is_advertised(
+    tmp_path: Path, host: str, why: str
+) -> None:
     port = free_port()
-    broker = KafkaBroker(
-        tmp_path / "broker", port=port, properties={"advertised.listeners": f"PLAINTEXT://kafka.invalid:{port}"}
-    )
-    try:
-        broker.start(120)
-        file = tmp_path / "tidegate.yaml"
-        file.write_text(CLUSTER.format(at=f"127.0.0.1:{port}", client="aiokafka", more=""))
-        env = {"TIDEGATE_DATA_DIR": str(tmp_path / "data"), "TIDEGATE_ADMIN": "127.0.0.1:0"}
-        run = tidegate("check", "--connect", "--json", file, env=env)
-    finally:
-        broker.kill()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        advertised = f"{host}:{silent.getsockname()[1]}"
+        properties = {"advertised.listeners": f"PLAINTEXT://{advertised}"}
+        broker = KafkaBroker(tmp_path / "broker", port=port, properties=properties)
+        try:
+            broker.start(120)
+            file = tmp_path / "tidegate.yaml"
+            file.write_text(CLUSTER.format(at=f"127.0.0.1:{port}", client="aiokafka", more=""))
+            env = {"TIDEGATE_DATA_DIR": str(tmp_path / "data"), "TIDEGATE_ADMIN": "127.0.0.1:0"}
+            run = tidegate("check", "--connect", "--json", file, env=env)
+        finally:
+            broker.kill()
     (probe,) = [p for p in json.loads(run.stdout)["probes"] if not p["ok"]]
-    assert f"advertises its broker 1 at kafka.invalid:{port}, where it can't be reached" in probe["reason"]
+    assert f"advertises its broker 1 at {advertised}, where it can't be reached ({why}" in probe["reason"]
     assert "`advertised.listeners` must name an address that works from here" in probe["reason"]
