@@ -52,10 +52,11 @@ Report = Callable[[Unreadable], None]
 def is_damage(error: BaseException) -> bool:
     """Whether SQLite reports a damaged file. Other errors are temporary: busy, out of memory, a disk that does not
     respond. A missing table is damage, too: a file gets its format after all tables, and older formats lack only those
-    that nobody asks for."""
+    that nobody asks for. So is a file that ends too soon, which older versions of SQLite call malformed."""
     if not isinstance(error, sqlite3.DatabaseError):
         return False
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED or str(error).startswith("no such table")
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF in _DAMAGED or code == sqlite3.SQLITE_IOERR_SHORT_READ or str(error).startswith("no such table")
 
 
 class SafeConnection(sqlite3.Connection):

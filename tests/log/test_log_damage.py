@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from gateway_log.checksum import checksum
 from gateway_log.reader import LogReader, to_event
-from gateway_log.rows import Unreadable
+from gateway_log.rows import Unreadable, is_damage
 from gateway_log.verify import faults
 
 from gateway_core.contract.errors import StartError
@@ -99,6 +99,15 @@ async def test_whatever_is_wrong_with_a_row_is_found_and_its_neighbours_are_read
     assert read == [n for n in range(1, 21) if n != 7]
     assert (found[0].first, found[0].last) == (7, 7)
     assert any("event 7 can't be read" in line for line in faults(log.folder))
+
+
+def test_a_file_that_ends_too_soon_is_damaged_and_a_disk_that_can_not_be_read_is_not() -> None:
+    """SQLite 3.53 reports one so in the simulation's plan `a-log-that-ends-too-soon`; 3.40 calls it malformed."""
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHORT_READ
+    assert is_damage(error)
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
+    assert not is_damage(error)
 
 
 @pytest.mark.spec("SAFE-46")
