@@ -12,7 +12,7 @@ from typing import Any, cast
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from ..contract.errors import StartError
+from ..contract.errors import StartError, StorageError
 from ..pipeline.guards import text_of_error
 
 log = logging.getLogger("tidegate.plugins")
@@ -122,7 +122,7 @@ async def started(owner: str, start: Awaitable[None], within_s: float = START_S)
             raise StartError(f"{owner}: {text_of_error(e)}") from e
         raise StartError(f"{owner}: not started within {within_s:g} s") from e
     except Exception as e:
-        log.exception("%s can't start", owner)
+        log.error("%s can't start", owner, exc_info=not isinstance(e, StorageError))
         raise StartError(f"{owner}: {text_of_error(e)}") from e
     finally:
         timers.pop().cancel()
