@@ -7,19 +7,23 @@ from gateway_testing import GatewayProcess, Subscriber
 
 from tests.ledger import body_of, free_port, headers
 
-_CONFIG = """
+_BROKER = """
 brokers:
   default:
     ingress:
       - http: {listen: "127.0.0.1:PORT"}
 triggers:
-  all: {subscriber: URL}
 """
 
 
+def broker() -> str:
+    """A config up to its triggers, on a port that several workers can share."""
+    return _BROKER.replace("PORT", str(free_port()))
+
+
 def config_for(subscriber: Subscriber) -> str:
-    """On a port that several workers can share."""
-    return _CONFIG.replace("PORT", str(free_port())).replace("URL", subscriber.url)
+    """`broker` with one trigger for all events."""
+    return f"{broker()}  all: {{subscriber: {subscriber.url}}}\n"
 
 
 def send(gateway: GatewayProcess, numbers: range) -> None:

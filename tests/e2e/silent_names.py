@@ -16,19 +16,13 @@ from pathlib import Path
 import httpx
 from gateway_testing import GatewayProcess, Subscriber
 
-from tests.ledger import free_port, headers
+from tests.ledger import headers
 
+from .one_trigger import broker
 from .test_workers import both
 
 EVENTS = 20
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
-_CONFIG = """
-brokers:
-  default:
-    ingress:
-      - http: {listen: "127.0.0.1:PORT"}
-triggers:
-"""
 
 
 def loopback_up() -> None:
@@ -80,7 +74,7 @@ def main() -> None:
             f"  {name}: {{filter: {{type: {name[:6]}}}, subscriber: 'http://{name}.example:{port}'}}\n"
             for name in ("silent-1", "silent-2", "silent-3", "silent-4", "known")
         ]
-        config = _CONFIG.replace("PORT", str(free_port())) + "".join(triggers)
+        config = broker() + "".join(triggers)
         with GatewayProcess(config, folder, None, "--workers", workers, "--drain-timeout-s", "1") as gateway:
             if workers == "2":
                 gateway.wait_until(lambda: both(gateway), what="two workers")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from gateway_dev.program import Missing
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests import namespaces
 from tests.processes import log_lines
 
 from .one_trigger import config_for, numbers, send
@@ -25,12 +24,11 @@ done
 cd /
 exec unshare --user --map-user=$2 --map-group=$2 env HOME=/ "${@:3}"
 """
-ENTER = ["unshare", "--user", "--map-root-user", "--mount"]
 
 
 def container(folder: Path) -> Sequence[str]:
     """What goes before a command, which can then write into this folder alone."""
-    return [*ENTER, "bash", "-ec", INSIDE, "bash", str(folder), UID]
+    return [*namespaces.own("mount"), "bash", "-ec", INSIDE, "bash", str(folder), UID]
 
 
 class Contained(GatewayProcess):
@@ -42,11 +40,7 @@ class Contained(GatewayProcess):
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder; in the container, nothing else can be written. Raises `Missing` where there are no namespaces."""
-    if not shutil.which("unshare"):
-        raise Missing("a container needs namespaces, and there is no unshare on PATH")
-    tried = subprocess.run([*container(tmp_path), "true"], capture_output=True, text=True)
-    if tried.returncode:
-        raise Missing(f"a container needs user namespaces: {tried.stderr.strip()}")
+    namespaces.need(container(tmp_path), "a container")
     for place in ("/tmp", "/var/tmp", str(tmp_path.parent)):
         ran = subprocess.run([*container(tmp_path), "touch", f"{place}/x"], capture_output=True, text=True)
         assert "Read-only file system" in ran.stderr
