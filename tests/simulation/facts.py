@@ -34,6 +34,7 @@ from .history import (
     Replied,
     Sent,
     Started,
+    Starting,
     Status,
     SyncFailed,
 )
@@ -200,11 +201,12 @@ class Facts:
                         if fault == record.fault and at <= record.at:
                             self.spans[number].end = max(record.at, at)
                             break
+                case Starting():
+                    # it may accept and deliver events before its start is complete, and need not live that long
+                    self._configs.append((max((e.at for e in ends.values()), default=0.0), record.config))
                 case Started():
                     asked.clear()
                     starts[record.generation] = record.at
-                    # one of its sources may accept events while another one still starts
-                    self._configs.append((max((e.at for e in ends.values()), default=0.0), record.config))
                 case Ended():
                     ends[record.generation] = record
                 case Reloaded():

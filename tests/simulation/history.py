@@ -136,6 +136,14 @@ class Repaired(Record):
 
 
 @dataclass(frozen=True)
+class Starting(Record):
+    """A gateway begins its start with `Plan.configs[config]`. It may deliver before the start is complete."""
+
+    generation: int
+    config: int
+
+
+@dataclass(frozen=True)
 class Started(Record):
     """A gateway accepts events: the `generation`-th start (from 1), with `Plan.configs[config]`."""
 

@@ -110,6 +110,8 @@ def _line(plan: Plan, record: h.Record, numbers: dict[int, str], about: set[str]
             return f"an operator repairs the log: {'; '.join(record.lines)}"
         case h.SyncFailed():
             return "*** a sync fails"
+        case h.Starting():
+            return f"the gateway starts (start {record.generation}, config {record.config})"
         case h.Started():
             return f"the gateway runs (start {record.generation}, config {record.config})"
         case h.StartFailed():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.simulation.history import Answered, Arrived, History, Quiet, Replied, Sent, Started
+from tests.simulation.history import Answered, Arrived, Ended, History, Quiet, Replied, Sent, Started, Starting
 from tests.simulation.oracle import PROMISES, violations
 from tests.simulation.plan import Config, Event, Fault, Plan, Policy, Send, Trigger
 from tests.simulation.shrink import minimal
@@ -57,6 +59,21 @@ def test_an_event_that_overtakes_is_found() -> None:
         PLAN, history(arrived(1.2, 0, two), Replied(1.2, 0, 200), arrived(1.3, 1, one), Replied(1.3, 1, 200))
     )
     assert {v.promise for v in found} == {"nothing-overtakes"}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_start_that_is_cut_off_delivers_by_its_own_config(known: bool) -> None:
+    sends = (Send(1, (Event("e1"),)),)
+    plan = Plan(1, (Config((Trigger("t0"),)), Config((Trigger("t0"), Trigger("t1", earliest=True)))), sends)
+    starting = [Starting(3.0, 2, 1)] if known else []
+    records = [
+        *(Started(0.5, 1, 0), Sent(1.0, 0, 1, True), Answered(1.1, 0, 1, 202, "")),
+        *(replace(arrived(1.2, 0, sends[0].events[0]), server="t0"), Replied(1.3, 0, 200), Ended(2.0, 1, "crash")),
+        *(*starting, arrived(3.1, 1, sends[0].events[0]), Replied(3.2, 1, 200), Ended(4.0, 2, "crash")),
+        Quiet(100.0, True),
+    ]
+    found = {v.promise for v in violations(plan, History(records))}
+    assert found == (set() if known else {"only-those-who-want-it-get-it"})
 
 
 def test_shrinking_finds_what_matters() -> None:

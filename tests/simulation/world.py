@@ -38,6 +38,7 @@ from .history import (
     Replied,
     Started,
     StartFailed,
+    Starting,
     Status,
 )
 from .kafka_clients import connected
@@ -335,6 +336,7 @@ class World:
         if self.paused:
             self.paused.clear()
             self.add(Paused(self.scheduler.now, ()))
+        self.add(Starting(self.scheduler.now, self.generation, self.config))
         self.gateway = Process(self, self.generation)
         self.gateway.begin()
 
