@@ -271,6 +271,16 @@ class Facts:
             s.kind in kinds and s.begin <= end and s.end >= begin and target in (None, s.target) for s in self.spans
         )
 
+    def ran(self, begin: float, end: float) -> float:
+        """Seconds of this time in which the gateway was not frozen."""
+        left, until = end - begin, begin
+        for span in sorted((s for s in self.spans if s.kind == "freeze"), key=lambda s: s.begin):
+            frozen = min(span.end, end) - max(span.begin, until)
+            if frozen > 0:
+                left -= frozen
+                until = min(span.end, end)
+        return left
+
     def calm(self, server: str, begin: float, end: float) -> bool:
         """Whether nothing disturbed the server's network, and the gateway ran, from `begin` to `end`."""
         for s in self.spans:

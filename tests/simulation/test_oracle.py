@@ -6,7 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulation.history import Answered, Arrived, Ended, History, Quiet, Replied, Sent, Started, Starting
+from tests.simulation.history import (
+    Answered,
+    Arrived,
+    Ended,
+    Happened,
+    History,
+    Quiet,
+    Replied,
+    Sent,
+    Started,
+    Starting,
+)
 from tests.simulation.oracle import PROMISES, violations
 from tests.simulation.plan import Config, Event, Fault, Plan, Policy, Send, Trigger
 from tests.simulation.shrink import minimal
@@ -74,6 +85,21 @@ def test_a_start_that_is_cut_off_delivers_by_its_own_config(known: bool) -> None
     ]
     found = {v.promise for v in violations(plan, History(records))}
     assert found == (set() if known else {"only-those-who-want-it-get-it"})
+
+
+@pytest.mark.parametrize("frozen_s", [0.0, 2.0, 60.0])
+def test_a_frozen_gateway_has_no_time_to_record_its_progress(frozen_s: float) -> None:
+    faults = (Fault(1.5, "freeze", seconds=frozen_s), Fault(1.6, "freeze", seconds=frozen_s))
+    plan = replace(PLAN, configs=(Config((Trigger("t1"),)),), sends=(Send(1, (Event("e1"),)),), faults=faults)
+    one = arrived(1.2, 0, plan.sends[0].events[0])
+    records = [
+        *(Started(0.5, 1, 0), Sent(1.0, 0, 1, True), Answered(1.1, 0, 1, 202, ""), one, Replied(1.3, 0, 200)),
+        *(Happened(fault.at, fault, "") for fault in faults if frozen_s),
+        *(Ended(10.0, 1, "crash"), Started(11.0, 2, 0), replace(one, at=12.0, number=1, generation=2)),
+        *(Replied(12.1, 1, 200), Quiet(100.0, True)),
+    ]
+    found = {v.promise for v in violations(plan, History(records))}
+    assert found == (set() if frozen_s > 10 else {"a-crash-repeats-little"})
 
 
 def test_shrinking_finds_what_matters() -> None:

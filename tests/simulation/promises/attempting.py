@@ -61,7 +61,7 @@ def a_crash_repeats_little(facts: Facts) -> Found:
             if not acked or facts.changing(before.at, life.end):
                 continue
             slack = 0.0 if life.how == "stop" else 0.4 + facts.lag
-            if before.answered > life.end - slack or facts.faults(DISK, before.answered - 2, life.end):
+            if facts.ran(before.answered, life.end) < slack or facts.faults(DISK, before.answered - 2, life.end):
                 continue
             if facts.faults((*SYNCS, "memory"), life.begin, life.end):
                 continue
