@@ -39,16 +39,17 @@ def pause(world: World, chance: random.Random) -> str | None:
             return httpx.post(url, headers=world.storm.admin_headers, timeout=10).status_code == 200
         return False
 
-    if not ask("pause"):
-        return None  # the gateway is away
     seconds = chance.uniform(0.2, 3)
-    time.sleep(seconds)
+    paused = ask("pause")
+    if paused:
+        time.sleep(seconds)
+    # without an answer the trigger may be paused, too, and a pause survives restarts
     end = time.monotonic() + world.options.recovery_s
     while not ask("resume"):
         if time.monotonic() > end:
             raise TimeoutError("a trigger can't be resumed")
         time.sleep(0.2)
-    return f"{seconds:.1f} s"
+    return f"{seconds:.1f} s" if paused else None
 
 
 def backup(world: World, chance: random.Random) -> str | None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -13,7 +18,8 @@ from tests.soak.__main__ import BROKEN, KEPT, soak
 from tests.soak.charts import chart
 from tests.soak.faults import ALL, order
 from tests.soak.ledger import Account, Control
-from tests.soak.world import Options
+from tests.soak.operator_faults import pause
+from tests.soak.world import Options, World
 
 pytestmark = pytest.mark.spec("SOAK-01")
 
@@ -105,6 +111,27 @@ def test_the_order_of_faults_follows_from_the_seed() -> None:
     assert first("1") != first("2")
     assert set(first("1")[: len(ALL)]) == {fault.name for fault in ALL}
     assert len({fault.name for fault in ALL}) == len(ALL)
+
+
+def test_a_pause_without_an_answer_is_resumed_all_the_same() -> None:
+    asked: list[str] = []
+
+    class Admin(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path.rpartition("/")[2])
+            if len(asked) == 3:  # "pause" and the first "resume" get none
+                self.send_response(200)
+                self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    with ExitStack() as stack, HTTPServer(("127.0.0.1", 0), Admin) as server:
+        stack.callback(server.shutdown)
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        storm = SimpleNamespace(admin_url=f"http://127.0.0.1:{server.server_port}", admin_headers={})
+        world = SimpleNamespace(storm=storm, options=SimpleNamespace(recovery_s=30))
+        assert pause(cast(World, world), random.Random(1)) is None
+    assert asked == ["pause", "resume", "resume"]
 
 
 def test_moods_and_charts(tmp_path: Path) -> None:
