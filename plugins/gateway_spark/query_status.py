@@ -9,7 +9,7 @@ from typing import Any
 from gateway_core.contract.clock import Clock
 
 STALLED_AFTER_S = 120.0
-"""How long events may wait without a finished batch until the reader counts as stalled."""
+"""How long events may wait without a finished batch, while the query runs, until it counts as stalled."""
 
 
 class QueryStatus:
@@ -28,7 +28,7 @@ class QueryStatus:
         self._batch_at: str | None = None
         self._rows = self._late = self._state_rows = 0
         self._quarantined = _Total()
-        self._moved = clock.monotonic()  # when it last was idle, or made progress
+        self._moved = self._ran = clock.monotonic()  # when it last was idle, or made progress; when it began to run
 
     def begin(self, start: Mapping[str, int], first: int) -> None:
         """The query starts at these positions; `first` is the first position of any shard or partition."""
@@ -51,6 +51,7 @@ class QueryStatus:
 
     def run(self, ui: str | None) -> None:
         self.state, self._ui = "running", ui
+        self._ran = self._clock.monotonic()
 
     def follow(self, ends: Mapping[str, int]) -> bool:
         """The table has everything before these positions; returns whether that is new."""
@@ -84,7 +85,8 @@ class QueryStatus:
         lags = None if ends is None else self.lags(ends)
         lag = None if lags is None else sum(lags.values())
         stalled = self._stalled(lag)
-        late = stalled > STALLED_AFTER_S and self.state == "running"
+        running = self._clock.monotonic() - self._ran if self.state == "running" else 0.0
+        late = min(stalled, running) > STALLED_AFTER_S
         return {
             "state": "stalled" if late else self.state,
             "error": self.error or (f"{lag} events wait, and no batch has ended for {stalled:.0f} s" if late else None),

@@ -46,7 +46,7 @@ def test_events_are_stored_and_read_without_a_new_thread(tmp_path: Path) -> None
         )
         most = (used + STACK_KB // 2) * 1024
         resource.prlimit(gateway.pid, resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
-        with httpx.Client(timeout=20) as client:
+        with httpx.Client(timeout=60) as client:
             taken = 0
             for number in range(EVENTS):
                 answer = client.post(url, content=body, headers={**HEADERS, "ce-id": str(number)})

@@ -86,6 +86,17 @@ def test_a_stall_is_seen(seen: QueryStatus, clock: FakeClock) -> None:
     assert seen.snapshot({"0": 4}, None)["state"] == "running"
 
 
+def test_a_start_that_takes_long_is_no_stall(clock: FakeClock) -> None:
+    found = QueryStatus(clock)
+    found.begin({"0": 1}, 1)
+    clock.advance(STALLED_AFTER_S + 1)
+    found.run(None)
+    status = found.snapshot({"0": 4}, None)
+    assert (status["state"], status["error"], status["stalled_s"]) == ("running", None, STALLED_AFTER_S + 1)
+    clock.advance(STALLED_AFTER_S + 1)
+    assert found.snapshot({"0": 4}, None)["state"] == "stalled"
+
+
 @pytest.mark.parametrize(
     ("found", "meant"),
     [
