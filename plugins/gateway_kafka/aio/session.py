@@ -19,6 +19,7 @@ from .metadata import TopicIds, only_reading
 from .options import client_options
 
 _CLOSE_S = 5.0
+_LEAVE_S = 2.0
 _FETCH_WAIT_MS = 100  # a resumed partition waits for the fetch in progress
 _REBALANCE_S = 75.0  # longer than members may take to give up partitions
 _METADATA_S = 60.0  # how soon new partitions are discovered
@@ -84,15 +85,27 @@ def _assignor() -> type[StickyPartitionAssignor]:
 
 
 async def close(consumer: Any) -> None:
-    """Leaves the group, if the cluster can be reached within a few seconds."""
+    """Leaves the group, if the cluster can be reached within a few seconds. Raises what aiokafka raises."""
     error: BaseException | None = None
     with anyio.move_on_after(_CLOSE_S, shield=True):
         error = await closed(consumer.stop())
         if error is None:
             return
-    if isinstance(error, Exception):
-        raise error
     with anyio.move_on_after(_CLOSE_S, shield=True):
+        if consumer._coordinator is not None:
+            await closed(_leave(consumer._coordinator))
         if consumer._fetcher is not None:
             await closed(consumer._fetcher.close())
-        await consumer._client.close()
+        await closed(consumer._client.close())
+    if isinstance(error, Exception):
+        raise error
+
+
+async def _leave(coordinator: Any) -> None:
+    """aiokafka stops the heartbeats last, and a closed client connects again: heartbeats of a consumer that did not
+    close in time would go on, and at the next rebalance the group would wait for a member that never joins."""
+    for task in (coordinator._coordination_task, coordinator._heartbeat_task, coordinator._commit_refresh_task):
+        if task is not None:
+            task.cancel()
+    with anyio.move_on_after(_LEAVE_S):
+        await coordinator._maybe_leave_group()
