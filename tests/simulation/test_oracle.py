@@ -11,6 +11,7 @@ from tests.simulation.history import (
     Arrived,
     Ended,
     Happened,
+    Heard,
     History,
     Quiet,
     Replied,
@@ -100,6 +101,20 @@ def test_a_frozen_gateway_has_no_time_to_record_its_progress(frozen_s: float) ->
     ]
     found = {v.promise for v in violations(plan, History(records))}
     assert found == (set() if frozen_s > 10 else {"a-crash-repeats-little"})
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_what_was_sent_before_a_stop_may_arrive_after_it(generation: int) -> None:
+    faults = (Fault(2.0, "restart", seconds=10.0),)
+    plan = replace(PLAN, configs=(Config((Trigger("t1"),)),), sends=(Send(1, (Event("e1"),)),), faults=faults)
+    one = arrived(1.2, 0, plan.sends[0].events[0])
+    records = [
+        *(Started(0.5, 1, 0), Sent(1.0, 0, 1, True), Answered(1.1, 0, 1, 202, ""), one, Replied(1.3, 0, 200)),
+        *(Heard(1.4, 0), Happened(2.0, faults[0], ""), Ended(2.1, 1, "stop"), Started(2.2, 2, 0)),
+        *(replace(one, at=12.0, number=1, generation=generation), Replied(12.1, 1, 200), Quiet(100.0, True)),
+    ]
+    found = {v.promise for v in violations(plan, History(records))}
+    assert ("a-stop-repeats-nothing" in found) == (generation == 2)
 
 
 def test_shrinking_finds_what_matters() -> None:

@@ -229,7 +229,8 @@ def a_stop_repeats_nothing(facts: Facts) -> Found:
                 continue
             if facts.faults((*DISK, "memory"), life.begin - 60, life.end) or facts.lies:
                 continue
-            later = [a for a in attempts[number + 1 :] if a.at > life.end + facts.lag]
+            after = [a for a in attempts[number + 1 :] if a.at > life.end + facts.lag]
+            later = [a for a in after if a.arrived.generation > life.generation]  # what was sent before may arrive late
             if later:
                 yield later[0].at, f"{name} got {id} again, whose 2xx the gateway had read before it stopped"
 
