@@ -79,13 +79,13 @@ class Parts:
         async with anyio.create_task_group() as stopping:
             for reader in readers:
                 stopping.start_soon(self._stop_one, reader)
-        for broker in built.brokers.values():
+        for broker in list(built.brokers.values()):  # a copy: a reload may still be under way
             await self._stop_one(broker.channel)
-        for trigger in built.triggers.values():
+        for trigger in list(built.triggers.values()):
             await self.stop_sinks(trigger.sinks if isinstance(trigger, Trigger) else [])
-        for bridged in built.bridges.values():
+        for bridged in list(built.bridges.values()):
             await self.stop_sinks(bridged.sinks)
-        for broker in built.brokers.values():
+        for broker in list(built.brokers.values()):
             await self.stop_sinks([broker.dead_letter])
         for observer in built.observers:
             await quietly(observer.stop, observer.errors.owner, self._stop_s)

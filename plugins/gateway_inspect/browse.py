@@ -62,7 +62,7 @@ async def browse(
     left: dict[str, Any] = {}
     faults: list[str] = []
     searched, unsearchable = 0, []
-    for name, of_it in built.brokers.items():
+    for name, of_it in list(built.brokers.items()):  # a reload may change them meanwhile
         if broker not in (None, name):
             continue
         channel = of_it.channel

@@ -57,7 +57,7 @@ async def why(
     gateway, built = service.gateway, service.gateway.built
     found: list[tuple[str, Event]] = []
     searched, left, unsearchable = 0, {}, [n for n in built.bridges if wanted.broker in (None, n)]
-    for name, broker in built.brokers.items():
+    for name, broker in list(built.brokers.items()):  # a reload may change them meanwhile
         if wanted.broker not in (None, name):
             continue
         if not isinstance(broker.channel, Searchable):

@@ -107,7 +107,7 @@ class Feeder:
     async def begin(self) -> None:
         """Brings all subscriptions to the end of the log, as far as they have room. Those that are near it share one
         read."""
-        for tail in self._tails.values():
+        for tail in list(self._tails.values()):  # damage that is found meanwhile adds one, see `switch`
             near = [c for c in tail.cursors.values() if c.floor() >= tail.end - NEAR]
             start = max(min((c.floor() for c in near), default=tail.end), tail.first)
             for cursor in near:
