@@ -18,6 +18,7 @@ from tests.simulation.history import (
     Sent,
     Started,
     Starting,
+    Status,
 )
 from tests.simulation.oracle import PROMISES, violations
 from tests.simulation.plan import Config, Event, Fault, Plan, Policy, Send, Trigger
@@ -115,6 +116,23 @@ def test_what_was_sent_before_a_stop_may_arrive_after_it(generation: int) -> Non
     ]
     found = {v.promise for v in violations(plan, History(records))}
     assert ("a-stop-repeats-nothing" in found) == (generation == 2)
+
+
+@pytest.mark.parametrize("later_s", [0.1, 20.0])
+def test_what_has_no_answer_yet_may_fail_after_a_success(later_s: float) -> None:
+    plan = replace(PLAN, configs=(Config((Trigger("t1", policy=Policy(timeout_s=10.0)),)),))
+    one, two = (arrived(1.2, number, event) for number, event in enumerate(plan.sends[0].events))
+    two = replace(two, at=1.2 + later_s)
+    counts = ("attempts", "delivered", "dead_lettered", "in_flight", "retried", "waiting")
+    told = {"name": "t1", "ready": False, "condition": "SubscriberFails", "reason": "no response within 10 s"}
+    told |= dict.fromkeys(counts, 0) | {"dead_lettered_by_stage": {}}
+    status = Status(50.0, 1, {"triggers": [told], "brokers": []})
+    records = [
+        *(Started(0.5, 1, 0), Sent(1.0, 0, 1, True), Answered(1.1, 0, 1, 202, ""), one, Replied(1.2, 0, None, "hang")),
+        *(two, Replied(two.at, 1, 200), Heard(two.at + 0.1, 1), status, Quiet(60.0, True)),
+    ]
+    found = {v.promise for v in violations(plan, History(sorted(records, key=lambda record: record.at)))}
+    assert ("conditions-are-true" in found) == (later_s > 10)
 
 
 def test_shrinking_finds_what_matters() -> None:

@@ -132,7 +132,9 @@ def conditions_are_true(facts: Facts) -> Found:
     for told in last.document.get("triggers", ()):
         name = told["name"]
         attempts = [a for a in facts.by_server.get(name, ()) if a.generation == last.generation]
-        failed = max([*facts.refused.get(name, []), *facts.partial.get(name, [])], default=0.0)
+        longest = max((p.timeout_s for p in facts.policies(name)), default=0.0)
+        silent = [a.at + longest + facts.lag for a in attempts[:-1] if a.status is None]  # each fails until then
+        failed = max([*facts.refused.get(name, []), *facts.partial.get(name, []), *silent], default=0.0)
         well = bool(attempts) and attempts[-1].took and heard(facts, name, attempts[-1]) and failed < attempts[-1].at
         never = not attempts and failed < (facts.lives[last.generation].begin if last.generation in facts.lives else 0)
         if (well or never) and not told["ready"] and not facts.paused(name, last.at, EVER):
