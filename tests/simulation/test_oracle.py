@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.simulation.facts import Facts
 from tests.simulation.history import (
     Answered,
     Arrived,
@@ -22,6 +23,7 @@ from tests.simulation.history import (
 )
 from tests.simulation.oracle import PROMISES, violations
 from tests.simulation.plan import Config, Event, Fault, Plan, Policy, Send, Trigger
+from tests.simulation.promises.attempting import certain_end
 from tests.simulation.shrink import minimal
 from tests.simulation.story import tell
 from tests.simulation.test_planting import page, plain
@@ -133,6 +135,14 @@ def test_what_has_no_answer_yet_may_fail_after_a_success(later_s: float) -> None
     ]
     found = {v.promise for v in violations(plan, History(sorted(records, key=lambda record: record.at)))}
     assert ("conditions-are-true" in found) == (later_s > 10)
+
+
+@pytest.mark.parametrize(("how", "until"), [("hang", 6.0), ("silent", 6.0), ("garbage", 1.3), ("cut-answer", 1.3)])
+def test_an_answer_of_any_kind_may_end_an_attempt(how: str, until: float) -> None:
+    plan = replace(PLAN, configs=(Config((Trigger("t1", policy=Policy(timeout_s=5.0)),)),))
+    one = arrived(1.2, 0, plan.sends[0].events[0])
+    facts = Facts(plan, History([Started(0.5, 1, 0), one, Replied(1.3, 0, None, how)]))
+    assert certain_end(facts, "t1", facts.attempts[0]) == pytest.approx(until, abs=0.15)
 
 
 def test_shrinking_finds_what_matters() -> None:

@@ -10,9 +10,11 @@ from .registry import Found, promise
 
 
 def certain_end(facts: Facts, name: str, attempt: Attempt) -> float:
-    """Until when an attempt is in flight at least."""
+    """Until when an attempt is in flight at least. Whatever its server does may end it."""
     limits = [p.timeout_s for p in facts.policies(name)]
-    return min(attempt.answered, attempt.at - facts.lag + min(limits, default=0.0) - 0.1)
+    reply = attempt.replied
+    done = reply.at if reply is not None and reply.how not in ("silent", "hang") else EVER
+    return min(done, attempt.at - facts.lag + min(limits, default=0.0) - 0.1)
 
 
 def heard(facts: Facts, name: str, attempt: Attempt) -> bool:
