@@ -85,8 +85,7 @@ class QueryStatus:
         lags = None if ends is None else self.lags(ends)
         lag = None if lags is None else sum(lags.values())
         stalled = self._stalled(lag)
-        running = self._clock.monotonic() - self._ran if self.state == "running" else 0.0
-        late = min(stalled, running) > STALLED_AFTER_S
+        late = self.state == "running" and min(stalled, self._clock.monotonic() - self._ran) > STALLED_AFTER_S
         return {
             "state": "stalled" if late else self.state,
             "error": self.error or (f"{lag} events wait, and no batch has ended for {stalled:.0f} s" if late else None),
