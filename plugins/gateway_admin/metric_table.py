@@ -365,5 +365,9 @@ METRICS = (
         *(PROCESS, "tidegate_unfinished_refused_total", _fact("unfinished_refused")),
         "Requests refused because incomplete requests needed too much memory, the slowest first.",
     ),
+    _counter(
+        *(PROCESS, "tidegate_values_left_out_total", _fact("values_left_out")),
+        "Optional attributes of events, in any encoding, left out because their value was invalid.",
+    ),
 )
 """All metrics, in output order."""

@@ -13,12 +13,14 @@ from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message, text_of
 
 from .bindings import own_headers, rule
+from .left_out import leave_out
 from .memory import Memory
 from .older import OlderHeaders
-from .values import essence, forbidden_character
-from .versions import V1_0, Version, version_to_write
+from .values import URIS, essence, forbidden_character, uri_of_header
+from .versions import V1_0, Version, spared, version_to_write
 
 CONTENT_TYPE = "content-type"  # a key among attribute names; the dash makes it unique
+CODING = "content-encoding"  # likewise
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
 
@@ -49,7 +51,7 @@ class BinaryMode:
         self._values_out: Memory[str, bytes] = Memory(_percent_encoded if binding.percent else str.encode)
 
     def attributes(self, message: Message) -> tuple[dict[str, Any], str | None]:
-        """The attributes in the headers, and the content type. Raises `Refused`."""
+        """The attributes in the headers, with a content coding as `CODING`, and the content type. Raises `Refused`."""
         found: dict[str, Any] = {}
         names = self._names_in
         try:
@@ -66,7 +68,8 @@ class BinaryMode:
                 del found[attribute]
         content_type = found.pop(CONTENT_TYPE, None)
         if found and "".join(found.values()).encode().translate(None, self._easy):
-            found = {name: self._text(name, text) for name, text in found.items()}
+            texts = [(name, self._text(name, text)) for name, text in found.items()]
+            found = {name: text for name, text in texts if text is not None}
         return found, content_type
 
     def decode(self, attributes: dict[str, Any], content_type: str | None, message: Message) -> Event:
@@ -78,7 +81,7 @@ class BinaryMode:
             # it takes precedence over a `ce-datacontenttype`, which is invalid (section 3.1.1) but sent by
             # sdk-javascript; it may have tabs for spaces (RFC 9110 section 5.6.3), which no attribute may have
             attributes[version.content_type] = content_type.replace("\t", " ")
-        version.check(attributes)
+        version.settle(attributes)
         data = message.body
         if self._empty_is_none and not data and content_type is None:
             data = None
@@ -145,11 +148,16 @@ class BinaryMode:
 
     # -- values ---------------------------------------------------------------------------------------------------
 
-    def _text(self, name: str, text: str) -> str:
+    def _text(self, name: str, text: str) -> str | None:
+        """The text of a header's value; None if no attribute may have it, and the event is worth having without."""
         if self._percent:
             text = self._unescaped(name, text)
         if character := forbidden_character(text):
-            raise self._fault(name, f"the value of {name} contains {character}, which no attribute may have")
+            fault = self._fault(name, f"the value of {name} contains {character}, which no attribute may have")
+            if not spared(name):
+                raise fault
+            leave_out(fault)
+            return None
         return text
 
     def _unescaped(self, name: str, text: str) -> str:
@@ -158,9 +166,10 @@ class BinaryMode:
         if "%" not in text:
             return text
         try:
-            return unquote_to_bytes(
-                text
-            ).decode()  # a % outside of an escape is literal: sdk-go and sdk-java don't encode it
+            if name in URIS:
+                return uri_of_header(text)
+            # a % outside of an escape is literal: sdk-go and sdk-java don't encode it
+            return unquote_to_bytes(text).decode()
         except UnicodeDecodeError as e:
             raise self._fault(name, f"the value of {name}, percent-decoded, is not UTF-8") from e
 
@@ -199,6 +208,8 @@ class BinaryMode:
         if lower == b"content-type":
             attribute = CONTENT_TYPE
             exact = self._folds or name == lower
+        elif lower == b"content-encoding":
+            return CODING
         elif lower.startswith(self._folded):
             try:
                 attribute = lower[start:].decode()

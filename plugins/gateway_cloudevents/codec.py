@@ -10,9 +10,10 @@ from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Codec
 
 from . import jsonwrite
-from .binary import BATCH, STRUCTURED, BinaryMode
+from .binary import BATCH, CODING, STRUCTURED, BinaryMode
 from .bindings import rule
 from .config import CloudEventsConfig
+from .content_coding import decoded
 from .jsonformat import JsonFormat
 from .memory import Memory
 from .values import charset, essence
@@ -48,6 +49,8 @@ class _Codec:
 
     def decode(self, message: Message) -> list[Event]:
         attributes, content_type = self._binary.attributes(message)
+        if CODING in attributes:
+            message = decoded(message, attributes)
         mode = self._modes[content_type] if content_type is not None else "binary"
         if mode == "binary":
             return [self._binary.decode(attributes, content_type, message)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -15,9 +16,11 @@ from msgspec import Raw
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 
+from . import json_text
 from .layouts import JsonText, Layouts
+from .left_out import leave_out
 from .memory import Memory
-from .values import forbidden_character, is_json, is_text
+from .values import encoding, forbidden_character, is_json, is_text, with_utf8
 from .versions import Version, version_of
 
 MAX_BATCH = 10_000  # events in one message
@@ -35,6 +38,7 @@ _base64 = msgspec.json.Decoder(bytes).decode
 
 declares_json: Memory[str, bool] = Memory(is_json)
 declares_text: Memory[str, bool] = Memory(is_text)
+declared_encoding: Memory[str, str] = Memory(encoding)
 
 
 class JsonFormat:
@@ -55,9 +59,9 @@ class JsonFormat:
             found, version = quick
             return [_quickly(attributes, version, data, None) for attributes, data in found]
         try:
-            items = _array(body)
+            items: list[JsonText] = list(_array(body))
         except (msgspec.DecodeError, RecursionError) as e:
-            raise fault(f"the body is not a JSON array of events: {said(e)}", "4. JSON Batch Format") from e
+            items = _elements(body, e)
         if len(items) > MAX_BATCH:
             detail = f"the batch has {len(items)} events; the maximum is {MAX_BATCH}"
             raise Refused(detail, status=413, rule=f"{DOCUMENT}, 4. JSON Batch Format")
@@ -79,17 +83,18 @@ class JsonFormat:
     def _general(self, text: JsonText, key: bytes | None) -> Event:
         try:
             members = _object(text)
-            order = tuple(members)
-            data = members.pop("data", None)
-            binary = members.pop("data_base64", None)
-            joined = b",".join(members.values())
-            values, all_text = _read(joined)
         except (msgspec.DecodeError, RecursionError) as e:
-            raise fault(f"not a JSON object with an event: {said(e)}", "3. Envelope") from e
+            text = bytes(text).removeprefix(json_text.BOM)
+            members = _members(text, e)
+        order = tuple(members)
+        data = members.pop("data", None)
+        binary = members.pop("data_base64", None)
+        joined = b",".join(members.values())
+        values, all_text = _read(joined, members)
         attributes = dict(zip(members, values, strict=True))
         version = version_of(attributes)
         checked = _checked(attributes, version)
-        version.check(checked)
+        version.settle(checked)
         # {"name":value,…} is 4 bytes per member plus 1, besides names and values; `joined` has some of the commas
         parts: list[JsonText] = [joined, *(raw for raw in (data, binary) if raw is not None)]
         least = sum(map(len, order)) + sum(map(len, parts)) + 4 * len(order) + 1 - max(len(members) - 1, 0)
@@ -110,13 +115,34 @@ def fault(detail: str, section: str, attribute: str = "") -> Refused:
     return Refused(detail, rule=f"{DOCUMENT}, {section}", attribute=attribute)
 
 
-def _read(joined: bytes) -> tuple[list[Any], bool]:
-    """The attribute values, and whether all are text."""
+def _members(text: bytes, error: Exception) -> dict[str, Raw]:
+    """The members of an object that the fast parser refused, because of this error."""
+    try:
+        return {name: Raw(value) for name, value in json_text.members(text).items()}
+    except ValueError:
+        raise fault(f"not a JSON object with an event: {said(error)}", "3. Envelope") from error
+
+
+def _elements(text: bytes, error: Exception) -> list[JsonText]:
+    try:
+        return list(json_text.elements(text))
+    except ValueError:
+        raise fault(f"the body is not a JSON array of events: {said(error)}", "4. JSON Batch Format") from error
+
+
+def _read(joined: bytes, members: Mapping[str, Raw]) -> tuple[list[Any], bool]:
+    """The attribute values, and whether all are text. `joined` has those of the members, with commas between them."""
     array = b"[%b]" % joined
     try:
         return _strings(array), True
     except msgspec.ValidationError:
-        return _values(array), False
+        try:
+            return _values(array), False
+        except (msgspec.MsgspecError, RecursionError):
+            pass
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    return [json_text.scalar(raw) for raw in members.values()], False
 
 
 def _quickly(attributes: dict[str, Any], version: Version, data: Raw | None, key: bytes | None) -> Event:
@@ -148,33 +174,54 @@ def _with_data(
     if declares_json[content_type]:
         return Event(attributes, bytes(data), False, key)
     if version.base64_by_type:
-        return _by_type(attributes, data, content_type, key)
-    return Event(attributes, _text(data, content_type), False, key)
+        return _by_type(attributes, version, data, content_type, key)
+    return _of_text(attributes, version, _text(data, content_type), content_type, key)
 
 
-def _by_type(attributes: dict[str, Any], data: Raw, content_type: str, key: bytes | None) -> Event:
+def _by_type(attributes: dict[str, Any], version: Version, data: Raw, content_type: str, key: bytes | None) -> Event:
     """0.2 json-format.md section 3.1: a string is text if the media type is a text type, else Base64. A string that is
     not Base64 is text; anything but a string is JSON."""
-    try:
-        text = _string(data)
-    except (msgspec.DecodeError, RecursionError):
+    if bytes(data)[:1] != b'"':
         return Event(attributes, bytes(data), True, key)
+    text = _string_of(data)
     if not declares_text[content_type]:
         try:
             return Event(attributes, b64decode(text, validate=True), False, key)
         except ValueError:
             pass
-    return Event(attributes, text.encode(), False, key)
+    return _of_text(attributes, version, text, content_type, key)
 
 
-def _text(data: Raw, content_type: str) -> bytes | None:
+def _text(data: Raw, content_type: str) -> str | None:
+    if bytes(data)[:1] == b'"':
+        return _string_of(data)
+    if bytes(data) == b"null":
+        return None
+    detail = f"data is not a string, although its content type {content_type!r} is not JSON"
+    raise fault(detail, "3.1.2. Payload Deserialization", "data")
+
+
+def _string_of(data: Raw) -> str:
+    """The text of a string. Half of a surrogate pair, which no encoding has, becomes U+FFFD, as in browsers."""
     try:
-        return _string(data).encode()
-    except (msgspec.DecodeError, RecursionError) as e:
-        if bytes(data) == b"null":
-            return None
-        detail = f"data is not a string, although its content type {content_type!r} is not JSON"
-        raise fault(detail, "3.1.2. Payload Deserialization", "data") from e
+        return _string(data)
+    except (msgspec.DecodeError, RecursionError):
+        return json_text.string(data).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _of_text(
+    attributes: dict[str, Any], version: Version, text: str | None, content_type: str, key: bytes | None
+) -> Event:
+    """An event whose data is text: in the charset that its content type declares. If the text has characters that this
+    has not, it is UTF-8, and the content type says so."""
+    if text is None:
+        return Event(attributes, None, False, key)
+    if charset := declared_encoding[content_type]:
+        try:
+            return Event(attributes, text.encode(charset), False, key)
+        except UnicodeEncodeError:
+            attributes = {**attributes, version.content_type: with_utf8(content_type)}
+    return Event(attributes, text.encode(), False, key)
 
 
 def _decoded(text: Raw, member: str) -> bytes:
@@ -185,32 +232,38 @@ def _decoded(text: Raw, member: str) -> bytes:
 
 
 def _checked(attributes: dict[str, Any], version: Version) -> dict[str, Any]:
-    """The attributes without null values (section 2.2), with all values checked."""
+    """The attributes without null values (section 2.2), and without optional ones whose value no attribute may have."""
     checked = {}
     for name, value in attributes.items():
         if value is None:
             continue
-        if type(value) is str:
-            if character := forbidden_character(value):
-                raise fault(f"the value of {name} contains {character}, which no attribute may have", "2.2", name)
-        elif name == version.extensions and type(value) is dict and value:
-            pass
-        elif version.is_defined(name):
-            kind = "JSON object with at least one member" if name == version.extensions else "string"
-            raise fault(f"the value of {name} is not a {kind}", "2.2. Type System Mapping", name)
-        elif type(value) is int:
-            if not -_MAX_INTEGER <= value < _MAX_INTEGER:
-                raise fault(f"the value of {name} is not in the range of 32 bits", "2.2. Type System Mapping", name)
-        elif type(value) is not bool and not (version.maps and type(value) is dict):
-            raise fault(
-                f"the value of {name} is neither a string, a whole number nor a boolean",
-                "2.2. Type System Mapping",
-                name,
-            )
-        checked[name] = value
+        if (type(value) is str and value.isprintable()) or not (why := _unfit(name, value, version)):
+            checked[name] = value
+        elif version.spares(name):
+            leave_out(fault(why, "2.2. Type System Mapping", name))
+        else:
+            raise fault(why, "2.2. Type System Mapping", name)
     if type(checked.get(version.extensions)) is str:
         raise version.fault(version.extensions, f"{version.extensions} is not a JSON object", version.extensions)
     return checked
+
+
+def _unfit(name: str, value: Any, version: Version) -> str:
+    """Why an attribute can't have this value, "" if it can."""
+    if type(value) is str:
+        character = forbidden_character(value)
+        return f"the value of {name} contains {character}, which no attribute may have" if character else ""
+    if name == version.extensions and type(value) is dict and value:
+        return ""
+    if version.is_defined(name):
+        kind = "JSON object with at least one member" if name == version.extensions else "string"
+        return f"the value of {name} is not a {kind}"
+    if type(value) is int:
+        in_range = -_MAX_INTEGER <= value < _MAX_INTEGER
+        return "" if in_range else f"the value of {name} is not in the range of 32 bits"
+    if type(value) is bool or (version.maps and type(value) is dict):
+        return ""
+    return f"the value of {name} is neither a string, a whole number nor a boolean"
 
 
 def _check_utf8(body: bytes) -> None:
@@ -238,7 +291,16 @@ def _check_duplicates(text: bytes, least: int, parts: list[JsonText]) -> None:
 def _top_level_names(text: bytes) -> list[str]:
     # the hook runs for inner objects first, so its last result is the outermost
     found: list[str] = []
+    try:
+        return _names_of(text, found)
+    except RecursionError:
+        try:
+            return json_text.names(text)
+        except ValueError as e:
+            raise fault(f"not a JSON object with an event: {e}", "3. Envelope") from e
 
+
+def _names_of(text: bytes, found: list[str]) -> list[str]:
     def pairs(items: list[tuple[str, Any]]) -> None:
         found[:] = [name for name, _ in items]
 

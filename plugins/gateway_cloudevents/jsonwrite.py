@@ -9,11 +9,11 @@ from msgspec import Raw
 
 from gateway_core.contract.event import Event
 
+from .json_text import embeds
 from .jsonformat import declares_json, declares_text, fault, said
 from .versions import Version, version_to_write
 
 _encode = msgspec.json.Encoder().encode
-_raw = msgspec.json.Decoder(Raw).decode
 
 
 def encode(event: Event) -> bytes:
@@ -34,7 +34,7 @@ def _data_member(event: Event, data: bytes) -> dict[str, Any]:
     content_type = attributes.get(version.content_type)
     unsaid = event.json_data and (content_type is None or version.base64_by_type)
     if unsaid or (content_type is not None and declares_json[content_type]):
-        if _is_valid_json(data):
+        if embeds(data):
             return {"data": Raw(data)}
     elif content_type is not None and declares_text[content_type]:
         try:
@@ -58,13 +58,3 @@ def _base64_by_type(version: Version, content_type: str | None, data: bytes) -> 
         detail = f"data is not {kind}, as {content_type!r} says, and version {version.name} can't hold it"
         raise fault(detail, "3.1. Special Handling of the data Attribute", "data")
     return {"data": data}
-
-
-def _is_valid_json(data: bytes) -> bool:
-    try:
-        if not data.isascii():
-            data.decode()
-        _raw(data)
-    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
-        return False
-    return True

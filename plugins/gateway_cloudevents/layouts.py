@@ -17,6 +17,8 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import asdict
 
+from gateway_core.contract.errors import Refused
+
 from .versions import Tests, Version
 
 _MAX_LAYOUTS = 64  # creating a decoder costs as much as reading 50 events, so senders must not be able to force it
@@ -45,8 +47,7 @@ class Layouts:
         self._known: dict[tuple[str, ...], _Layout | None] = {}
 
     def read(self, text: JsonText, size: int) -> tuple[dict[str, Any], Version, Raw | None] | None:
-        """Attributes, version and data of a valid event; None if the general path must read it. Raises `Refused` for an
-        invalid attribute."""
+        """Attributes, version and data of a valid event; None if the general path must read it."""
         layout = self._current
         if layout is None:
             return None
@@ -64,7 +65,10 @@ class Layouts:
         excess = size - length - len(joined) - (0 if data is None else len(data))
         if excess and excess != _whitespace(text) - _whitespace(joined.encode()) - _whitespace(data):
             return None
-        version.check_values(attributes, tests)
+        try:
+            version.check_values(attributes, tests)
+        except Refused:
+            return None  # the general path leaves an optional value out
         return attributes, version, data
 
     def read_array(self, text: bytes, most: int) -> tuple[list[tuple[dict[str, Any], Raw | None]], Version] | None:

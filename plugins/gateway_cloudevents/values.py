@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from ipaddress import IPv6Address
+from urllib.parse import unquote_to_bytes
 
 Check = Callable[[str], str]
 
@@ -115,6 +116,51 @@ def charset(media_type: str) -> str:
         if name.lower() == "charset":
             return str(value).strip('"').lower()
     return ""
+
+
+_ENCODINGS = re.compile(
+    r"iso[-_]8859[-_](?:[1-9]|1[0-1]|1[3-6])|latin[-_]?1|windows-125[0-8]|cp125[0-8]|utf-(?:16|32)(?:le|be)?|koi8-[ru]"
+    r"|shift_jis|euc-(?:jp|kr)|gb2312|gbk|gb18030|big5|iso-2022-jp"
+)
+
+
+def encoding(media_type: str) -> str:
+    """Python's name of the encoding that text of this type has; "" for UTF-8, for US-ASCII, which UTF-8 includes, and
+    for what is unknown."""
+    declared = charset(media_type)
+    return declared if _ENCODINGS.fullmatch(declared) else ""
+
+
+def with_utf8(media_type: str) -> str:
+    """The media type with UTF-8 as its charset."""
+    return _PARAMETER.sub(lambda p: ";charset=utf-8" if p[1].lower() == "charset" else p[0], media_type)
+
+
+def uri_of_header(text: str) -> str:
+    """The URI in a header value that may be percent-encoded (HTTP binding 1.0.2, section 3.1.3.2).
+
+    sdk-go, sdk-java and version 1 of sdk-python write attributes as they are, so the escapes in their URIs are the
+    URI's own. Values are taken as they came if only that is a URI (`/my%20file`), or if no encoder of the binding can
+    have written them: it escapes a character always or never, and those that escape more than they must leave no
+    delimiter but the slash (`https://h/a%2Fb`). Raises `UnicodeDecodeError`.
+    """
+    decoded = unquote_to_bytes(text).decode()
+    if _is_raw(text) or (_URI_REFERENCE.fullmatch(decoded) is None and _URI_REFERENCE.fullmatch(text)):
+        return text
+    return decoded
+
+
+URIS = frozenset({"source", "dataschema", "schemaurl"})
+"""The attributes, in lower case, that are URIs in a version."""
+_ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
+_DELIMITERS = frozenset(":?#[]@!$&'()*+,;=")
+_ALWAYS_ESCAPED = frozenset(' "%')
+
+
+def _is_raw(text: str) -> bool:
+    escaped = {c for c in (chr(int(h, 16)) for h in _ESCAPED.findall(text)) if " " <= c <= "~"} - _ALWAYS_ESCAPED
+    literal = set(_ESCAPED.sub("", text))
+    return bool(escaped) and not (literal.isdisjoint(escaped) and literal.isdisjoint(_DELIMITERS))
 
 
 def is_json(media_type: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 from gateway_core.contract.errors import Refused
 
 from . import values
+from .left_out import leave_out
 from .memory import Memory
 
 log = logging.getLogger("tidegate.cloudevents")
@@ -74,6 +75,7 @@ class Version:
         self._warn_above = warn_above
         self._required = required
         self._defined = frozenset(required + optional)
+        self._needed = frozenset((*required, content_type, encoding, extensions))
         self._names = re.compile(names)
         # `time` differs from event to event: caching it would only evict others
         self._checks: dict[str, values.Check] = {
@@ -86,6 +88,25 @@ class Version:
         """Raises `Refused` with attribute and rule unless the attributes are those of a valid event. Forbidden
         characters were checked before; values of attributes defined by the specification are text."""
         self.check_values(attributes, self.tests[tuple(attributes)])
+
+    def settle(self, attributes: dict[str, Any]) -> None:
+        """`check` that leaves out optional attributes with an invalid value (`left_out`), instead of refusing the event
+        because of them."""
+        while True:
+            try:
+                self.check_values(attributes, self.tests[tuple(attributes)])
+            except Refused as e:
+                if e.attribute not in attributes or not self.spares(e.attribute):
+                    raise
+                del attributes[e.attribute]
+                leave_out(e)
+            else:
+                return
+
+    def spares(self, name: str) -> bool:
+        """Whether an event is worth having without this attribute: it is optional, has a valid name, and does not say
+        how to read others or the data."""
+        return name not in self._needed and name != "data" and self._names.fullmatch(name) is not None
 
     def check_values(self, attributes: Mapping[str, Any], tests: Tests) -> None:
         """`check` for attributes with known names: `tests` are the checks for these names."""
@@ -209,6 +230,19 @@ V0_1_CAMEL = Version(
 )
 
 VERSIONS = {v.name: v for v in (V1_0, V0_3, V0_2, V0_1)}
+
+
+_NEEDED = frozenset(
+    name.lower()
+    for v in (V1_0, V0_3, V0_2, V0_1, V0_1_CAMEL)
+    for name in ("specversion", "id", "source", "type", "cloudEventsVersion", "eventID", "eventType", v.content_type)
+    if name
+)
+
+
+def spared(name: str) -> bool:
+    """Whether an attribute, with its name in lower case, is optional in every version (`Version.spares`)."""
+    return name not in _NEEDED
 
 
 def version_of(attributes: Mapping[str, Any]) -> Version:

@@ -48,7 +48,7 @@ _STRINGS = frozenset({0x03, 0x08, 0x09})
 _VARIABLE = 0x0B
 _CONTENT_TYPE_ID, _USER_ID, _EXPIRY_ID, _REASON_ID = 0x03, 0x26, 0x02, 0x1F
 
-_known: dict[bytes, bool] = {b"data": False}
+_known: dict[bytes, bool] = {b"data": False, b"content-encoding": True}
 
 
 class Malformed(Exception):
@@ -58,7 +58,7 @@ class Malformed(Exception):
 class Publish:
     """A message as it came.
 
-    `headers`  the content type, and the user properties that may be attributes.
+    `headers`  the content type, and the user properties that may be attributes, or name a content coding.
     `other`    all other user properties: they only count for a message that is not an event.
     """
 

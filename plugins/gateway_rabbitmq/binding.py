@@ -80,6 +80,8 @@ def to_message(content: Content) -> Message:
                 found.append((name, value if type(value) is bytes else _text(header, value)))
     if content.content_type:
         found.append((b"content-type", content.content_type.encode()))
+    if coding := content.properties.get("content_encoding"):
+        found.append((b"content-encoding", coding.encode()))
     return Message(found, content.body)
 
 
@@ -87,12 +89,15 @@ def of_test(message: Message) -> Message:
     """A message as a person writes it, with the names of headers that the codec reads."""
     headers: dict[bytes, Any] = {}
     content_type = ""
+    properties: dict[str, Any] = {}
     for name, value in message.headers:
         if name.lower() == b"content-type":
             content_type = value.decode("utf-8", "replace")
+        elif name.lower() == b"content-encoding":
+            properties["content_encoding"] = value.decode("utf-8", "replace")
         else:
             headers[name] = value
-    return to_message(Content(message.body or b"", headers, content_type))
+    return to_message(Content(message.body or b"", headers, content_type, properties))
 
 
 def _text(header: bytes, value: Any) -> bytes:

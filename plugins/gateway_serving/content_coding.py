@@ -45,12 +45,13 @@ def decoded(headers: Headers, body: bytes, limit: int) -> tuple[Headers, bytes]:
     if not any(name == b"content-encoding" for name, _ in headers):
         return headers, body
     if coding_of(headers) and body:
-        body = _gunzipped(body, limit)
+        body = gunzipped(body, limit)
     kept = [header for header in headers if header[0] != b"content-encoding"]
     return [(name, b"%d" % len(body) if name == b"content-length" else value) for name, value in kept], body
 
 
-def _gunzipped(data: bytes, limit: int) -> bytes:
+def gunzipped(data: bytes, limit: int) -> bytes:
+    """The data of a gzip file. Raises `Refused` if it is none, or longer than `limit` bytes."""
     parts: list[bytes] = []
     size = 0
     try:

@@ -196,8 +196,8 @@ UNREADABLE = [
     Refusal("structured, JSON but no object", "", _STRUCTURED, b'["a"]'),
     Refusal("structured, not UTF-8", "", _STRUCTURED, b"{" + _EVENT + b',"subject":"\xff"}'),
     Refusal("structured, data is not Base64", "data_base64", _STRUCTURED, b"{" + _EVENT + b',"data_base64":"*"}'),
-    Refusal("binary, time is no timestamp", "time", _headers(**{"ce-time": "yesterday"})),
-    Refusal("structured, time is no timestamp", "time", _STRUCTURED, b"{" + _EVENT + b',"time":"2026-13-01"}'),
+    Refusal("binary, source is no URI", "source", _headers(**{"ce-source": "a b"})),
+    Refusal("structured, source is no URI", "source", _STRUCTURED, b"{" + _EVENT.replace(b"/s", b"a b") + b"}"),
 ]  # fmt: skip
 """Messages in which no valid event can be read."""
 

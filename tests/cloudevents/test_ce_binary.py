@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gateway_serving import process_facts
 
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
@@ -90,11 +91,13 @@ BAD_VALUES = {
     "overlong encoding": b"%C0%A0",
     "cut UTF-8": b"%E2%82",
     "raw bytes not UTF-8": b"\xff",
+    "surrogate": b"%ED%A0%80",
+}
+UNFIT_VALUES = {
     "control": b"a%00b",
     "raw control": b"a\x7fb",
     "C1 control": "\x85".encode(),
     "noncharacter": "\uffff".encode(),
-    "surrogate": b"%ED%A0%80",
 }
 
 
@@ -107,6 +110,21 @@ def test_bad_header_values_are_refused(codec: Codec, raw: bytes) -> None:
     assert "section 3.1.3" in refused.value.rule
 
 
+def left_out() -> int:
+    return process_facts.facts()["values_left_out"]
+
+
+@pytest.mark.spec("SAFE-105")
+@pytest.mark.parametrize("raw", UNFIT_VALUES.values(), ids=UNFIT_VALUES.keys())
+def test_a_character_that_no_attribute_may_have_costs_its_extension_alone(codec: Codec, raw: bytes) -> None:
+    before = left_out()
+    [event] = codec.decode(message(b"x", (b"ce-ext", raw), (b"ce-good", b"y")))
+    assert (event.attributes.get("ext"), event.attributes["good"], event.data) == (None, "y", b"x")
+    assert left_out() == before + 1
+    with pytest.raises(Refused):
+        codec.decode(message(b"x", ce_id=raw))
+
+
 FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "no specversion": ({"ce_specversion": None}, "specversion"),
     "unknown specversion": ({"ce_specversion": "1.7"}, "specversion"),
@@ -117,7 +135,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "no source": ({"ce_source": None}, "source"),
     "empty source": ({"ce_source": ""}, "source"),
     "source with a space": ({"ce_source": "my source"}, "source"),
-    "source with a bad escape": ({"ce_source": "/a%25zz"}, "source"),
+    "source with a bad escape": ({"ce_source": "/a%25zz b"}, "source"),
     "source with two fragments": ({"ce_source": "/a#b#c"}, "source"),
     "no type": ({"ce_type": None}, "type"),
     "empty type": ({"ce_type": ""}, "type"),
@@ -144,8 +162,30 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+OPTIONAL = ("subject", "time", "dataschema")
+LEFT_OUT = {name: fault for name, fault in FAULTS.items() if fault[1] in OPTIONAL}
+REFUSED = {name: fault for name, fault in FAULTS.items() if fault[1] not in OPTIONAL}
+
+
+@pytest.mark.spec("SAFE-105")
+@pytest.mark.parametrize(("changes", "attribute"), LEFT_OUT.values(), ids=LEFT_OUT.keys())
+def test_an_invalid_optional_value_costs_no_event(codec: Codec, changes: dict[str, Any], attribute: str) -> None:
+    for _ in range(2):
+        before = left_out()
+        [event] = codec.decode(message(b"{}", **changes))
+        assert attribute not in event.attributes
+        assert (event.attributes["id"], event.data, left_out()) == ("1234-1234-1234", b"{}", before + 1)
+
+
+@pytest.mark.spec("SAFE-105")
+def test_event_grids_own_sample_is_taken(codec: Codec) -> None:
+    """Azure Event Grid sends the schema `#` for custom topics; it is no URI, and says nothing."""
+    [event] = codec.decode(message(b"{}", ce_dataschema="#", content_type="application/json; charset=utf-8"))
+    assert "dataschema" not in event.attributes
+
+
 @pytest.mark.spec("BR-15", "BR-12")
-@pytest.mark.parametrize(("changes", "attribute"), FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize(("changes", "attribute"), REFUSED.values(), ids=REFUSED.keys())
 def test_faults_are_refused_by_attribute_and_rule(codec: Codec, changes: dict[str, Any], attribute: str) -> None:
     for _ in range(2):  # what was learnt of the first must not let the second through
         with pytest.raises(Refused) as refused:
@@ -247,3 +287,40 @@ def test_an_event_that_would_break_headers_is_not_written(codec: Codec, attribut
     """Events also come from other codecs: nothing of theirs may smuggle a header."""
     with pytest.raises(Refused):
         codec.encode(Event({"specversion": "1.0", "id": "1", "source": "/", "type": "t", **attributes}))
+
+
+URIS = {
+    "space": ("https://h/my%20file.txt", "https://h/my%20file.txt"),
+    "slash": ("https://h/a%2Fb", "https://h/a%2Fb"),
+    "slash, lower case": ("/a%2fb", "/a%2fb"),
+    "ampersand": ("https://h/?a=b%26c", "https://h/?a=b%26c"),
+    "percent": ("https://h/100%25", "https://h/100%25"),
+    "space and ampersand": ("urn:a%20b:c%26d", "urn:a%20b:c%26d"),
+    "as the binding says: percent": ("https://h/my%2520file", "https://h/my%20file"),
+    "as the binding says: escaped slash": ("https://h/a%252Fb", "https://h/a%2Fb"),
+    "as the binding says: other scripts": ("/stra%C3%9Fe", "/straße"),
+    "every delimiter escaped": ("https%3A%2F%2Fh%2Fa%3Fb", "https://h/a?b"),
+    "every delimiter but the slash": ("https%3A//h/a", "https://h/a"),
+}
+
+
+@pytest.mark.spec("SAFE-107", "BR-16")
+@pytest.mark.parametrize(("raw", "uri"), URIS.values(), ids=URIS.keys())
+@pytest.mark.parametrize("attribute", ["source", "dataschema"])
+def test_a_uri_is_taken_raw_where_only_that_can_be_meant(codec: Codec, attribute: str, raw: str, uri: str) -> None:
+    """sdk-go, sdk-java and version 1 of sdk-python percent-encode nothing; the binding (section 3.1.3.2) decodes."""
+    if attribute == "dataschema" and ":" not in uri:
+        uri, raw = f"x:{uri}", f"x:{raw}"
+    [event] = codec.decode(message(b"", **{f"ce_{attribute}": raw}))
+    assert event.attributes[attribute] == uri
+    assert codec.decode(codec.encode(event)) == [event]
+
+
+@pytest.mark.spec("SAFE-107")
+@pytest.mark.parametrize("version", ["0.1", "0.2", "0.3"])
+def test_a_uri_of_an_older_version_is_taken_raw_too(codec: Codec, version: str) -> None:
+    [event] = codec.decode(
+        message(b"", ce_specversion=version, ce_source="https://h/my%20file", ce_schemaurl="x:a%2F/")
+    )
+    assert (event.attributes["source"], event.attributes["schemaurl"]) == ("https://h/my%20file", "x:a%2F/")
+    assert codec.decode(codec.encode(event)) == [event]

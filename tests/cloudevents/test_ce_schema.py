@@ -109,9 +109,14 @@ BROKEN: dict[str, dict[str, Any]] = {
 
 @pytest.mark.spec("BR-15")
 @pytest.mark.parametrize("changes", BROKEN.values(), ids=BROKEN.keys())
-def test_what_the_schema_refuses_is_refused(codec: Any, changes: dict[str, Any]) -> None:
+def test_what_the_schema_refuses_is_not_passed_on(codec: Any, changes: dict[str, Any]) -> None:
     members = {"specversion": "1.0", "id": "1", "source": "/", "type": "t", **changes}
     assert not VALID.is_valid(members)
+    message = Message([(b"content-type", b"application/cloudevents+json")], json.dumps(members).encode())
+    if changes.keys() & {"time", "dataschema", "subject"}:  # optional: what is passed on satisfies the schema
+        [event] = codec.decode(message)
+        VALID.validate(event.attributes)
+        return
     with pytest.raises(Refused) as refused:
-        codec.decode(Message([(b"content-type", b"application/cloudevents+json")], json.dumps(members).encode()))
+        codec.decode(message)
     assert refused.value.attribute in changes

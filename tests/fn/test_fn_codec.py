@@ -116,7 +116,6 @@ BROKEN: dict[str, tuple[dict[str, Any] | bytes, str]] = {
     **{f"empty {name}": (EXAMPLE | {name: ""}, name) for name in ("eventType", "source", "eventID")},
     "another version": (EXAMPLE | {"cloudEventsVersion": "0.2"}, "cloudEventsVersion"),
     "a number for text": (EXAMPLE | {"eventID": 1}, "eventID"),
-    "no time": (EXAMPLE | {"eventTime": "yesterday"}, "eventTime"),
     "extensions not an object": (EXAMPLE | {"extensions": [1]}, "extensions"),
     "no object": (b"[]", ""),
     "no JSON": (b'{"cloudEventsVersion":', ""),
@@ -131,6 +130,12 @@ def test_what_is_no_event_is_refused(body: dict[str, Any] | bytes, attribute: st
     with pytest.raises(Refused) as refused:
         read(body)
     assert (refused.value.status, refused.value.attribute) == (400, attribute)
+
+
+@pytest.mark.spec("SAFE-105")
+def test_a_time_that_is_none_costs_no_event() -> None:
+    event = read(EXAMPLE | {"eventTime": "yesterday"})
+    assert event.attributes == {k: v for k, v in read(EXAMPLE).attributes.items() if k != "eventTime"}
 
 
 def test_only_functions_may_leave_attributes_out() -> None:

@@ -1,0 +1,207 @@
+"""JSON text that RFC 8259 allows and msgspec refuses: half a surrogate pair as an escape (section 8.2), nesting deeper
+than Python's stack, a byte-order mark at the start (section 8.1).
+
+Everything here is slow. Parse with msgspec first, and come here only if that fails.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+BOM = b"\xef\xbb\xbf"
+MOST_DEPTH = 10_000
+"""The most arrays and objects in one another."""
+MOST_TOKENS = 100_000
+"""The most brackets, commas, strings and other tokens in text that is nested too deeply for msgspec. Each takes half a
+microsecond, and a sender must not hold up others with megabytes of brackets."""
+
+_ESCAPE = re.compile(
+    rb"\\(?:u([dD])([89abAB][0-9a-fA-F]{2})(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|u([dD])([c-fC-F])|.)", re.DOTALL
+)
+_DIGITS = (b"eE", b"01", b"23", b"45", b"67", b"89", b"aA", b"bB", b"cC", b"fF")
+"""Pairs of hexadecimal digits to put in place of `d` and `D`. The first make characters for private use."""
+_SPACE = rb"[ \t\r\n]*+"
+_STRING = rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"'
+_SCALAR = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|true|false|null"
+_TOKEN = re.compile(rb"%b(?:(%b)|(%b)|([\[{])|([\]}])|(,)|(:))" % (_SPACE, _STRING, _SCALAR))
+_IS_STRING, _IS_SCALAR, _OPENS, _CLOSES, _COMMA, _COLON = range(1, 7)
+_END = re.compile(_SPACE)
+
+_object = msgspec.json.Decoder(dict[str, Raw]).decode
+_array = msgspec.json.Decoder(list[Raw]).decode
+_raw = msgspec.json.Decoder(Raw).decode
+_any = msgspec.json.Decoder().decode
+
+
+def members(text: bytes) -> dict[str, bytes]:
+    """The members of an object with the JSON text of their values, byte for byte; of those with one name, the last.
+    Raises `ValueError` unless the text is an object in JSON."""
+    text, whole, restore = _prepared(text)
+    try:
+        return {name: restore(bytes(value)) for name, value in _object(whole).items()}
+    except msgspec.DecodeError as e:
+        raise ValueError(str(e)) from None
+    except RecursionError:
+        return dict(_children(text, b"{"))
+
+
+def elements(text: bytes) -> list[bytes]:
+    """The elements of an array, each as JSON text, byte for byte. Raises `ValueError` unless the text is an array in
+    JSON."""
+    text, whole, restore = _prepared(text)
+    try:
+        return [restore(bytes(value)) for value in _array(whole)]
+    except msgspec.DecodeError as e:
+        raise ValueError(str(e)) from None
+    except RecursionError:
+        return [value for _, value in _children(text, b"[")]
+
+
+def names(text: bytes) -> list[str]:
+    """The names of an object's members, also those that are there more than once. Raises `ValueError`."""
+    return [name for name, _ in _children(text.removeprefix(BOM), b"{")]
+
+
+def string(text: bytes | Raw) -> str:
+    """The string in JSON text, with half surrogate pairs as they are. Raises `ValueError` if it is no string."""
+    try:
+        value = json.loads(bytes(text).removeprefix(BOM))
+    except RecursionError:
+        value = None
+    if not isinstance(value, str):
+        raise ValueError("not a string")
+    return value
+
+
+def scalar(text: bytes | Raw) -> Any:
+    """The value in JSON text, an `object()` if it can't be read: an array, an object, a number out of any range."""
+    try:
+        return _any(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        try:
+            return string(text)
+        except ValueError:
+            return object()
+
+
+def embeds(data: bytes) -> bool:
+    """Whether the data can stand as a value in JSON text as it is: it is JSON in UTF-8, without byte-order mark, and
+    not nested so deeply that common parsers refuse it."""
+    try:
+        if not data.isascii():
+            data.decode()
+        _raw(data)
+    except msgspec.DecodeError:
+        return _has_halves_only(data)
+    except (UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def _has_halves_only(data: bytes) -> bool:
+    whole, _ = _without_halves(data)
+    if whole is data:
+        return False
+    try:
+        _raw(whole)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _prepared(text: bytes) -> tuple[bytes, bytes, Callable[[bytes], bytes]]:
+    text = text.removeprefix(BOM)
+    return text, *_without_halves(text)
+
+
+def _without_halves(text: bytes) -> tuple[bytes, Callable[[bytes], bytes]]:
+    """The text with another escape in place of each half surrogate pair, as long as it was, and a function that undoes
+    this in a part of it. The same text if there is none, or none could be undone."""
+    taken: set[bytes] = set()
+    halves = False
+    for found in _ESCAPE.finditer(text):
+        first, _, second, other, _ = found.groups()
+        halves = halves or (first is not None and second is None) or other is not None
+    if not halves:
+        return text, bytes
+    taken.update(re.findall(rb"\\u([0-9a-fA-F])[89a-fA-F]", text))
+    low, high = next(((p[:1], p[1:]) for p in _DIGITS if p[:1] not in taken and p[1:] not in taken), (b"", b""))
+    if not low:
+        return text, bytes
+
+    def other_digit(found: re.Match[bytes]) -> bytes:
+        first, rest, second, alone, start = found.groups()
+        if first is not None and second is None:
+            return b"\\u" + (low if first == b"d" else high) + rest
+        if alone is not None:
+            return b"\\u" + (low if alone == b"d" else high) + start
+        return found[0]
+
+    back = re.compile(rb"(\\\\)|(\\u)(?:(%b)|%b)(?=[89a-fA-F])" % (low, high))
+
+    def restore(part: bytes) -> bytes:
+        return back.sub(lambda m: m[0] if m[1] else m[2] + (b"d" if m[3] else b"D"), part)
+
+    return _ESCAPE.sub(other_digit, text), restore
+
+
+def _children(text: bytes, opening: bytes) -> list[tuple[str, bytes]]:
+    """Name ("" in an array) and text of each child of the outermost object or array. Raises `ValueError`."""
+    found: list[tuple[str, bytes]] = []
+    is_open: list[bool] = []  # of each array or object that is open: whether it is an object
+    name, start, wants_name, wants_value, may_close = "", 0, False, True, False
+    at, tokens, token = 0, 0, _TOKEN.match
+    while True:
+        match = token(text, at)
+        tokens += 1
+        if match is None:
+            raise ValueError(f"JSON is malformed (byte {at})")
+        if tokens > MOST_TOKENS:
+            raise ValueError("it is nested too deeply for its size")
+        kind, at = match.lastindex, match.end()
+        depth = len(is_open)
+        if kind == _OPENS and wants_value:
+            if depth == MOST_DEPTH:
+                raise ValueError("it is nested too deeply")
+            here = text[at - 1 : at]
+            if not depth and here != opening:
+                break
+            start = at - 1 if depth == 1 else start
+            is_open.append(here == b"{")
+            wants_name, wants_value, may_close = is_open[-1], not is_open[-1], True
+            continue
+        if kind == _IS_STRING and wants_name:
+            colon = token(text, at)
+            if colon is None or colon.lastindex != _COLON:
+                raise ValueError(f"JSON is malformed (byte {at})")
+            at = colon.end()
+            if depth == 1:
+                name = string(match[_IS_STRING])
+            wants_name, wants_value, may_close = False, True, False
+            continue
+        if kind in (_IS_STRING, _IS_SCALAR) and wants_value and depth:
+            start = match.start(kind) if depth == 1 else start
+        elif kind == _CLOSES and may_close and is_open[-1] == (text[at - 1 : at] == b"}"):
+            is_open.pop()
+        elif kind == _COMMA and depth and not wants_name and not wants_value:
+            wants_name, wants_value, may_close = is_open[-1], not is_open[-1], False
+            continue
+        else:
+            raise ValueError(f"JSON is malformed (byte {match.start(kind or 0)})")
+        # behind a value
+        wants_name, wants_value, may_close = False, False, True
+        if len(is_open) == 1:
+            if kind != _CLOSES or depth == 2:
+                found.append((name, text[start:at]))
+        elif not is_open:
+            end = _END.match(text, at)
+            if end is None or end.end() != len(text):
+                raise ValueError(f"JSON is malformed: trailing characters (byte {at})")
+            return found
+    raise ValueError("not an object" if opening == b"{" else "not an array")
