@@ -61,7 +61,8 @@ def _name(text: str) -> str:
 def reader(path: str) -> Callable[[bytes], Raw | None]:
     """Returns a function that reads the value's JSON text, or None if there is no such value or the data up to it is
     not JSON."""
-    steps = [_element(part) if isinstance(part, int) else _member(part) for part in parse(path)]
+    parts = parse(path)
+    steps = [_element(part) if isinstance(part, int) else _member(part) for part in parts]
 
     def read(data: bytes) -> Raw | None:
         found: bytes | Raw = data
@@ -69,10 +70,28 @@ def reader(path: str) -> Callable[[bytes], Raw | None]:
             for step in steps:
                 found = step(found)
             return msgspec.json.decode(found, type=Raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, LookupError, RecursionError):
+        except LookupError:
             return None
+        except (msgspec.DecodeError, RecursionError):
+            return _slowly(parts, data)
 
     return read
+
+
+def _slowly(parts: list[str | int], data: bytes) -> Raw | None:
+    """The value in text that msgspec refuses: it may be JSON all the same."""
+    from gateway_cloudevents import json_text
+
+    try:
+        found = json_text.checked(data)
+        for part in parts:
+            if isinstance(part, int):
+                found = json_text.elements(found)[part]
+            else:
+                found = json_text.members(found)[part]
+    except (ValueError, LookupError):
+        return None
+    return Raw(found)
 
 
 def _member(name: str) -> Step:

@@ -116,10 +116,15 @@ def _is_json(event: Event) -> bool:
 
 
 def _scalar(text: bytes) -> bytes | None:
-    """A string in UTF-8; a number or boolean as written. None for anything else."""
+    """A string in UTF-8, with half of a surrogate pair as its escape; a number or boolean as written. None for anything
+    else."""
     if text[:1] == b'"':
         try:
             return _string(text).encode()
-        except (DecodeError, UnicodeDecodeError):  # half a surrogate pair, or not UTF-8
+        except UnicodeDecodeError:
             return None
+        except DecodeError:  # half a surrogate pair
+            from gateway_cloudevents import json_text
+
+            return json_text.string(text).encode(errors="backslashreplace")
     return None if text[:1] in (b"{", b"[") or text == b"null" else text

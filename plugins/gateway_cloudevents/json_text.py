@@ -39,6 +39,20 @@ _raw = msgspec.json.Decoder(Raw).decode
 _any = msgspec.json.Decoder().decode
 
 
+def checked(text: bytes) -> bytes:
+    """The text of a JSON value without white space and byte-order mark around it. Raises `ValueError` unless it is JSON
+    in UTF-8."""
+    text.decode()
+    text = text.removeprefix(BOM).strip(b" \t\r\n")
+    if text[:1] == b"{":
+        members(text)
+    elif text[:1] == b"[":
+        elements(text)
+    elif not embeds(text):
+        raise ValueError("not JSON")
+    return text
+
+
 def members(text: bytes) -> dict[str, bytes]:
     """The members of an object with the JSON text of their values, byte for byte; of those with one name, the last.
     Raises `ValueError` unless the text is an object in JSON."""

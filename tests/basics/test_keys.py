@@ -105,7 +105,7 @@ DATA: dict[str, tuple[Event, bytes | None]] = {
     "no JSON": (Event(JSON, b'"k'), None),
     "two values": (Event(JSON, b'"k" "l"'), None),
     "not UTF-8": (Event(JSON, b'"\xff"'), None),
-    "half a pair": (Event(JSON, b'"\\ud800"'), None),
+    "half a pair": (Event(JSON, b'"\\ud800"'), rb"\ud800"),
     "empty string": (Event(JSON, b' "" '), b""),
     "deep": (Event(JSON, b"[" * 100_000), None),
 }
@@ -203,3 +203,33 @@ def test_any_path_is_read_or_refused_and_never_fails_on_data(path: str, data: by
         return
     found = jsonpath.reader(path)(data)
     assert found is None or bytes(found) in data
+
+
+HARD = {
+    "half a pair beside it": b'{"k":"x","o":"\\ud800"}',
+    "half a pair before it": b'{"o":["\\uDC00 \\ud800"],"k":"x"}',
+    "nested deeply beside it": b'{"k":"x","o":' + b"[" * 1500 + b"]" * 1500 + b"}",
+    "both": b'{"o":' + b'{"a":' * 1500 + b'"\\ud800"' + b"}" * 1500 + b',"k":"x"}',
+    "a byte-order mark": b'\xef\xbb\xbf{"k":"x"}',
+    "twice": b'{"k":"y","o":"\\ud800","k":"x"}',
+    "a number out of range beside it": b'{"o":1e999,"k":"x"}',
+}
+
+
+@pytest.mark.spec("SAFE-106")
+@pytest.mark.parametrize("data", HARD.values(), ids=HARD.keys())
+def test_other_values_do_not_cost_the_key(data: bytes) -> None:
+    assert mapper({"jsonpath": "$.k"})(Event({}, data, json_data=True)) == b"x"
+    assert mapper({"jsonpath": "$[1].k"})(Event({}, b"[1,%b]" % data.removeprefix(b"\xef\xbb\xbf"), True)) == b"x"
+
+
+@pytest.mark.spec("SAFE-106")
+def test_a_key_with_half_a_surrogate_pair_is_one() -> None:
+    key = mapper({"jsonpath": {"path": "$.k", "required": True}})
+    assert key(Event({}, b'{"k":"a\\uD800"}', True)) == key(Event({}, b'{"k":"\\u0061\\ud800"}', True)) == rb"a\ud800"
+
+
+@pytest.mark.spec("SAFE-106")
+@pytest.mark.parametrize("data", [b'{"k":"x","o":"\\ud800}', b'{"k":"x"' + b"[" * 1500, b'{"k":"x","o":"\xff"} x', b""])
+def test_data_that_is_no_json_has_no_key(data: bytes) -> None:
+    assert mapper({"jsonpath": "$.k"})(Event({}, data, json_data=True)) is None
