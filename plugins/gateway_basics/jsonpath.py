@@ -85,10 +85,7 @@ def _slowly(parts: list[str | int], data: bytes) -> Raw | None:
     try:
         found = json_text.checked(data)
         for part in parts:
-            if isinstance(part, int):
-                found = json_text.elements(found)[part]
-            else:
-                found = json_text.members(found)[part]
+            found = json_text.elements(found)[part] if isinstance(part, int) else json_text.members(found)[part]
     except (ValueError, LookupError):
         return None
     return Raw(found)

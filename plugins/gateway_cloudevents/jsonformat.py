@@ -183,7 +183,7 @@ def _by_type(attributes: dict[str, Any], version: Version, data: Raw, content_ty
     not Base64 is text; anything but a string is JSON."""
     if bytes(data)[:1] != b'"':
         return Event(attributes, bytes(data), True, key)
-    text = _string_of(data)
+    text = string_of(data)
     if not declares_text[content_type]:
         try:
             return Event(attributes, b64decode(text, validate=True), False, key)
@@ -194,14 +194,14 @@ def _by_type(attributes: dict[str, Any], version: Version, data: Raw, content_ty
 
 def _text(data: Raw, content_type: str) -> str | None:
     if bytes(data)[:1] == b'"':
-        return _string_of(data)
+        return string_of(data)
     if bytes(data) == b"null":
         return None
     detail = f"data is not a string, although its content type {content_type!r} is not JSON"
     raise fault(detail, "3.1.2. Payload Deserialization", "data")
 
 
-def _string_of(data: Raw) -> str:
+def string_of(data: Raw) -> str:
     """The text of a string. Half of a surrogate pair, which no encoding has, becomes U+FFFD, as in browsers."""
     try:
         return _string(data)

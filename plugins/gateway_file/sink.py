@@ -17,8 +17,8 @@ from .line_writer import LineWriter, Target
 
 
 class LineSink:
-    """A `Sink` of JSON lines, each as `gateway_cloudevents.event_json.dump` writes it: `tidegate send` reads them
-    again."""
+    """A `Sink` of JSON lines, each as `gateway_cloudevents.event_json.line` writes it: `tidegate send` reads them, and
+    so does any software that reads CloudEvents."""
 
     def __init__(self, address: str, target: Target, context: BuildContext) -> None:
         self.address = address
@@ -37,13 +37,13 @@ class LineSink:
     def preview(self, event: Event) -> Message:
         """The line."""
         try:
-            return Message([], event_json.dump(event), url=self.address)
+            return Message([], event_json.line(event), url=self.address)
         except ValueError as e:
             raise Refused(str(e)) from e
 
     def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
         try:
-            line = event_json.dump(event)
+            line = event_json.line(event)
         except ValueError as e:
             done(unwritable(e))
             return

@@ -85,6 +85,31 @@ def test_members_of_our_own_files_are_left_out(tidegate, tmp_path: Path) -> None
         assert json.loads(s.requests[0].body) == {"id": "1", "data": {"a": 1}}
 
 
+@pytest.mark.spec("SAFE-106")
+def test_json_that_the_fast_parser_refuses_is_sent_in_each_mode(tidegate, tmp_path: Path) -> None:
+    event = b'{"specversion":"1.0","id":"1","source":"/s","type":"t","data":%b}'
+    data = [b'"\\ud800"', b"[" * 1500 + b"]" * 1500]
+    lines = [event % d for d in data]
+    (tmp_path / "lines").write_bytes(b"\xef\xbb\xbf" + b"\n".join(lines) + b"\n")
+    (tmp_path / "array").write_bytes(b"[\n%b\n]" % b",\n".join(lines))
+    for name in ("lines", "array"):
+        with Subscriber() as s:
+            assert tidegate("send", s.url, name).out == "2 accepted, 0 refused\n"
+            assert tidegate("send", s.url, name, "--mode", "batch").out == "2 accepted, 0 refused\n"
+            assert tidegate("send", s.url, name, "--mode", "binary").out == "2 accepted, 0 refused\n"
+            bodies = {r.body for r in s.requests}
+        assert bodies == {*lines, b"[%b]" % b",".join(lines), *data}
+
+
+@pytest.mark.spec("SAFE-108")
+def test_text_is_sent_in_the_charset_that_its_type_declares(tidegate, tmp_path: Path) -> None:
+    event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": "\u00e9"}
+    (tmp_path / "e").write_text(json.dumps({**event, "datacontenttype": "text/plain; charset=iso-8859-1"}))
+    with Subscriber() as s:
+        tidegate("send", s.url, "e", "--mode", "binary")
+        assert s.requests[0].body == b"\xe9"
+
+
 def test_refusals_are_counted_and_explained(tidegate, tmp_path: Path) -> None:
     (tmp_path / "events").write_bytes(b"\n".join(LINES))
     with Subscriber([REFUSAL, 202, REFUSAL]) as s:

@@ -6,11 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from gateway_cloudevents.event_json import OWN, dump, load, structured
+from gateway_cloudevents.bindings import HTTP
+from gateway_cloudevents.codec import _Codec
+from gateway_cloudevents.event_json import OWN, dump, line, load, structured
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway_core.contract.event import Event
+from gateway_core.contract.event import Event, Message
 from tests.budget import examples
 
 NAMES = st.one_of(
@@ -108,5 +110,78 @@ def test_what_is_no_event_is_a_value_error(text: bytes) -> None:
 
 
 def test_an_attribute_that_no_json_text_can_hold_is_a_value_error() -> None:
-    with pytest.raises(ValueError):
-        dump(Event({"id": "\ud800"}))
+    for write in (dump, line):
+        with pytest.raises(ValueError):
+            write(Event({"id": "\ud800"}))
+
+
+GOOD = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
+AS_JSON = {**GOOD, "datacontenttype": "application/json"}
+LINES: dict[str, tuple[Event, dict[str, Any], bytes | None]] = {
+    "white space around JSON": (Event(AS_JSON, b' {"a": 1} \n'), {"data": {"a": 1}}, b'{"a": 1}'),
+    "line feeds in JSON": (Event(AS_JSON, b'{\n"a":\r\n"b\\n"}'), {"data": {"a": "b\n"}}, b'{ "a":  "b\\n"}'),
+    "JSON without a type": (Event(GOOD, b"[1.10]", json_data=True), {"data": [1.1]}, b"[1.10]"),
+    "a number out of range": (Event(AS_JSON, b"1e400"), {"data": float("inf")}, b"1e400"),
+    "half a surrogate pair": (Event(AS_JSON, b'"\\ud800"'), {"data": "\ud800"}, b'"\\ud800"'),
+    "no JSON": (Event(AS_JSON, b"{\n"), {"data_base64": "ewo="}, b"{\n"),
+    "text": (Event({**GOOD, "datacontenttype": "text/plain"}, b"a\nb"), {"data": "a\nb"}, b"a\nb"),
+    "latin-1": (
+        *(Event({**GOOD, "datacontenttype": "text/plain; charset=iso-8859-1"}, b"\xc3\xa9"), {"data_base64": "w6k="}),
+        b"\xc3\xa9",
+    ),
+    "bytes of 0.3": (
+        *(Event({**GOOD, "specversion": "0.3"}, b"\xff"), {"data": "/w==", "datacontentencoding": "base64"}, b"\xff"),
+    ),
+    "bytes of 0.2": (
+        *(Event({**GOOD, "specversion": "0.2", "contenttype": "image/png"}, b"\xff"), {"data": "/w=="}, b"\xff"),
+    ),
+    "a key": (Event(GOOD, key=b"k"), {"partitionkey": "k"}, None),
+    "a key that is there": (Event({**GOOD, "partitionkey": "k"}, key=b"k"), {"partitionkey": "k"}, None),
+    "another key": (Event({**GOOD, "partitionkey": "x"}, key=b"k"), {"partitionkey": "x", "keybase64": "aw=="}, None),
+    "a key that is no text": (Event(GOOD, key=b"\xff"), {"keybase64": "/w=="}, None),
+}
+
+
+@pytest.mark.spec("SAFE-109")
+@pytest.mark.parametrize(("event", "members", "data"), LINES.values(), ids=LINES.keys())
+def test_a_line_is_a_cloudevent_that_an_ingress_takes_back(
+    event: Event, members: dict[str, Any], data: bytes | None
+) -> None:
+    text = line(event)
+    assert b"\n" not in text
+    assert json.loads(text) == {**event.attributes, **members}
+    [taken] = _Codec(HTTP).decode(Message([(b"content-type", b"application/cloudevents+json")], text))
+    attributes = {**event.attributes, **members}
+    for name in ("data", "data_base64", "datacontentencoding"):
+        attributes.pop(name, None)
+    assert (taken.attributes, taken.data) == (attributes, data)
+    again = load(text)
+    assert again.data == taken.data
+    assert again.key == (event.key if "keybase64" in members else None)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SAFE-109")
+@examples(200)
+@given(TYPES, DATA, st.booleans(), st.one_of(st.none(), st.binary(max_size=9)), TEXT)
+def test_every_line_is_taken_back(
+    media_type: str | None, data: bytes | None, json_data: bool, key: bytes | None, subject: str
+) -> None:
+    codec = _Codec(HTTP)
+    attributes = {**GOOD, **({"datacontenttype": media_type} if media_type else {}), "x": subject.encode().hex()}
+    event = Event(attributes, data, json_data and not media_type, key)
+    if event.json_data and (data is None or not data.strip() or codec is None):
+        event.json_data = False
+    text = line(event)
+    [taken] = codec.decode(Message([(b"content-type", b"application/cloudevents+json")], text))
+    assert taken.attributes.items() >= attributes.items()
+    assert load(text).data == taken.data
+    if data is not None and taken.data != data:  # only white space between the tokens of JSON may differ
+        assert taken.data is not None
+        assert json.loads(taken.data) == json.loads(data)
+
+
+@pytest.mark.spec("SAFE-109")
+def test_lines_of_earlier_versions_are_read_as_they_were() -> None:
+    old = json.dumps(GOOD).encode()[:-1] + b',"data_base64":"IDEK","json_data":true,"key_base64":"aw=="}'
+    assert exactly(load(old)) == exactly(Event(GOOD, b" 1\n", True, b"k"))

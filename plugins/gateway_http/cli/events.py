@@ -5,19 +5,21 @@ from __future__ import annotations
 import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 import typer
-from gateway_cloudevents import event_json
+from gateway_cloudevents import event_json, json_text
+from gateway_cloudevents.jsonformat import JsonFormat
 
 from gateway_core.cli.common import CommandError
+from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_format = JsonFormat()
 
 
 def from_file(file: Path) -> Iterator[bytes]:
@@ -40,7 +42,7 @@ def read(source: BinaryIO, name: str) -> Iterator[bytes]:
         number += 1
         if not line:
             return
-        first = line.strip()
+        first = line.removeprefix(json_text.BOM).strip()
     if _is_object(first):
         yield first
         for line in source:
@@ -55,8 +57,8 @@ def read(source: BinaryIO, name: str) -> Iterator[bytes]:
         yield whole
         return
     try:
-        texts = [bytes(raw) for raw in _list(whole)]
-    except msgspec.MsgspecError as e:
+        texts = json_text.elements(whole)
+    except ValueError as e:
         why = "" if whole.startswith(b"{") else f": {e}"
         raise CommandError(f"{name}: expected one event per line, an array, or a single event{why}") from e
     for i, text in enumerate(texts):
@@ -67,15 +69,24 @@ def read(source: BinaryIO, name: str) -> Iterator[bytes]:
 
 def _is_object(text: bytes) -> bool:
     try:
-        _members(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        event_json.members(text)
+    except ValueError:
         return False
     return True
 
 
 def plain(text: bytes) -> bytes:
     """The text unchanged, or without the members that exist only in our own files."""
-    return event_json.structured(event_json.load(text)) if event_json.OWN & _members(text).keys() else text
+    own = event_json.OWN & event_json.members(text).keys()
+    return event_json.structured(event_json.load(text)) if own else text
+
+
+def event_of(text: bytes) -> Event:
+    """The event of the text: as an ingress reads it, or else as it is."""
+    if not event_json.OWN & event_json.members(text).keys():
+        with suppress(Refused):
+            return _format.decode(text)
+    return event_json.load(text)
 
 
 def from_flags(attributes: Mapping[str, str | None], data: str | None, extensions: Sequence[str]) -> Event:

@@ -107,7 +107,7 @@ def _requests(texts: Iterator[bytes], options: Options) -> Iterator[Request]:
             yield BATCH, b"[" + b",".join(map(events.plain, group)) + b"]", len(group)
     elif options.mode == "binary":
         for text in texts:
-            yield *binary(event_json.load(text)), 1
+            yield *binary(events.event_of(text)), 1
     else:
         for text in texts:
             yield STRUCTURED, events.plain(text), 1
