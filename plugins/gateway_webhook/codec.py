@@ -7,7 +7,8 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from gateway_cloudevents.values import forbidden_character
+from gateway_cloudevents.left_out import leave_out
+from gateway_cloudevents.values import check_media_type, forbidden_character
 from gateway_cloudevents.versions import V1_0
 
 from gateway_core.contract.component import BuildContext
@@ -19,6 +20,7 @@ from .config import WebhookConfig
 from .template import Absent, Request, fill, parse
 
 _TITLE = "Not a webhook of this kind"
+_REQUIRED = ("id", "source", "type")
 _SECONDS = re.compile("[0-9]{1,11}")
 
 
@@ -31,7 +33,7 @@ class _Webhook:
     def __init__(self, config: WebhookConfig) -> None:
         required = {"id": config.id, "source": config.source, "type": config.type}
         optional = {"subject": config.subject, "time": config.time, **config.extensions}
-        self._required = [(name, parse(text)) for name, text in required.items() if text]
+        self._required = [(name, parse(text, uri=name == "source")) for name, text in required.items() if text]
         self._optional = [(name, parse(text)) for name, text in optional.items() if text]
 
     def decode(self, message: Message) -> list[Event]:
@@ -46,19 +48,33 @@ class _Webhook:
         if "id" not in attributes:
             attributes["id"] = str(uuid.uuid4())
         if kind := message.header(b"content-type"):
-            attributes["datacontenttype"] = kind.decode("latin-1")
+            self._put(attributes, "datacontenttype", kind.decode("latin-1"))
         for name, template in self._optional:
             try:
-                attributes[name] = fill(template, request)
+                self._put(attributes, name, fill(template, request))
             except Absent:
                 continue
+            except Refused as e:
+                leave_out(Refused(e.detail, title=_TITLE, attribute=name))
         if _SECONDS.fullmatch(attributes.get("time", "")):
             attributes["time"] = _of_seconds(int(attributes["time"]))
-        for name, value in attributes.items():
-            if found := forbidden_character(value):
+        for name in attributes:
+            if name in _REQUIRED and (found := forbidden_character(attributes[name])):
                 raise Refused(f"{name} contains the character {found}", title=_TITLE, attribute=name)
-        V1_0.check(attributes)
+        V1_0.settle(attributes)
         return [Event(attributes, message.body or None)]
+
+    def _put(self, attributes: dict[str, Any], name: str, value: str) -> None:
+        """Sets an optional attribute, unless no attribute may have its value."""
+        fault = ""
+        if character := forbidden_character(value):
+            fault = f"{name} contains the character {character}"
+        elif name == "datacontenttype" and (why := check_media_type(value)):
+            fault = f"the content type {value[:100]!r} {why}"
+        if fault:
+            leave_out(Refused(fault, title=_TITLE, attribute=name))
+        else:
+            attributes[name] = value
 
     def encode(self, event: Event) -> Message:
         raise Refused("the codec webhook only reads: send events with the codec cloudevents", status=501)

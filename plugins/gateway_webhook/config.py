@@ -32,12 +32,15 @@ Name = Annotated[str, Field(pattern="^[a-z0-9]{1,100}$")]
 class WebhookConfig(Config):
     """Webhooks that are no CloudEvents. Each POST becomes one event of CloudEvents 1.0, whose data is the body as it
     came. Attributes are text; `{x-github-event}` in it is a header field of the request, `{/data/object/id}` a value
-    in the JSON body (a JSON pointer, RFC 6901), `{sha256(body)}` the digest of the body in hexadecimal."""
+    in the JSON body (a JSON pointer, RFC 6901), `{sha256(body)}` the digest of the body in hexadecimal. Of a form, the
+    field `payload` counts as the JSON body, or else its fields do as members. An optional attribute whose value is not
+    valid is left out, and counted."""
 
     type: Annotated[Template, Field(min_length=1)]
     """The event's `type`."""
     source: Annotated[Template, Field(min_length=1)]
-    """The event's `source`, a URI-reference."""
+    """The event's `source`, a URI-reference. Parts of the request in it are percent-encoded where a URI needs that; one
+    with which it begins (`{/repository/url}`) may be a URI itself."""
     id: Template = ""
     """The event's `id`. A delivery that the sender repeats should have the same one. Without this option each delivery
     gets a new, random one."""

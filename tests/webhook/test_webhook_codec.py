@@ -7,9 +7,11 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from gateway_cloudevents.bindings import HTTP
+from gateway_serving import process_facts
 from gateway_testing import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,16 +103,114 @@ def test_no_body_is_no_data() -> None:
         (post({"type": "t", "id": {"a": 1}}), "/id in the body is missing"),
         (post({"type": "t", "id": "a\nb"}), "id contains the character U+000A"),
         (post({"type": "t", "id": "x" * 5000}), "/id has more than 4096 characters"),
-        (post({"type": "t", "id": "1", "created": "today"}), "time 'today' is not an RFC 3339 date"),
         (post(b"a=b"), "the body is not JSON"),
         (post(b"[" * 100_000), "the body is not JSON"),
-        (post({"type": "t", "id": "1"}, content_type="nonsense"), "datacontenttype 'nonsense'"),
+        (post(b"type=t&id=%FF", content_type="application/x-www-form-urlencoded"), "the body is not a form"),
+        (post(b"payload=a", content_type="application/x-www-form-urlencoded"), "the body is not JSON"),
     ],
 )
 def test_what_is_no_such_webhook_is_refused(message: Message, detail: str) -> None:
     with pytest.raises(Refused, match=re.escape(detail)) as error:
         codec(**STRIPE).decode(message)
     assert error.value.status == 400
+
+
+OPTIONAL: dict[str, tuple[Any, dict[str, str]]] = {
+    "time": ({"created": "today"}, {}),
+    "time too late": ({"created": 10**15}, {}),
+    "too long": ({"live": "x" * 5000}, {}),
+    "control character": ({"live": "a\nb"}, {}),
+    "half a surrogate pair": ({"live": "\ud800"}, {}),
+    "content type": ({}, {"content_type": "nonsense"}),
+    "content type with a control character": ({}, {"content_type": "text/plain;\x07"}),
+    "header field that is no text": ({}, {"x_word": "\ud800"}),
+}
+
+
+@pytest.mark.spec("SAFE-105")
+@pytest.mark.parametrize(("more", "headers"), OPTIONAL.values(), ids=OPTIONAL.keys())
+def test_an_invalid_optional_value_costs_no_webhook(more: dict[str, Any], headers: dict[str, str]) -> None:
+    made = codec(**STRIPE, extensions={"live": "{/live}", "good": "{/good}", "word": "{x-word}"})
+    fields = [
+        (name.replace("_", "-").encode(), value.encode(errors="surrogatepass")) for name, value in headers.items()
+    ]
+    before = process_facts.facts()["values_left_out"]
+    body = json.dumps({"type": "t", "id": "1", "good": "x", **more}).encode()
+    event = only(made, Message(fields, body, method="POST", url="/"))
+    assert event.attributes == {
+        "specversion": "1.0",
+        "id": "1",
+        "source": "https://stripe.com/",
+        "type": "com.stripe.t",
+        "good": "x",
+    }
+    assert process_facts.facts()["values_left_out"] == before + 1
+
+
+@pytest.mark.spec("SAFE-105")
+def test_a_body_that_is_no_json_costs_only_what_is_read_from_it() -> None:
+    event = only(codec(type="t", source="/s", id="{x-id}", subject="{/a}"), post(b"\x00", x_id="1"))
+    assert event.attributes == {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
+    assert event.data == b"\x00"
+
+
+GITHUB = {"type": "com.github.{x-github-event}", "source": "{/repository/url}", "id": "{x-github-delivery}"}
+
+
+@pytest.mark.spec("HM-20")
+def test_githubs_default_is_a_form_with_the_json_in_a_field() -> None:
+    payload = {"repository": {"url": "https://api.github.com/repos/o/r"}, "text": "a+b & c"}
+    body = urlencode({"payload": json.dumps(payload)}).encode()
+    form = "application/x-www-form-urlencoded"
+    event = only(codec(**GITHUB), post(body, content_type=form, x_github_event="push", x_github_delivery="d"))
+    assert event.attributes == {
+        "specversion": "1.0",
+        "id": "d",
+        "type": "com.github.push",
+        "datacontenttype": form,
+        "source": "https://api.github.com/repos/o/r",
+    }
+    assert event.data == body
+
+
+def test_the_fields_of_another_form_are_members() -> None:
+    made = codec(type="com.slack.{/command}", source="https://slack.com/{/team_id}", id="{/trigger_id}")
+    form = "application/x-www-form-urlencoded; charset=utf-8"
+    event = only(made, post(b"command=%2Fdeploy&team_id=T%201&trigger_id=a+b&text=", content_type=form))
+    assert event.attributes["type"] == "com.slack./deploy"
+    assert (event.attributes["source"], event.attributes["id"]) == ("https://slack.com/T%201", "a b")
+
+
+@pytest.mark.parametrize(
+    ("template", "value", "source"),
+    [
+        ("https://h/{/s}", "my file", "https://h/my%20file"),
+        ("https://h/{/s}", "octo/repo", "https://h/octo/repo"),
+        ("https://h/{/s}", "a?b#c%20d", "https://h/a%3Fb%23c%2520d"),
+        ("https://h/{/s}?x={/s}", "é\n", "https://h/%C3%A9%0A?x=%C3%A9%0A"),
+        ("{/s}", "https://h/a%20b?c=d#e", "https://h/a%20b?c=d#e"),
+        ("{/s}/x", "https://h/a b%zz", "https://h/a%20b%25zz/x"),
+    ],
+)
+def test_parts_of_a_source_are_percent_encoded(template: str, value: str, source: str) -> None:
+    event = only(codec(type="t", source=template), post({"s": value}))
+    assert event.attributes["source"] == source
+
+
+HARD = {
+    "half a surrogate pair": b'{"type":"t","id":"1","o":"\\ud800"}',
+    "nested deeply": b'{"o":' + b"[" * 1500 + b"]" * 1500 + b',"type":"t","id":"1"}',
+    "byte-order mark": b'\xef\xbb\xbf{"type":"t","id":"1"}',
+    "number out of range": b'{"type":"t","o":1e999,"id":"1"}',
+    "integer of forty digits": b'{"type":"t","o":' + b"1" * 40 + b',"id":"1"}',
+}
+
+
+@pytest.mark.spec("SAFE-106")
+@pytest.mark.parametrize("body", HARD.values(), ids=HARD.keys())
+def test_other_values_in_the_body_cost_nothing(body: bytes) -> None:
+    event = only(codec(**STRIPE, extensions={"deep": "{/o/0/0}"}), post(body))
+    assert (event.attributes["id"], event.attributes["type"], event.data) == ("1", "com.stripe.t", body)
 
 
 @pytest.mark.parametrize(

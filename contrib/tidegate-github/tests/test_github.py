@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from urllib.parse import urlencode
 
 import pytest
 from gateway_cloudevents.bindings import HTTP
@@ -28,6 +29,21 @@ class TestGitHub(Suite):
         assert event.attributes["id"] == "72d3162e-cc78"
         assert event.attributes["type"] == "com.github.pull_request.opened"
         assert event.attributes["source"] == "https://api.github.com/repos/octo/hello"
+
+    def test_githubs_default_is_a_form_with_the_json_in_a_field(self, kit: Kit) -> None:
+        body = urlencode({"payload": BODY.decode()}).encode()
+        signature = b"sha256=" + hmac.new(b"s3cret", body, hashlib.sha256).hexdigest().encode()
+        headers = [(b"content-type", b"application/x-www-form-urlencoded"), *HEADERS[1:]]
+        codec = kit.codec("github", {"secret": "s3cret"})
+        (event,) = codec.decode(Message([*headers, (b"x-hub-signature-256", signature)], body))
+        assert event.data == BODY
+        assert event.attributes["type"] == "com.github.pull_request.opened"
+        assert event.attributes["datacontenttype"] == "application/json"
+
+    def test_half_a_surrogate_pair_costs_no_delivery(self, kit: Kit) -> None:
+        body = BODY[:-1] + b',"body":"\\ud83d"}'
+        (event,) = kit.codec("github").decode(Message(HEADERS, body))
+        assert event.data == body
 
     def test_the_event_can_be_sent_on(self, kit: Kit) -> None:
         (event,) = kit.codec("github").decode(Message(HEADERS, BODY))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import re
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -26,7 +28,7 @@ _DELIVERY = re.compile("[!-~]{1,200}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _MOST_SECONDS = 253_402_300_800  # the year 10000, which RFC 3339 can't write
 _URL = re.compile(r"[!#-;=?-Z\[\]_a-z~]{1,2000}")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -48,7 +50,8 @@ class _GitHub:
             _check_signature(self._secret, message.header(b"x-hub-signature-256"), body)
         name = _header(message, b"x-github-event", _KIND)
         delivery = _header(message, b"x-github-delivery", _DELIVERY)
-        payload = _payload(message, body)
+        body = _json(message, body)
+        payload = _payload(body)
         kind = KINDS.get(name, Kind())
         attributes: dict[str, Any] = {
             "specversion": "1.0",
@@ -86,13 +89,32 @@ def _header(message: Message, name: bytes, form: re.Pattern[str]) -> str:
     return text
 
 
-def _payload(message: Message, body: bytes) -> dict[str, Any]:
+def _json(message: Message, body: bytes) -> bytes:
+    """The JSON in a body, which GitHub sends in a form unless the webhook's content type is set to JSON."""
     content_type = (message.header(b"content-type") or b"application/json").partition(b";")[0].strip().lower()
-    if content_type != b"application/json":
+    if content_type == b"application/json":
+        return body
+    if content_type != b"application/x-www-form-urlencoded":
         raise Refused("set the webhook's content type to application/json", status=415, rule=_RULE)
     try:
+        fields = dict(parse_qsl(body.decode(), errors="strict", max_num_fields=10))
+    except ValueError as e:
+        raise Refused(f"the body is not a form: {e}", rule=_RULE) from e
+    if "payload" not in fields:
+        raise Refused("the form has no field `payload`", rule=_RULE)
+    return fields["payload"].encode()
+
+
+def _payload(body: bytes) -> dict[str, Any]:
+    try:
         return _object(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
+        try:  # it takes what the fast one refuses: half surrogate pairs, numbers of any size
+            payload = json.loads(body.decode())
+        except (ValueError, RecursionError):
+            payload = None
+        if isinstance(payload, dict):
+            return payload
         raise Refused(f"the body is not a JSON object: {e}", rule=_RULE) from e
 
 
