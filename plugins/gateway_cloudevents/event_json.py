@@ -34,7 +34,6 @@ _SPACE = b" \t\r\n"
 _encode = msgspec.json.Encoder().encode
 _ONE_LINE = bytes.maketrans(b"\n\r", b"  ")  # between tokens only: in a string they are escaped
 _any = msgspec.json.Decoder().decode
-_raw = msgspec.json.Decoder(msgspec.Raw).decode
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -175,12 +174,7 @@ def _embeds(data: bytes, one_line: bool) -> bool:
     """Whether the bytes can stand in JSON text as they are and be found again: valid, no space around them."""
     if not data or data[:1] in _SPACE or data[-1:] in _SPACE or (one_line and b"\n" in data):
         return False
-    try:
-        data.decode()
-        _raw(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
+    return json_text.embeds(data)
 
 
 def _media_type(attributes: Mapping[str, Any]) -> str:

@@ -74,7 +74,7 @@ def read(line: bytes, keys: Keys | None = None, *, also_plain: bool = True) -> t
         if body.received is not None:
             event.received_ns = _unix_ns(body.received)
         event.trace = body.trace
-    except msgspec.MsgspecError as e:
+    except (msgspec.MsgspecError, RecursionError) as e:
         raise ValueError(f"not a dead letter: {e}") from e
     return body.id or _digest(line), event
 

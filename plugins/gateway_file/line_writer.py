@@ -19,7 +19,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-import msgspec
+from gateway_cloudevents import json_text
 
 from gateway_core.contract.clock import Clock, Timer
 from gateway_core.contract.interfaces import DELIVERED, Outcome
@@ -184,8 +184,8 @@ def _is_torn(tail: bytes) -> bool:
     if tail[:1] != b"{":
         return False
     try:
-        msgspec.json.decode(tail)
-    except (ValueError, RecursionError):
+        json_text.checked(tail)
+    except ValueError:
         return True
     return False
 

@@ -4,7 +4,7 @@ both spellings of 0.1, does the rest."""
 from __future__ import annotations
 
 import msgspec
-from msgspec import Raw
+from gateway_cloudevents import event_json
 
 from gateway_core.contract.component import BuildContext, CodecRef
 from gateway_core.contract.event import Event, Message
@@ -16,7 +16,6 @@ from .names import EXTENSIONS, HTTP_RESPONSE, VERSION, under_fn_names
 
 MEDIA_TYPE = b"application/cloudevents+json"
 
-_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _write = msgspec.json.Encoder().encode
 
 # values that the gateway overwrites anyway replace what a function leaves out
@@ -56,8 +55,8 @@ def _completed(message: Message) -> Message:
     if content_type.partition(b";")[0].strip(b" \t").lower() != MEDIA_TYPE:
         return _completed_headers(message)
     try:
-        members = _members(message.body or b"")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        members = event_json.members(message.body or b"")
+    except ValueError:
         return message
     unset = _UNSET if "specversion" in members else _UNSET_FN
     said = {n: v for n, v in members.items() if not (bytes(v) in _NOTHING and (n in unset or n == EXTENSIONS))}

@@ -221,6 +221,8 @@ async def test_a_line_that_was_torn_is_moved_aside(tmp_path: Path, caplog: pytes
         b"x" * 200_000,
         "Grüße".encode("utf-16"),
         b"[1, 2",
+        b'{"id":"2","data":1e400}',  # JSON that our parser refuses
+        b'{"id":"2","data":"\\ud800"}',
     ],
 )
 @pytest.mark.parametrize("before", [b"", b'{"id":"1"}\n', b"some text\n"])

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import msgspec
 import typer
 from gateway_cloudevents import event_json, json_text
 from gateway_cloudevents.jsonformat import JsonFormat
@@ -116,8 +115,8 @@ def _not_nearly_json(content: bytes) -> None:
     if content.lstrip()[:1] not in (b"{", b"["):
         return
     try:
-        msgspec.json.decode(content)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
+        json_text.checked(content)
+    except ValueError as e:
         hint = "fix it, or pass --content-type text/plain if it is text"
         raise typer.BadParameter(f"it begins like JSON but is not valid: {e}; {hint}", param_hint="--data") from e
 
@@ -133,7 +132,7 @@ def _content(data: str) -> bytes:
 
 def _is_json(content: bytes) -> bool:
     try:
-        msgspec.json.decode(content)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        json_text.checked(content)
+    except ValueError:
         return False
     return True
