@@ -115,7 +115,9 @@ def load(text: bytes) -> Event:
 
 
 def members(text: bytes) -> dict[str, msgspec.Raw]:
-    """The members of a JSON object, as JSON text. Raises `ValueError` if the text is none."""
+    """The members of a JSON object, as JSON text. Raises `ValueError` if the text is none, or not UTF-8."""
+    if not text.isascii():
+        text.decode()
     try:
         return _members(text)
     except (msgspec.DecodeError, RecursionError):

@@ -58,25 +58,31 @@ def checked(text: bytes) -> bytes:
 def members(text: bytes) -> dict[str, bytes]:
     """The members of an object with the JSON text of their values, byte for byte; of those with one name, the last.
     Raises `ValueError` unless the text is an object in JSON."""
-    text, whole, restore = _prepared(text)
+    text = text.removeprefix(BOM)
+    whole, restore = _without_halves(text)
     try:
-        return {name: restore(bytes(value)) for name, value in _object(whole).items()}
+        if whole is not None:
+            return {name: restore(bytes(value)) for name, value in _object(whole).items()}
     except msgspec.DecodeError as e:
         raise ValueError(str(e)) from None
     except RecursionError:
-        return dict(_children(text, b"{"))
+        pass
+    return dict(_children(text, b"{"))
 
 
 def elements(text: bytes) -> list[bytes]:
     """The elements of an array, each as JSON text, byte for byte. Raises `ValueError` unless the text is an array in
     JSON."""
-    text, whole, restore = _prepared(text)
+    text = text.removeprefix(BOM)
+    whole, restore = _without_halves(text)
     try:
-        return [restore(bytes(value)) for value in _array(whole)]
+        if whole is not None:
+            return [restore(bytes(value)) for value in _array(whole)]
     except msgspec.DecodeError as e:
         raise ValueError(str(e)) from None
     except RecursionError:
-        return [value for _, value in _children(text, b"[")]
+        pass
+    return [value for _, value in _children(text, b"[")]
 
 
 def names(text: bytes) -> list[str]:
@@ -122,33 +128,23 @@ def embeds(data: bytes) -> bool:
 
 
 def _is_scalar(text: bytes) -> bool:
-    whole, _ = _without_halves(text)
-    try:
-        _raw(whole)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
+    found = _TOKEN.match(text)
+    return found is not None and found.lastindex in (_IS_STRING, _IS_SCALAR) and found.end() == len(text)
 
 
-def _prepared(text: bytes) -> tuple[bytes, bytes, Callable[[bytes], bytes]]:
-    text = text.removeprefix(BOM)
-    return text, *_without_halves(text)
-
-
-def _without_halves(text: bytes) -> tuple[bytes, Callable[[bytes], bytes]]:
+def _without_halves(text: bytes) -> tuple[bytes | None, Callable[[bytes], bytes]]:
     """The text with another escape in place of each half surrogate pair, as long as it was, and a function that undoes
-    this in a part of it. The same text if there is none, or none could be undone."""
-    taken: set[bytes] = set()
+    this in a part of it. The same text if there is none; None if all escapes that could stand in are taken."""
     halves = False
     for found in _ESCAPE.finditer(text):
         first, _, second, other, _ = found.groups()
         halves = halves or (first is not None and second is None) or other is not None
     if not halves:
         return text, bytes
-    taken.update(re.findall(rb"\\u([0-9a-fA-F])[89a-fA-F]", text))
+    taken = set(re.findall(rb"\\u([0-9a-fA-F])[89a-fA-F]", text))
     low, high = next(((p[:1], p[1:]) for p in _DIGITS if p[:1] not in taken and p[1:] not in taken), (b"", b""))
     if not low:
-        return text, bytes
+        return None, bytes
 
     def other_digit(found: re.Match[bytes]) -> bytes:
         first, rest, second, alone, start = found.groups()

@@ -51,7 +51,7 @@ def read(source: BinaryIO, name: str) -> Iterator[bytes]:
                     raise CommandError(f"{name}:{number}: not a JSON object")
                 yield text
         return
-    whole = (first + b"\n" + source.read()).strip()
+    whole = (line.removeprefix(json_text.BOM) + source.read()).strip()
     if _is_object(whole):
         yield whole
         return
