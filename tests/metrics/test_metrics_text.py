@@ -66,7 +66,7 @@ def document(name: str = "x") -> dict[str, Any]:
     reading = {"name": "r", "broker": name, "ready": True, "reader": state, "paused": False, "blocked": False, **counts}
     bridge = {"name": "b", "ready": True, "sources": [source], "accepted": 1, "unwanted": 0, **counts, **ways}
     names = ("cpu_s", "resident_bytes", "virtual_bytes", "open_fds", "max_fds", "started_s")
-    listeners = ("connections", "connections_cut", "unfinished_bytes", "unfinished_refused")
+    listeners = ("connections", "connections_cut", "unfinished_bytes", "unfinished_refused", "values_left_out")
     process = {**dict.fromkeys((*names, *listeners), 2), "cpu_s": 1.5}
     whole = {
         "version": __version__,
