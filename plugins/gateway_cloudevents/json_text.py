@@ -21,9 +21,10 @@ MOST_TOKENS = 100_000
 """The most brackets, commas, strings and other tokens in text that is nested too deeply for msgspec. Each takes half a
 microsecond, and a sender must not hold up others with megabytes of brackets."""
 
-_ESCAPE = re.compile(
-    rb"\\(?:u([dD])([89abAB][0-9a-fA-F]{2})(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|u([dD])([c-fC-F])|.)", re.DOTALL
-)
+_HIGH, _LOW = rb"[89abAB][0-9a-fA-F]{2}", rb"[c-fC-F][0-9a-fA-F]{2}"
+_ALONE = rb"[d](?<=\\u[d])(?:(?=%b(?!\\u[dD]%b))|(?<!\\u[dD]%b\\u[d])(?=%b))" % (_HIGH, _LOW, _HIGH, _LOW)
+_HALF_D, _HALF_CAPITAL = re.compile(_ALONE.replace(b"[d]", b"d")), re.compile(_ALONE.replace(b"[d]", b"D"))
+"""The `d` in the escape of half a pair, in text without escaped backslashes."""
 _DIGITS = (b"eE", b"01", b"23", b"45", b"67", b"89", b"aA", b"bB", b"cC", b"fF")
 """Pairs of hexadecimal digits to put in place of `d` and `D`. The first make characters for private use."""
 _FEW = 200
@@ -135,31 +136,29 @@ def _is_scalar(text: bytes) -> bool:
 def _without_halves(text: bytes) -> tuple[bytes | None, Callable[[bytes], bytes]]:
     """The text with another escape in place of each half surrogate pair, as long as it was, and a function that undoes
     this in a part of it. The same text if there is none; None if all escapes that could stand in are taken."""
-    halves = False
-    for found in _ESCAPE.finditer(text):
-        first, _, second, other, _ = found.groups()
-        halves = halves or (first is not None and second is None) or other is not None
-    if not halves:
+    if b"\0" in text:
+        return text, bytes  # it is no JSON
+    plain = text.replace(b"\\\\", b"\0\0")
+    if _HALF_D.search(plain) is None and _HALF_CAPITAL.search(plain) is None:
         return text, bytes
-    taken = set(re.findall(rb"\\u([0-9a-fA-F])[89a-fA-F]", text))
-    low, high = next(((p[:1], p[1:]) for p in _DIGITS if p[:1] not in taken and p[1:] not in taken), (b"", b""))
-    if not low:
+    digits = next((d for d in _DIGITS if re.search(rb"\\u[%b][89a-fA-F]" % d, plain) is None), None)
+    if digits is None:
         return None, bytes
-
-    def other_digit(found: re.Match[bytes]) -> bytes:
-        first, rest, second, alone, start = found.groups()
-        if first is not None and second is None:
-            return b"\\u" + (low if first == b"d" else high) + rest
-        if alone is not None:
-            return b"\\u" + (low if alone == b"d" else high) + start
-        return found[0]
-
-    back = re.compile(rb"(\\\\)|(\\u)(?:(%b)|%b)(?=[89a-fA-F])" % (low, high))
+    low, high = digits[:1], digits[1:]
+    back = [
+        (re.compile(rb"%b(?<=\\u%b)(?=[89a-fA-F])" % (digit, digit)), d) for digit, d in ((low, b"d"), (high, b"D"))
+    ]
 
     def restore(part: bytes) -> bytes:
-        return back.sub(lambda m: m[0] if m[1] else m[2] + (b"d" if m[3] else b"D"), part)
+        if b"\\u" not in part:
+            return part
+        part = part.replace(b"\\\\", b"\0\0")
+        for stand_in, digit in back:
+            part = stand_in.sub(digit, part)
+        return part.replace(b"\0\0", b"\\\\")
 
-    return _ESCAPE.sub(other_digit, text), restore
+    whole = _HALF_CAPITAL.sub(high, _HALF_D.sub(low, plain))
+    return whole.replace(b"\0\0", b"\\\\"), restore
 
 
 def _children(text: bytes, opening: bytes) -> list[tuple[str, bytes]]:
