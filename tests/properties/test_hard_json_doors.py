@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from gateway_cloudevents import event_json
+from gateway_cloudevents import event_json, jsonwrite
 from gateway_cloudevents.bindings import HTTP, KAFKA
 from gateway_deadletter import line as letters
 from gateway_http.cli import events as sent
@@ -288,13 +288,13 @@ def disagreements(data: bytes, valid: bool, doors: Mapping[str, Door], keys: Map
 _SPACED = bytes.maketrans(b"\n\r", b"  ")
 OTHER_ATTRIBUTES = ("webhook",)
 
-CASES = [
-    *(pytest.param(text, True, id=name) for name, text in JSON.items()),
-    *(pytest.param(text, False, id=f"no JSON: {name}") for name, text in NO_JSON.items()),
-]
+CASES: dict[str, tuple[bytes, bool]] = {
+    **{name: (text, True) for name, text in JSON.items()},
+    **{f"no JSON: {name}": (text, False) for name, text in NO_JSON.items()},
+}
 
 
-@pytest.mark.parametrize(("data", "valid"), CASES)
+@pytest.mark.parametrize(("data", "valid"), CASES.values(), ids=CASES.keys())
 def test_every_door_says_the_same(data: bytes, valid: bool) -> None:
     assert list(disagreements(data, valid, DOORS, KEYS)) == []
 
@@ -383,7 +383,7 @@ def planted_letter(data: bytes) -> Arrived:
 
 def planted_line(data: bytes) -> Arrived:
     """A line of a file with the line feeds of its data in it."""
-    text = event_json.jsonwrite.encode(Event(dict(GOOD), data))
+    text = jsonwrite.encode(Event(dict(GOOD), data))
     return Arrived(_decoded(HTTP, Message([ONE], text.split(b"\n")[0])), True)
 
 
@@ -401,10 +401,10 @@ def planted_key(event: Event) -> bytes | None:
     ids=lambda door: door.__name__,
 )
 def test_the_search_finds_a_planted_door(door: Door) -> None:
-    found = [line for case in CASES for line in disagreements(*case.values, {"planted": door}, {})]
+    found = [line for case in CASES.values() for line in disagreements(*case, {"planted": door}, {})]
     assert found
 
 
 def test_the_search_finds_a_planted_key() -> None:
-    found = [line for case in CASES for line in disagreements(*case.values, {}, {"planted": planted_key})]
+    found = [line for case in CASES.values() for line in disagreements(*case, {}, {"planted": planted_key})]
     assert found
