@@ -96,6 +96,9 @@ def load(text: bytes) -> Event:
     """
     try:
         raw = members(text)
+    except ValueError as e:
+        raise ValueError(f"not an event in JSON: {e}") from e
+    try:
         key, flag = raw.pop("key_base64", None) or raw.pop(KEY, None), raw.pop("json_data", None)
         data, binary = raw.pop("data", None), raw.pop("data_base64", None)
         odd = raw.pop("other_attributes", None)
