@@ -37,7 +37,11 @@ def ask(gateway: GatewayProcess, question: Any, media: str = "application/json")
     return httpx.post(f"{gateway.admin_url}/api/v1/explain", content=body, headers=headers, verify=False)
 
 
-@pytest.mark.parametrize("event", [PAID, {**PAID, "type": "other"}, {**PAID, "id": ""}], ids=["wanted", "not", "none"])
+@pytest.mark.parametrize(
+    "event",
+    [PAID, {**PAID, "type": "other"}, {**PAID, "id": ""}, {**PAID, "data": {"a": "\ud83d"}}],
+    ids=["wanted", "not", "none", "half a surrogate pair"],
+)
 def test_a_running_gateway_says_what_its_config_says(gateway: GatewayProcess, event: dict[str, Any]) -> None:
     text = json.dumps(event)
     asked = tidegate("explain", "-", "--data-dir", gateway.data_dir, "--json", text=text)

@@ -12,6 +12,7 @@ import msgspec
 import typer
 from gateway_access.decisions import Sender
 from gateway_admin.client.remote import remote
+from gateway_cloudevents import event_json, json_text
 from gateway_http.cli.events import from_file
 
 from gateway_core.cli import common
@@ -43,7 +44,7 @@ def explain_events(
     with remote(admin, data_dir) as gateway:
 
         def ask(text: bytes) -> dict[str, Any]:
-            question: dict[str, Any] = {"event": msgspec.Raw(text), "broker": broker, "trigger": trigger}
+            question: dict[str, Any] = {"event": msgspec.Raw(_readable(text)), "broker": broker, "trigger": trigger}
             if sender is not None:
                 question["sender"] = asdict(sender)
             found: dict[str, Any] = gateway.ask(
@@ -52,6 +53,11 @@ def explain_events(
             return found
 
         return _explain(file, ask, as_json=as_json)
+
+
+def _readable(text: bytes) -> bytes:
+    """The event in JSON that the gateway's parser reads within a question."""
+    return text if json_text.embeds(text) else event_json.structured(event_json.load(text))
 
 
 def _explain(file: Path, ask: Asked, *, as_json: bool) -> int:
