@@ -42,6 +42,16 @@ _raw = msgspec.json.Decoder(Raw).decode
 _any = msgspec.json.Decoder().decode
 
 
+class _Unreadable:
+    """The value of JSON text that no type holds."""
+
+    def __str__(self) -> str:
+        return "a value that can't be read"
+
+
+UNREADABLE = _Unreadable()
+
+
 def checked(text: bytes) -> bytes:
     """The text of a JSON value without white space and byte-order mark around it. Raises `ValueError` unless it is JSON
     in UTF-8."""
@@ -103,14 +113,14 @@ def string(text: bytes | Raw) -> str:
 
 
 def scalar(text: bytes | Raw) -> Any:
-    """The value in JSON text, an `object()` if it can't be read: an array, an object, a number out of any range."""
+    """The value in JSON text, `UNREADABLE` if it is an array, an object or a number that can't be read."""
     try:
         return _any(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         try:
             return string(text)
         except ValueError:
-            return object()
+            return UNREADABLE
 
 
 def embeds(data: bytes) -> bool:

@@ -135,3 +135,13 @@ def test_an_unknown_charset_changes_nothing(make_codec: Any, charset: str) -> No
     kind = f"text/plain; charset={charset}"
     [event] = make_codec("structured").decode(one(with_data('"é"'.encode(), datacontenttype=kind)))
     assert (event.attributes["datacontenttype"], event.data) == (kind, "é".encode())
+
+
+@pytest.mark.spec("SAFE-105")
+@pytest.mark.parametrize("value", [b"1e999", b"[" * 1500 + b"]" * 1500, b'{"a":"\\ud800"}', b'"\\ud800"'])
+def test_an_attribute_that_can_not_be_read_costs_itself_alone(codec: Codec, value: bytes) -> None:
+    body = json.dumps(GOOD).encode()[:-1] + b',"x":%b,"y":"z"}' % value
+    assert codec.decode(one(body)) == [Event({**GOOD, "y": "z"})]
+    with pytest.raises(Refused) as refused:
+        codec.decode(one(b'{"specversion":%b}' % value))
+    assert (refused.value.attribute, "object at" in refused.value.detail) == ("specversion", False)
