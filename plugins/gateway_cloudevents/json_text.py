@@ -129,7 +129,7 @@ def embeds(data: bytes) -> bool:
     try:
         if not data.isascii():
             data.decode()
-        if data.count(b"[") + data.count(b"{") > _FEW:
+        if len(data) > 2 * _FEW and data.count(b"[") + data.count(b"{") > _FEW:
             _raw(_SLACK[0] + data + _SLACK[1])  # the stack has room for it in a batch, a dead letter, another program
         else:
             _raw(data)
