@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from ..config.model import DeliveryConfig
+from ..contract.capabilities import GivenUp, KeepsGivenUp
 from ..contract.clock import Clock
 from ..contract.errors import Refused
 from ..contract.event import Event
@@ -40,6 +41,8 @@ class _NoFeed:
         return 0
 
 
+MOST_REASON = 300
+"""How many characters of a reason are kept with an event that was given up."""
 NO_FEED = _NoFeed()
 _NOTHING: Any = None
 _NO_QUEUE = DeliveryQueue(None, 0)
@@ -309,6 +312,7 @@ class Subscription:
     def _give_up(self, delivery: Delivery) -> None:
         assert delivery.outcome is not None
         if self.dead_letters is None:
+            self.failures.gave_up(delivery.event, self._given_up(delivery, ""))
             self._settle(delivery, delivery.outcome)
             return
         done = partial(self._dead_letter_written, delivery)
@@ -320,8 +324,19 @@ class Subscription:
             self._pump()
 
     def _dead_letter_written(self, delivery: Delivery, error: BaseException | None) -> None:
+        assert self.dead_letters is not None
+        given_up = self._given_up(delivery, self.dead_letters.sink.address)
+        self.failures.gave_up(delivery.event, given_up)
+        if isinstance(self.feed, KeepsGivenUp):
+            self.feed.give_up(delivery.event.position, given_up)
         self._settle(delivery)
         self._pump()
+
+    def _given_up(self, delivery: Delivery, to: str) -> GivenUp:
+        outcome = delivery.outcome
+        assert outcome is not None
+        reason = one_line(outcome.reason, MOST_REASON)
+        return GivenUp(self.clock.now_ns(), to, reason, delivery.attempts, outcome.code)
 
     # -- the end of a delivery --------------------------------------------------------------------------------------
 

@@ -36,10 +36,10 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def write(event: Event, now_ns: int, keys: Keys | None = None) -> bytes:
-    """The line for an event, without the line break, encrypted if there are keys. Raises `ValueError` if it can't be
-    written as JSON."""
-    id_ = f"{now_ns:016x}{_random_bits(16):04x}"
+def write(event: Event, now_ns: int, keys: Keys | None = None, id_: str = "") -> bytes:
+    """The line for an event, without the line break, encrypted if there are keys; with a new id unless one is given.
+    Raises `ValueError` if it can't be written as JSON."""
+    id_ = id_ or f"{now_ns:016x}{_random_bits(16):04x}"
     body: dict[str, Any] = {} if keys else {"id": id_}
     bare = event
     if event.key is not None:

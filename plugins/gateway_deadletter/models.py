@@ -32,6 +32,21 @@ class DeadLetterRow(Model):
     """When the last attempt ended (RFC 3339)."""
 
 
+class GoneElsewhere(Model):
+    """Events that a trigger gave up, and that are in no dead letter which the gateway can read. Its log knows of them
+    as long as it has their events."""
+
+    broker: str
+    trigger: str
+    to: str
+    """The address of the dead letter."""
+    count: int
+    last: str
+    """When the last of them was given up (RFC 3339)."""
+    reason: str
+    """Why that one was."""
+
+
 class DeadLetterList(Model):
     """Dead letters (`tidegate dlq list`)."""
 
@@ -43,6 +58,8 @@ class DeadLetterList(Model):
     unreadable: list[str]
     """Dead letters that the gateway can't read: they go to a service or a topic, or are encrypted with a key that it
     does not have. The latter are complete if there are no more."""
+    elsewhere: list[GoneElsewhere]
+    """What was given up and is not among the items, nor on another page."""
 
 
 class DeadLetterDetail(DeadLetterRow):

@@ -9,9 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .dead_letters import DeadLetter, Query, Stores
+from anyio import to_thread
+
+from gateway_core.contract.capabilities import GivenUpCount
+
+from .dead_letters import DeadLetter, Query, Stores, given_up_counts
 from .replaying import was_event
 
 if TYPE_CHECKING:
@@ -23,6 +27,9 @@ MOST = 100_000
 BARS = 48
 _REST = 5.0
 """The files are read again at the earliest after this many times what the last reading took."""
+
+
+_FRESH_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,8 @@ class Overview:
         self._took_s = 0.0
         self._read_at = float("-inf")
         self._snapshot = Snapshot()
+        self._gone: list[tuple[str, Sequence[GivenUpCount]]] = []
+        self._gone_again = float("-inf")
 
     def stores(self) -> Stores:
         """The stores of the config in force."""
@@ -120,6 +129,17 @@ class Overview:
         snapshot = self.current()
         with self._lock:
             return snapshot, _selected(self, snapshot.number, query)
+
+    async def elsewhere(self, query: Query) -> list[dict[str, Any]]:
+        """What was given up and is in no store (`Stores.elsewhere`), as it was a moment ago at the earliest."""
+        began = time.monotonic()
+        if began >= self._gone_again:
+            brokers = [(name, broker.channel) for name, broker in self._gateway.built.brokers.items()]
+            self._gone = await to_thread.run_sync(given_up_counts, brokers)
+            took = time.monotonic() - began
+            self._gone_again = began + max(_FRESH_S, _REST * took)
+        stores = await to_thread.run_sync(self.stores)
+        return [each for name, counts in self._gone for each in stores.elsewhere(name, counts, query)]
 
     def _select(self, query: Query) -> Selection:
         reason = (query.reason or "").lower()

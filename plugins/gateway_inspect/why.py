@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 
-from gateway_core.contract.capabilities import DeadLetterStore, Searchable
+from gateway_core.contract.capabilities import DeadLetterStore, GivenUp, Searchable, TellsGivenUp
 from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event, split_position
 from gateway_core.delivery.dead_letter import rfc3339, without_facts
 from gateway_core.delivery.failures import id_of
 
 from .context import InspectContext
-from .delivery_state import merged, state_of, states_of
+from .delivery_state import given_up_facts, merged, state_of, states_of
 from .explain import explain
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ async def entry_of(
     """One of `events` (`why`), with the event itself as `whole`."""
     where = await where_is(service, wanted, owner, event.position)
     explained = explain(service.gateway.built, event, owner)
+    given_up = await _given_up(service, owner, event.position)
     partition, number = split_position(event.position)
     entry = {
         "broker": owner,
@@ -121,10 +123,20 @@ async def entry_of(
     for delivery in explained["deliveries"]:
         kept = {name: delivery[name] for name in _KEPT if delivery.get(name) is not None}
         of_it = [dead_letter for to, dead_letter in dead_letters if to == delivery["name"]]
-        deliveries.append(
-            {**kept, **state_of(delivery, where.get(delivery["name"]), _dead_letter(of_it), bool(event.position))}
-        )
+        gone = given_up_facts(given_up.get(delivery["name"]))
+        state = state_of(delivery, where.get(delivery["name"]), _dead_letter(of_it), gone, bool(event.position))
+        deliveries.append({**kept, **state})
     return {**entry, "deliveries": deliveries}
+
+
+async def _given_up(service: InspectContext, owner: str, position: int) -> Mapping[str, GivenUp]:
+    broker = service.gateway.built.brokers.get(owner)
+    if not position or broker is None or not isinstance(broker.channel, TellsGivenUp):
+        return {}
+    try:
+        return await broker.channel.given_up(position)
+    except (StorageError, sqlite3.Error):  # it can't be read now
+        return {}
 
 
 async def _unfound(
@@ -132,7 +144,7 @@ async def _unfound(
 ) -> dict[str, Any] | None:
     """What is known about an event that is not in the channel, or can't be found there; None if nothing is."""
     where = await where_is(service, wanted, owner, 0)
-    known = {name for name, w in where.items() if w["held"] is not None or w["failures"]}
+    known = {name for name, w in where.items() if w["held"] is not None or w["failures"] or w["given_up"]}
     of_it = [(to, dead_letter) for to, dead_letter in dead_letters if to == owner or to in where]
     if of_it:
         bare = without_facts(of_it[-1][1])
@@ -145,7 +157,7 @@ async def _unfound(
             "kind": "bridge" if name == owner else "trigger",
             "name": name,
             "matched": True,
-            **state_of({}, w, None, False),
+            **state_of({}, w, None, None, False),
         }
         for name, w in where.items()
         if name in known

@@ -68,6 +68,7 @@ def routes(console: Console) -> list[Route]:
             "asked": asked,
             "address": urlencode(asked),
             "snapshot": snapshot,
+            "elsewhere": await overview.elsewhere(query),
             "found": found,
             "chart": _chart(found),
             "groups": [_group(console, request, group) for group in found.groups[:_MOST_GROUPS]],

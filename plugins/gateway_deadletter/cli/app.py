@@ -44,7 +44,8 @@ def list_(
     from ..dead_letters import Query
     from .dlq import Where, list_dead_letters
 
-    list_dead_letters(Where(config, data_dir, admin, key_file or ()), Query(broker, trigger, reason), as_json=as_json)
+    where, query = Where(config, data_dir, admin, key_file or ()), Query(broker, trigger, reason)
+    raise typer.Exit(list_dead_letters(where, query, as_json=as_json))
 
 
 @dlq.command()
@@ -60,6 +61,24 @@ def show(
     from .dlq import Where, show_dead_letter
 
     show_dead_letter(Where(config, data_dir, admin, key_file or ()), id_, as_json=as_json)
+
+
+@dlq.command("import")
+def import_(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files of dead letters, as `file:` writes them.")],
+    broker: Annotated[str | None, typer.Option(help="The broker whose they become (default: their triggers').")] = None,
+    config: Config = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Take over dead letters that a `file:` sink has written, so that they can be listed and replayed.
+
+    The files stay as they are. What was imported before is not imported again.
+    """
+    from .dlq import Where
+    from .importing import import_dead_letters
+
+    raise typer.Exit(import_dead_letters(Where(config, data_dir).stores(), files, broker, as_json=as_json))
 
 
 @dlq.command()

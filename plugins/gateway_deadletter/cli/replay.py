@@ -64,7 +64,7 @@ def replay_dead_letters(stores: Stores, query: Query, plan: Replay) -> int:
     if plan.dry_run:
         for dead_letter in dead_letters:
             where = targets[dead_letter.broker] if was_event(dead_letter) else "nowhere: it was never an event"
-            print(f"{dead_letter.id}  {dead_letter.fact('type')} {dead_letter.fact('id')} -> {where}", file=sys.stderr)
+            print(f"{dead_letter.id}  {dead_letter.fact('type')} {dead_letter.fact('id')} -> {where}")
     elif dead_letters:
         with client(list(targets.values()), headers=given, tls=tls) as to:
             _replay_all(dead_letters, targets, plan, to, count)
