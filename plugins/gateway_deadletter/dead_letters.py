@@ -8,7 +8,7 @@ import logging
 import re
 import sqlite3
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -168,6 +168,10 @@ class Stores:
         if home is None:
             raise CommandError(f"the dead letter of broker {broker!r} is no `deadletter`: write that into the config")
         return home
+
+    def triggers_of(self, brokers: Container[str]) -> list[str]:
+        """The triggers of these brokers in the config."""
+        return [name for name, broker in self._brokers.items() if broker in brokers]
 
     def channels(self, clock: Clock) -> list[tuple[str, TellsGivenUp]]:
         """The channels that know what was given up, for reading, with their brokers."""

@@ -81,7 +81,8 @@ class ReplayFault(Model):
 
 
 class ReplayDocument(Model):
-    """A replay of dead letters by the gateway. A dead letter is removed once its broker has taken its event again."""
+    """A replay of dead letters by the gateway. A dead letter is removed once its trigger has delivered its event, or
+    its broker has taken it again."""
 
     id: str
     state: str
@@ -94,14 +95,16 @@ class ReplayDocument(Model):
     """Which dead letters it sends."""
     rate: int
     """Events per second at most; 0 without a limit."""
+    all_triggers: bool
+    """Whether each event goes to all triggers of its broker that match; else to the one that gave it up alone."""
     total: int
     """How many it found."""
     accepted: int
-    """How many events their brokers have taken again."""
+    """How many events their triggers, or their brokers, have taken."""
     refused: int
-    """How many events were refused for good."""
+    """How many events failed again, or were refused for good."""
     skipped: int
-    """How many never were events, or belong to bridges."""
+    """How many never were events."""
     left: int
     """How many remain."""
     faults: list[ReplayFault]

@@ -185,14 +185,15 @@ def _read(stores: Stores, number: int) -> Snapshot:
     beyond = 0
     for dead_letter in stores.dead_letters(Query()):
         if len(entries) < MOST:
-            entries.append(_entry(dead_letter))
+            entries.append(entry_of(dead_letter))
         else:
             beyond += 1
     triggers = sorted({entry.trigger for entry in entries})
     return Snapshot(entries, beyond, stores.unreadable, number, triggers)
 
 
-def _entry(dead_letter: DeadLetter) -> Entry:
+def entry_of(dead_letter: DeadLetter) -> Entry:
+    """The summary of a dead letter."""
     fact = dead_letter.fact
     return Entry(
         id=dead_letter.id,
@@ -205,13 +206,14 @@ def _entry(dead_letter: DeadLetter) -> Entry:
         source=sys.intern(fact("source")),
         event_id=fact("id"),
         attempts=fact("tidegateattempts"),
-        at_ns=_unix_ns(fact("tidegatelast")),
+        at_ns=unix_ns(fact("tidegatelast")),
         group=dead_letter.group,
         sendable=was_event(dead_letter),
     )
 
 
-def _unix_ns(text: str) -> int:
+def unix_ns(text: str) -> int:
+    """Unix time of an RFC 3339 time, 0 if it is none."""
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1_000_000) * 1000
     except (ValueError, OverflowError):

@@ -187,7 +187,7 @@ def test_each_letter_goes_back_to_the_broker_of_its_trigger(tidegate, bury, tmp_
     with Subscriber() as a, Subscriber() as b:
         found = {"pid": 1, "admin": None, "ingress": {"default": [a.url], "other": [b.url]}}
         (tmp_path / "tidegate-data/gateway.json").write_text(json.dumps(found))
-        assert tidegate("dlq", "replay", "--all").code == 0
+        assert tidegate("dlq", "replay", "--all", "--all-triggers", "--yes").code == 0
         assert [json.loads(r.body)["id"] for r in a.requests] == ["1"]
         assert [json.loads(r.body)["id"] for r in b.requests] == ["2", "3"]
 

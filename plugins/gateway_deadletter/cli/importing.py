@@ -69,6 +69,8 @@ def _read(file: Path) -> Iterator[tuple[str, Event] | None]:
 
 def _own(line: bytes) -> tuple[str, Event] | None:
     try:
-        return line_format.read(line)
+        id_, event = line_format.read(line)
     except ValueError:
         return None
+    event.position = 0  # the file may be from elsewhere
+    return id_, event
