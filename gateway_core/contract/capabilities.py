@@ -277,7 +277,7 @@ class Retains(Protocol):
 
 @runtime_checkable
 class Faulty(Protocol):
-    """A subscription's feed that can report why it delivers nothing."""
+    """A subscription's feed, or a sink, that can report why it delivers nothing, before an attempt has failed."""
 
     @property
     def fault(self) -> str | None:

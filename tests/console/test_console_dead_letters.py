@@ -311,3 +311,28 @@ def test_all_triggers_only_after_a_confirmation_with_the_count(page: Page, share
     page.get_by_role("button", name="Replay to all triggers").click()
     expect(facts(page, "State")).to_have_text("done")
     expect(page.get_by_text("to all triggers that match")).to_be_visible()
+
+
+@pytest.mark.spec("SAFE-93")
+def test_the_stock_is_what_the_files_hold_and_the_flow_what_fails(shared: Lab) -> None:
+    """The overview and the page of a trigger count the dead letters that exist, not those since the start; attempts
+    that are rejected for good have failed."""
+    bury(shared, *(letter(n) for n in range(7)), letter(8, tidegatetrigger="orders"))
+
+    def shown(path: str, wanted: str) -> None:
+        def there() -> bool:
+            return wanted in " ".join(shared.gateway.admin(f"/console{path}").text.split())
+
+        shared.gateway.wait_until(there, 20.0, what=f"{wanted} at {path}")
+
+    def fact(name: str, value: str) -> str:
+        return f'{name}</span> <span class="value">{value}<'
+
+    shown("/triggers/billing", fact("Dead letters", "7"))
+    shown("", 'data-live="dead gateway">8<')
+    bury(shared, letter(1))
+    shown("/triggers/billing", fact("Dead letters", "1"))
+    shared.gateway.kill()
+    shared.gateway.start()
+    shown("/triggers/billing", fact("Dead letters", "1"))
+    shown("/triggers/orders", fact("Dead letters", "0"))
