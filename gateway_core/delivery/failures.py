@@ -84,6 +84,11 @@ class Failures:
         self._given_up = self._given_up or deque(maxlen=MOST)
         self._given_up.append((id_of(event), event.attributes.get("source"), event.position, given_up))
 
+    @property
+    def complete(self) -> bool:
+        """Whether none of the events that were given up since the start is forgotten."""
+        return len(self._given_up) < MOST
+
     def given_up(self, id: str, source: str | None, position: int) -> GivenUp | None:
         """What is remembered about an event that was given up; position 0 means any."""
         for known, its_source, its_position, given_up in reversed(self._given_up):

@@ -71,6 +71,7 @@ def _subscription_state(subscription: Subscription, id: str, source: str | None,
         "held": held,
         "failures": failures,
         "given_up": given_up_facts(subscription.failures.given_up(id, source, position)),
+        "complete": subscription.failures.complete,
         "in_flight": subscription.in_flight,
         "paused": subscription.paused,
         "blocked": subscription.blocked,
@@ -98,17 +99,27 @@ def merged(answers: list[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]
 
 
 def state_of(
-    delivery: Facts, where: Facts | None, dead_letter: Facts | None, given_up: Facts | None, found: bool
+    delivery: Facts,
+    where: Facts | None,
+    dead_letter: Facts | None,
+    given_up: Facts | None,
+    found: bool,
+    *,
+    shared: bool = False,
+    lately: bool = True,
 ) -> dict[str, Any]:
     """`state`: not_matched, before, waiting, in_flight, retrying, dead_lettering, dead_lettered, given_up, returned,
-    delivered, read or unknown; `text` describes it. `dead_letter` is one that can be read, `given_up` what the channel
-    keeps about it. `found` is true if the event was found in its channel."""
+    delivered, settled, read or unknown; `text` describes it. `dead_letter` is one that can be read, `given_up` what the
+    channel keeps about it. `found` is true if the event was found in its channel. `shared`: other gateways may deliver
+    from the channel, and it keeps no list of what was given up; `lately`: the event came while this gateway ran."""
     given_up = given_up or (where and where["given_up"])
     if delivery and not delivery["matched"] and dead_letter is None and given_up is None:
         return _told("not_matched", "its filter does not match", None, None, None)
     if where is None:
         return _told("unknown", "nothing is known about it here", None, dead_letter, given_up)
     state, text = _state(delivery, where, dead_letter, given_up, found)
+    if shared and found:
+        state, text = _among_others(state, text, delivery, where, lately)
     return _told(state, text, where, dead_letter, given_up)
 
 
@@ -155,6 +166,24 @@ def _state(
     if where["failures"]:
         return "delivered", "delivered after retries"
     return "unknown", "neither being delivered nor in a dead letter" if found else "not known"
+
+
+_ASK = "ask the gateway that reads it: `tidegate why ID --admin HOST:PORT`"
+
+
+def _among_others(state: str, text: str, delivery: Facts, where: Facts, lately: bool) -> tuple[str, str]:
+    """What can be said where other gateways may have had the event."""
+    if state == "unknown" and where["delivery_state"] is None:
+        return state, f"not known here: another gateway that shares this channel has its part, or had it; {_ASK}"
+    sure = where["failures"] or (lately and where.get("complete", True))
+    if state == "delivered" and where["given_up"] is None and not sure:
+        to = f" and sent to {delivery['dead_letter']}" if delivery.get("dead_letter") else ""
+        return (
+            "settled",
+            f"the trigger has passed it: delivered, or given up{to} by this gateway before its start, or by another"
+            " that shares this channel, which keeps no list of that; look into the dead letters of all of them",
+        )
+    return state, text
 
 
 def _gone(given_up: Facts) -> tuple[str, str]:

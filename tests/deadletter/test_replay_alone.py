@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_testing import Received, Subscriber
+from gateway_testing import Subscriber
 from gateway_testing.process import GatewayProcess
 
 from tests.command_line import tidegate
@@ -31,6 +31,8 @@ bridges:
 
 class World:
     """A gateway whose subscriber `late` is down until `up`."""
+
+    gateway: GatewayProcess
 
     def __init__(self, folder: Path) -> None:
         self.up = False
@@ -66,10 +68,6 @@ def world(folder: Path) -> Iterator[World]:
     with made.subscriber as subscriber, GatewayProcess(CONFIG.format(url=subscriber.url), folder) as gateway:
         made.gateway = gateway
         yield made
-
-
-def is_late(request: Received) -> bool:
-    return request.path == "/late"
 
 
 def test_the_others_get_no_duplicate(tmp_path: Path) -> None:

@@ -77,3 +77,21 @@ def test_why_and_dlq_tell_the_truth_also_after_a_kill(tmp_path: Path) -> None:
         checked = tidegate("check", gateway.config)
         assert "triggers.http.dead_letter: `tidegate dlq`, `why` and the console can't read" in checked.stdout
         assert "triggers.file" not in checked.stdout
+
+
+def test_an_id_may_be_cut_short(tmp_path: Path) -> None:
+    with running(tmp_path) as gateway:
+        for id_ in ("abc-1", "abc-2", "other-7"):
+            send(gateway.ingress(), id_)
+        told = tidegate("why", "--data-dir", gateway.data_dir, "other")
+        assert "event id other-7, source /s, type t" in told.stdout
+        several = tidegate("why", "--data-dir", gateway.data_dir, "abc")
+        assert several.returncode == 1
+        assert several.stdout.splitlines() == [
+            "several events have an id that begins with abc: give more of it",
+            "  abc-2  /s  t",
+            "  abc-1  /s  t",
+        ]
+        whole = tidegate("why", "--data-dir", gateway.data_dir, "abc-1")
+        assert "event id abc-1," in whole.stdout
+        assert "no event with the id zz found" in tidegate("why", "--data-dir", gateway.data_dir, "zz").stdout
