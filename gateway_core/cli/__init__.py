@@ -92,7 +92,24 @@ def _crash(error: Exception, args: list[str]) -> int:
         return FAULT
     print(
         f"{PROGRAM}: internal error: {type(error).__name__}: {redacted(str(error))}\n"
-        f"    this is a bug in {PROGRAM}; `{PROGRAM} --log-level debug …` shows where",
+        f"    this is a bug in {_whose(error)}; `{PROGRAM} --log-level debug …` shows where",
         file=sys.stderr,
     )
     return CRASH
+
+
+def _whose(error: Exception) -> str:
+    """Where the bug is: in the plugin whose code raised the error or called what did, else here."""
+    from ..config.installed import plugin_with
+
+    packages = []
+    trace = error.__traceback__
+    while trace is not None:
+        packages.append(str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0])
+        trace = trace.tb_next
+    for package in reversed(packages):
+        if package == __name__.partition(".")[0]:
+            break
+        if (plugin := plugin_with(package)) is not None:
+            return plugin
+    return PROGRAM

@@ -79,3 +79,12 @@ def _shipped_first() -> Iterator[EntryPoint]:
     shipped = sorted(distribution(OWN).entry_points.select(group=GROUP), key=lambda p: p.name)
     yield from shipped
     yield from sorted(set(entry_points(group=GROUP)) - set(shipped), key=lambda p: p.name)
+
+
+def plugin_with(package: str) -> str | None:
+    """The plugin that has this package, for messages: its name, and its distribution if that is not ours."""
+    for point in _shipped_first():
+        if point.value.partition(":")[0].partition(".")[0] == package:
+            name = point.dist.name if point.dist is not None else OWN
+            return f"the plugin {point.name}" + ("" if name == OWN else f" of {name}, not in {OWN}")
+    return None

@@ -213,6 +213,51 @@ class TracksDeliveries(Protocol):
         """None if another worker knows, or the channel does not have the event."""
 
 
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """An event that a subscription gave up: when (Unix time), after how many attempts, the last status and reason. `to`
+    is the address of the dead letter that has it, "" if it went back to its sender. `delivered_ns` is the time at which
+    a replay delivered it to the subscriber after all, 0 if none has."""
+
+    at_ns: int
+    to: str
+    reason: str
+    attempts: int = 0
+    code: int | None = None
+    delivered_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUpCount:
+    """How many events a subscription gave up to one dead letter, and the facts of the last of them."""
+
+    name: str
+    to: str
+    count: int
+    last: GivenUp
+
+
+@runtime_checkable
+class KeepsGivenUp(Protocol):
+    """A feed that keeps which events were given up, as long as its channel has them."""
+
+    def give_up(self, position: int, given_up: GivenUp) -> None:
+        """The dead letter has this event; `ack` follows, and what is kept is durable with it. Nothing happens if the
+        channel does not have this position, or another worker writes there."""
+
+
+@runtime_checkable
+class TellsGivenUp(Protocol):
+    """A channel that knows which events were given up, also by gateways before this one."""
+
+    async def given_up(self, position: int) -> Mapping[str, GivenUp]:
+        """Who gave up the event at this position: the facts by subscription."""
+
+    def given_up_counts(self) -> Sequence[GivenUpCount]:
+        """How many of its events were given up, by subscription and dead letter. It may block: call it in a thread. It
+        works before `start`, too."""
+
+
 @runtime_checkable
 class Joined(Protocol):
     """A channel in which a subscription attached while the channel is open gets its cursor a moment later."""
@@ -232,7 +277,7 @@ class Retains(Protocol):
 
 @runtime_checkable
 class Faulty(Protocol):
-    """A subscription's feed that can report why it delivers nothing."""
+    """A subscription's feed, or a sink, that can report why it delivers nothing, before an attempt has failed."""
 
     @property
     def fault(self) -> str | None:

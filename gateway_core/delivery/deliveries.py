@@ -164,7 +164,11 @@ class DeliveryQueue:
 
     def withdraw(self, partition: int | None) -> list[Delivery]:
         """Removes and returns the deliveries of a partition (or of all) that have no attempt under way."""
-        found = [(state, d) for state, d in self.under_way() if partition is None or of_partition(d.event) == partition]
+        return self.take_out(lambda d: partition is None or of_partition(d.event) == partition)
+
+    def take_out(self, wanted: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Removes and returns those that are wanted, of the deliveries that have no attempt under way."""
+        found = [(state, d) for state, d in self.under_way() if wanted(d)]
         gone = {delivery for _, delivery in found}
         for queue in (self.due, self.spent, *filter(None, self._behind.values())):
             left = [d for d in queue if d not in gone]

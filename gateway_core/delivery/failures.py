@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ..contract.capabilities import GivenUp
 from ..contract.clock import Clock
 from ..contract.event import Event
 from ..contract.interfaces import Outcome, Sink
@@ -21,7 +22,7 @@ log = logging.getLogger("tidegate.delivery")
 FAILING = 5
 """Failures in a row after which the trigger is not ready."""
 MOST = 500
-"""How many failures are kept; older ones are dropped."""
+"""How many failures, and how many events that were given up, are kept; older ones are dropped."""
 EVERY_S = 60.0
 """Seconds between two lines about failures."""
 CHANGE_S = 10.0
@@ -50,8 +51,8 @@ class Failures:
     """The failures of one subscription. `what` is "trigger" or "bridge". A successful attempt costs nothing."""
 
     __slots__ = (
-        "_change", "_clock", "_count", "_name", "_next", "_said", "_short", "_since", "_sink", "in_a_row", "last",
-        "newest",
+        "_change", "_clock", "_count", "_given_up", "_name", "_next", "_said", "_short", "_since", "_sink", "in_a_row",
+        "last", "newest",
     )  # fmt: skip
 
     def __init__(self, what: str, name: str, sink: Sink, clock: Clock) -> None:
@@ -59,6 +60,7 @@ class Failures:
         self.last: str | None = None
         """Why the last one failed."""
         self.newest: deque[Failure] | tuple[()] = ()
+        self._given_up: deque[tuple[str | None, str | None, int, GivenUp]] | tuple[()] = ()
         self._name = f"{what} {name}"
         self._sink = sink
         self._clock = clock
@@ -76,6 +78,23 @@ class Failures:
     def of(self, id: str, source: str | None) -> Iterator[Failure]:
         """The newest failures of an event, oldest first."""
         return (f for f in self.newest if f.id == id and source in (None, f.source))
+
+    def gave_up(self, event: Event, given_up: GivenUp) -> None:
+        """The event is in a dead letter, or went back to its sender."""
+        self._given_up = self._given_up or deque(maxlen=MOST)
+        self._given_up.append((id_of(event), event.attributes.get("source"), event.position, given_up))
+
+    @property
+    def complete(self) -> bool:
+        """Whether none of the events that were given up since the start is forgotten."""
+        return len(self._given_up) < MOST
+
+    def given_up(self, id: str, source: str | None, position: int) -> GivenUp | None:
+        """What is remembered about an event that was given up; position 0 means any."""
+        for known, its_source, its_position, given_up in reversed(self._given_up):
+            if known == id and source in (None, its_source) and position in (0, its_position):
+                return given_up
+        return None
 
     def failed(self, now_ns: int, event: Event, attempt: int, outcome: Outcome, held: int) -> None:
         """An attempt failed, the event's `attempt`-th; `held` events are held."""

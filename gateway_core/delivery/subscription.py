@@ -11,10 +11,12 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ..config.model import DeliveryConfig
+from ..contract.capabilities import GivenUp, KeepsGivenUp
 from ..contract.clock import Clock
 from ..contract.errors import Refused
 from ..contract.event import Event
@@ -40,8 +42,16 @@ class _NoFeed:
         return 0
 
 
+MOST_REASON = 300
+"""How many characters of a reason are kept with an event that was given up."""
+MOST_REPLAYED = 3
+"""How many attempts a replay makes for an event at most."""
+Replayed = Callable[[Outcome | None], None]
+"""Called with None once the subscriber has the event, else with why it does not."""
 NO_FEED = _NoFeed()
 _NOTHING: Any = None
+UNWANTED = Outcome(False, stage=Stage.FILTER, reason="the trigger's filter does not match it any more")
+_ENDED = Outcome(False, retry=True, reason="the replay was ended")
 _NO_QUEUE = DeliveryQueue(None, 0)
 _NO_SCHEDULE = Schedule(WAITS, _NOTHING, _NO_QUEUE, random.random, _NOTHING, _NOTHING)
 _NO_ATTEMPTS = Attempts("", _NOTHING, _NOTHING, 0, _NOTHING, (), ended=_NOTHING)
@@ -101,6 +111,7 @@ class Subscription:
         self.failures = Failures(what, name, sink, clock)  # a dead letter of its source may fail before the first event
         self._full = self._pumping = self._stopping = False
         self.paused = False
+        self._replays: dict[Delivery, tuple[GivenUp, Replayed]] = {}
         self.held = 0
         """Events taken from the channel and not settled."""
         self.delivered = self.retried = 0
@@ -170,6 +181,55 @@ class Subscription:
             self._budget.used += delivery.size
             self._without_attempt(delivery, outcome)
 
+    def replay(self, event: Event, given_up: GivenUp, done: Replayed) -> bool:
+        """Delivers an event that was given up before to this subscriber alone, in order with what the channel offers.
+        It gets few attempts, and what fails again is no new dead letter: `done` says why. False if there is no room,
+        or no attempt may start."""
+        if self.paused or self.blocked or not self.room():
+            return False
+        if self._queue is _NO_QUEUE:
+            self._prepare()
+        if self._filter is not None:
+            wanted = self._filter.filter.matches(event)
+            undecided = self._undecided.pop(id(event), None)
+            if undecided is not None or not wanted:
+                done(UNWANTED if undecided is None else undecided[1])
+                return True
+        delivery = Delivery(self._attempts, event)
+        try:
+            self._queue.enter(delivery)
+        except Exception as e:
+            detail = e.detail if isinstance(e, Refused) else text_of_error(e)
+            done(Outcome(False, stage=Stage.ORDER, reason=f"order: {detail}"))
+            return True
+        self._replays[delivery] = given_up, done
+        self.held += 1
+        self._budget.used += delivery.size
+        self._pump()
+        return True
+
+    @property
+    def _most_replayed(self) -> int:
+        return min(MOST_REPLAYED, self.policy.retry + 1)
+
+    def end_replays(self) -> None:
+        """Ends the replays that have no attempt under way."""
+        for delivery in self._queue.take_out(self._replays.__contains__):
+            self.held -= 1
+            self._budget.used -= delivery.size
+            self._end_replay(delivery, _ENDED)
+        self._pump()
+        self._resume_feed()
+
+    def _end_replay(self, delivery: Delivery, failure: Outcome | None) -> None:
+        given_up, done = self._replays.pop(delivery)
+        if failure is None:
+            given_up = replace(given_up, delivered_ns=self.clock.now_ns())
+            self.failures.gave_up(delivery.event, given_up)
+            if delivery.event.position and isinstance(self.feed, KeepsGivenUp):
+                self.feed.give_up(delivery.event.position, given_up)
+        done(failure)
+
     def _without_attempt(self, delivery: Delivery, outcome: Outcome) -> None:
         """No attempt can be made."""
         delivery.outcome = outcome
@@ -211,10 +271,15 @@ class Subscription:
             for delivery in letters:
                 self._queue.leave(delivery)
             dropped += letters
+        positions = []
         for delivery in dropped:
             self.held -= 1
             self._budget.used -= delivery.size
-        return [delivery.event.position for delivery in dropped]
+            if delivery in self._replays:
+                self._end_replay(delivery, _ENDED)
+            else:
+                positions.append(delivery.event.position)
+        return positions
 
     def _pump(self) -> None:
         if self._stopping:
@@ -278,6 +343,10 @@ class Subscription:
         now_ns = self.clock.now_ns()
         self.failures.failed(now_ns, delivery.event, delivery.attempts, outcome, self.held)
         asked = self._schedule.failed(delivery, outcome, answered)
+        replayed = bool(self._replays) and delivery in self._replays
+        if replayed and (not outcome.retry or self._stopping or delivery.attempts >= self._most_replayed):
+            self._settle(delivery, outcome)
+            return
         last = delivery.attempts > self.policy.retry and not (self._stopping and self.dead_letters)
         if (not outcome.retry or last) and not self._endless:
             self._give_up_soon(delivery)
@@ -308,7 +377,11 @@ class Subscription:
 
     def _give_up(self, delivery: Delivery) -> None:
         assert delivery.outcome is not None
+        if delivery in self._replays:
+            self._settle(delivery, delivery.outcome)
+            return
         if self.dead_letters is None:
+            self.failures.gave_up(delivery.event, self._given_up(delivery, ""))
             self._settle(delivery, delivery.outcome)
             return
         done = partial(self._dead_letter_written, delivery)
@@ -320,8 +393,19 @@ class Subscription:
             self._pump()
 
     def _dead_letter_written(self, delivery: Delivery, error: BaseException | None) -> None:
+        assert self.dead_letters is not None
+        given_up = self._given_up(delivery, self.dead_letters.sink.address)
+        self.failures.gave_up(delivery.event, given_up)
+        if isinstance(self.feed, KeepsGivenUp):
+            self.feed.give_up(delivery.event.position, given_up)
         self._settle(delivery)
         self._pump()
+
+    def _given_up(self, delivery: Delivery, to: str) -> GivenUp:
+        outcome = delivery.outcome
+        assert outcome is not None
+        reason = one_line(outcome.reason, MOST_REASON)
+        return GivenUp(self.clock.now_ns(), to, reason, delivery.attempts, outcome.code)
 
     # -- the end of a delivery --------------------------------------------------------------------------------------
 
@@ -330,7 +414,9 @@ class Subscription:
         self._budget.used -= delivery.size
         if delivery.order_key is not None:
             self._queue.leave(delivery)
-        if failure is None:
+        if self._replays and delivery in self._replays:
+            self._end_replay(delivery, failure)
+        elif failure is None:
             self.feed.ack(delivery.event.position)
         elif self._give_back is not None:
             self._give_back(delivery.event.position, failure)

@@ -155,6 +155,8 @@ class Trigger:
             return Condition(False, s.failures.last or "this machine is short of resources", "OutOfResources")
         if s.failures.many:
             return Condition(False, f"the subscriber fails: {s.failures.last}", "SubscriberFails")
+        if isinstance(s.sink, Faulty) and (why := s.sink.fault):
+            return Condition(False, f"the subscriber fails: {why}", "SubscriberFails")
         return Condition(True, "", "Delivering")
 
     def status(self) -> TriggerStatus:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from ..config.model import TriggerConfig
+from ..contract.capabilities import Faulty
 from ..contract.condition import Condition
 from ..contract.config_node import Place
 from ..contract.status import BridgeStatus, BrokerStatus, TriggerStatus
@@ -61,6 +62,8 @@ def bridge_condition(bridged: Bridged, running: bool) -> Condition:
         return Condition(False, s.failures.last or "this machine is short of resources", "OutOfResources")
     if not running:
         return Condition(False, "not started", "NotStarted")
+    if isinstance(s.sink, Faulty) and (why := s.sink.fault):
+        return Condition(False, why, "SinkFails")
     error = source_errors([bridged.bound_source]).get(0)
     return Condition(False, error, "SourceFails") if error else Condition(True, "", "Carrying")
 

@@ -11,6 +11,7 @@ import anyio
 from anyio import to_thread
 from gateway_admin.routes import Request
 from gateway_admin.service import AdminService
+from gateway_deadletter.service import DeadLetterService
 from gateway_inspect.service import InspectService
 
 from gateway_core.runtime.gateway import Gateway
@@ -19,6 +20,7 @@ from .catalogue.lookout import Lookout
 from .config import HideConfig, hidden
 from .recorder import Recording
 from .sampler import FEW, Sampler
+from .stock import Stock
 
 T = TypeVar("T")
 
@@ -40,6 +42,13 @@ class Console:
         return found
 
     @cached_property
+    def stock(self) -> Stock:
+        """How many dead letters there are."""
+        found = self.gateway.services["deadletter"]
+        assert isinstance(found, DeadLetterService)
+        return Stock(found.overview)
+
+    @cached_property
     def inspect(self) -> InspectService:
         """Explains, finds and taps events."""
         found = self.gateway.services["inspect"]
@@ -52,6 +61,7 @@ class Console:
 
         async def answer(request: Request) -> T:
             await self.sampler.ready()
+            await self.stock.refresh()
             if len(self.gateway.built.triggers) <= FEW:
                 return made(request)
             return await to_thread.run_sync(made, request, limiter=limiter)

@@ -62,7 +62,7 @@ class Trace:
         if hides.hides_some(role):
             for delivery in made.deliveries:
                 if "filter" in delivery:
-                    delivery["filter"] = without_values(delivery["filter"])
+                    delivery["filter"] = without_values(delivery["filter"], hides, role)
         return made
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from gateway_admin.roles import Role
 from gateway_admin.routes import Problem
 from gateway_inspect.explain import explain_text, sources_of
 
 from gateway_core.runtime.build import Built
+
+from .config import HIDDEN, HideConfig
 
 
 def explained(text: str, built: Built, broker: str | None = None, trigger: str | None = None) -> dict[str, Any]:
@@ -19,9 +23,13 @@ def explained(text: str, built: Built, broker: str | None = None, trigger: str |
         raise Problem(422, f"this is no event in JSON: {e}") from e
 
 
-def without_values(clause: Mapping[str, Any]) -> dict[str, Any]:
-    """A clause without what the event has there, which may be hidden."""
+def without_values(clause: Mapping[str, Any], hides: HideConfig, role: Role | None) -> dict[str, Any]:
+    """A clause without what the event has there, which may be hidden. The text of one that is about a hidden attribute
+    is hidden too: if it holds, it says what the event has."""
     kept = {name: value for name, value in clause.items() if name not in ("found", "parts")}
+    names = [name for name in hides.attributes if hides.hides_attribute(name, role)]
+    if any(re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", kept["text"], re.IGNORECASE) for name in names):
+        kept["text"] = HIDDEN
     if "parts" in clause:
-        kept["parts"] = [without_values(part) for part in clause["parts"]]
+        kept["parts"] = [without_values(part, hides, role) for part in clause["parts"]]
     return kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,10 @@ def cut(text: str, most: int) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
+def _unknown(name: str) -> int | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Now:
     """The gateway at one moment."""
@@ -40,6 +44,9 @@ class Now:
     healths: Mapping[str, Health]
     counted: bool
     """Whether there are two samples, so that rates mean something."""
+    letters: Callable[[str], int | None] = _unknown
+    """How many dead letters a trigger, bridge or broker has now, as far as that is known."""
+    all_letters: int | None = None
 
     def per_s(self, value: float) -> str:
         return rate(value) if self.counted else "–"
@@ -78,7 +85,7 @@ class Now:
         status = self.status
         deliveries: list[DeliveryStatus] = [*status.triggers, *status.bridges]
         failing = sum(failed_per_s(found) for (section, _), found in self.rates.items() if section != "brokers")
-        dead = sum(entry.dead_lettered for entry in deliveries) + sum(b.dead_lettered for b in status.brokers)
+        dead = self.all_letters
         delivered = self._total("triggers", "delivered_per_s") + self._total("bridges", "delivered_per_s")
         return {
             "state gateway": ("ready", "good") if status.ready else ("not ready", "bad"),
@@ -104,7 +111,7 @@ class Now:
             f"accepted {id}": (count(broker.accepted), ""),
             f"refused {id}": (count(broker.refused), ""),
             f"unrouted {id}": (count(broker.unrouted), ""),
-            f"dead {id}": (count(broker.dead_lettered), ""),
+            f"dead {id}": (count(self.letters(broker.name)), ""),
             f"triggers {id}": (count(triggers), ""),
         }
 
@@ -112,7 +119,7 @@ class Now:
         word = "trigger" if isinstance(entry, TriggerStatus) else "bridge"
         id, health = f"{word}:{entry.name}", self.healths[f"{word}:{entry.name}"]
         rates = self._rates(f"{word}s", entry.name)
-        delivered = rates.get("delivered_per_s", 0.0)
+        delivered, dead = rates.get("delivered_per_s", 0.0), self.letters(entry.name)
         state = ": ".join(filter(None, [health.word, health.reason])) if health.kind != "warn" else health.reason
         return {
             **_shown(id, health, f"{state}, {self.per_s(delivered)} delivered"),
@@ -120,9 +127,9 @@ class Now:
             f"rate {id}": (self.per_s(delivered), ""),
             f"failed {id}": (self.per_s(failed_per_s(rates)), "bad" if failed_per_s(rates) else ""),
             f"lag {id}": (count(entry.lag), ""),
-            f"dead {id}": (count(entry.dead_lettered), "warn" if entry.dead_lettered else ""),
+            f"dead {id}": (count(dead), "warn" if dead else ""),
             f"behind {id}": _behind(entry.lag or 0),
-            f"letters {id}": _letters(entry.dead_lettered),
+            f"letters {id}": _letters(dead or 0),
             f"edge {id}": _edge(health, delivered),
         }
 
@@ -135,7 +142,7 @@ class Now:
         text = " · ".join(f"{number:,} {word}" for word, number in words.items()) or "all ready"
         worst = min(healths, key=lambda each: ("bad", "warn", "good").index(each.kind), default=_UNKNOWN)
         delivered = sum(self._rates("triggers", t.name).get("delivered_per_s", 0.0) for t in triggers)
-        lag, dead = sum(t.lag or 0 for t in triggers), sum(t.dead_lettered for t in triggers)
+        lag, dead = sum(t.lag or 0 for t in triggers), sum(self.letters(t.name) or 0 for t in triggers)
         return {
             f"kind {id}": ("", worst.kind),
             f"label {id}": (f"{len(triggers)} triggers of {id.partition(':')[2]}: {text}", ""),

@@ -72,8 +72,8 @@ def health_of(entry: BrokerStatus | DeliveryStatus, rates: Mapping[str, Any]) ->
 
 
 def failed_per_s(rates: Mapping[str, Any]) -> float:
-    """Attempts that fail per second, lately: those that are tried again, and the last ones."""
-    return float(rates.get("retried_per_s", 0.0) + rates.get("dead_lettered_per_s", 0.0))
+    """Attempts that fail per second, lately: those that ended and did not deliver."""
+    return float(rates.get("failed_per_s", 0.0))
 
 
 def healths(status: GatewayStatus, rates: Rates) -> dict[str, Health]:

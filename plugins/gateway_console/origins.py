@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -20,8 +21,25 @@ MOST_BYTES = 8 * 1024 * 1024
 _EACH = 100
 """About how many bytes a header takes besides its value."""
 _MOST_VALUE = 2000
-_DIGESTS = ("content-md5", "digest", "content-digest", "repr-digest")
-"""What they say of the data tells whether a guess of it is right."""
+_PLAIN = frozenset(
+    [
+        "accept",
+        "accept-encoding",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "date",
+        "expect",
+        "host",
+        "traceparent",
+        "transfer-encoding",
+        "upgrade",
+    ]
+)
+"""Headers that say nothing of the data, for whom that is hidden. Any other may repeat it, or a digest of it."""
+_LEAST = 4
+"""A shorter value says nothing because the data has it, too."""
 _NAMES = {"content-type": "datacontenttype"}
 
 
@@ -80,7 +98,8 @@ def shown(
     headers: Sequence[Sequence[str]], document: Mapping[str, Any] | None, hides: HideConfig, role: Role | None
 ) -> list[tuple[str, str]]:
     """The headers as this role may see them. A header may repeat an attribute under any name, so one that says the same
-    as a hidden attribute is hidden too; all are, if it is not known what the attributes say."""
+    as a hidden attribute is hidden too; all are, if it is not known what the attributes say. For whom the data is
+    hidden, only attributes and headers of the transport are shown, unless they repeat something of it."""
     pairs = [(name, value) for name, value in headers]
     if not hides.hides_some(role):
         return pairs
@@ -89,11 +108,27 @@ def shown(
         return [(name, HIDDEN) for name, _ in pairs]
     values = [str(document[name]) for name in secret if document and str(document.get(name, ""))]
 
+    data = _data_of(document) if hides.hides_data(role) else None
+
+    def repeats(name: str, bare: str, value: str) -> bool:
+        if data is None:
+            return False
+        if bare != name.lower():  # an attribute, which is shown elsewhere
+            return document is None or bare not in document
+        return bare not in _PLAIN or (len(value) >= _LEAST and bare != "content-type" and value in data)
+
     def hidden(name: str, value: str) -> bool:
         bare = name.lower().removeprefix("ce-").removeprefix("ce_")
-        if _NAMES.get(bare, bare) in secret or (hides.hides_data(role) and bare in _DIGESTS):
+        if _NAMES.get(bare, bare) in secret or repeats(name, bare, value):
             return True
         plain = unquote(value)
         return bool(value) and any(each in text or text in each for each in values for text in (value, plain))
 
     return [(name, HIDDEN if hidden(name, value) else value) for name, value in pairs]
+
+
+def _data_of(document: Mapping[str, Any] | None) -> str:
+    """The data as text, "" if it is not known."""
+    if document is None:
+        return ""
+    return "\n".join(json.dumps(document.get(name), ensure_ascii=False) for name in ("data", "data_base64"))

@@ -16,10 +16,10 @@ from typing import Any
 import anyio
 from anyio import to_thread
 from gateway_admin.status_in_steps import in_slices
-from gateway_inspect.rates import between
+from gateway_inspect.rates import between, failed
 from msgspec.structs import replace
 
-from gateway_core.contract.status import GatewayStatus
+from gateway_core.contract.status import DeliveryStatus, GatewayStatus
 
 EVERY_S = 1.0
 PART = 5
@@ -181,7 +181,9 @@ def _counts(status: GatewayStatus) -> Generator[None, None, dict[tuple[str, str]
     found = {}
     for section, names in _COUNTED.items():
         for entry in status.entries(section):
-            found[section, entry.name] = {name: getattr(entry, name) or 0 for name in names}
+            counts = found[section, entry.name] = {name: getattr(entry, name) or 0 for name in names}
+            if isinstance(entry, DeliveryStatus):
+                counts["failed"] = failed(entry)
             yield
     return found
 

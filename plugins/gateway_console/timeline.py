@@ -12,7 +12,15 @@ _SAME_NS = 250_000_000
 """A failure and a recorded attempt this close are the same one."""
 _FIRST, _LAST = 4, 12
 _WAIT_NS = 5_000_000
-_TONES = {"delivered": "good", "read": "good", "dead_lettered": "bad", "dead_lettering": "warn", "retrying": "warn"}
+_TONES = {
+    "delivered": "good",
+    "read": "good",
+    "dead_lettered": "bad",
+    "given_up": "bad",
+    "returned": "warn",
+    "dead_lettering": "warn",
+    "retrying": "warn",
+}
 
 
 @dataclass(slots=True)

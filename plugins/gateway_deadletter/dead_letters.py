@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
+import sqlite3
 from base64 import b64decode
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from gateway_cloudevents import event_json
 
+from gateway_core.cli.common import CommandError
 from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
-from gateway_core.contract.capabilities import DeadLetterStore
-from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.capabilities import DeadLetterStore, GivenUpCount, TellsGivenUp
+from gateway_core.contract.clock import Clock, SystemClock
 from gateway_core.contract.component import BuildContext, DeadLetterRef
+from gateway_core.contract.errors import MissingExtra, StorageError
 from gateway_core.contract.event import Event, text_of
-from gateway_core.delivery.dead_letter import without_facts
+from gateway_core.delivery.dead_letter import rfc3339, without_facts
 
 from .sink import DeadLetterSink
 
+log = logging.getLogger("tidegate.deadletter")
+
 _NUMBERS = re.compile(r"[0-9]+(?:[0-9a-fA-F-]*[0-9])?")
+
+
+@runtime_checkable
+class _TellsChanges(Protocol):
+    def state(self) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +80,16 @@ class Query:
     ids: frozenset[str] = frozenset()
     group: str | None = None
 
+    def asks_for(self, broker: str, trigger: str, reason: str) -> bool:
+        """Whether it selects what is only known by these."""
+        return (
+            not self.ids
+            and self.group is None
+            and self.broker in (None, broker)
+            and self.trigger in (None, trigger)
+            and (self.reason is None or self.reason.lower() in reason.lower())
+        )
+
     def has(self, dead_letter: DeadLetter) -> bool:
         return (
             (not self.ids or dead_letter.id in self.ids)
@@ -88,13 +110,17 @@ class Stores:
         self._elsewhere: list[str] = []
         self._brokers = {name: trigger.broker for name, trigger in config.triggers.items()}
         self._owners: dict[str, str] = {}
+        self._homes: dict[str, DeadLetterSink] = {}
         self._config = config
+        self._registry = registry
         context = BuildContext("", data_dir.absolute(), SystemClock(), registry)
         for owner, broker, ref, name, trigger in _places(config):
             built = registry.build(ref, replace(context, owner=owner, broker=name, trigger=trigger))
             if keys and isinstance(built, DeadLetterSink):
                 built.read_with(keys)
             address = getattr(built, "address", owner)
+            if isinstance(built, DeadLetterSink):
+                self._homes[owner] = built
             if not isinstance(built, DeadLetterStore):
                 self._elsewhere.append(f"{owner}: {address}")
             elif not any(s.address == address for s in self.stores):
@@ -103,8 +129,9 @@ class Stores:
 
     def state(self) -> object:
         """What changes when a file does. None if a store does not tell."""
-        sinks = [place.store for place in self.stores if isinstance(place.store, DeadLetterSink)]
-        return tuple(sink.state() for sink in sinks) if len(sinks) == len(self.stores) else None
+        stores = [place.store for place in self.stores]
+        changing = [store for store in stores if isinstance(store, _TellsChanges)]
+        return tuple(store.state() for store in changing) if len(changing) == len(stores) else None
 
     @property
     def closed(self) -> list[str]:
@@ -115,6 +142,47 @@ class Stores:
     def unreadable(self) -> list[str]:
         """Sinks that keep their dead letters elsewhere, and what the last reading could not decrypt."""
         return self._elsewhere + self.closed
+
+    def elsewhere(self, broker: str, counts: Sequence[GivenUpCount], query: Query) -> Iterator[dict[str, Any]]:
+        """The events among these that are in none of the stores, as JSON values."""
+        for each in counts:
+            if each.to and each.to not in self._owners and query.asks_for(broker, each.name, each.last.reason):
+                last = {"last": rfc3339(each.last.at_ns), "reason": each.last.reason}
+                yield {"broker": broker, "trigger": each.name, "to": each.to, "count": each.count, **last}
+
+    def home(self, trigger: str, broker: str | None) -> DeadLetterSink:
+        """Where new dead letters of this trigger or bridge go, or those of `broker` if it is given. Raises
+        `CommandError` if that is no `deadletter`, or the trigger is not in the config."""
+        if broker is None:
+            own = self._homes.get(f"triggers.{trigger}.dead_letter") or self._homes.get(
+                f"bridges.{trigger}.dead_letter"
+            )
+            if own is not None:
+                return own
+            broker = self._brokers.get(trigger) or (trigger if trigger in self._config.brokers else None)
+            if broker is None:
+                raise CommandError(
+                    f"the config has no trigger {trigger!r}: say where its dead letters go with --broker"
+                )
+        home = self._homes.get(f"brokers.{broker}.dead_letter")
+        if home is None:
+            raise CommandError(f"the dead letter of broker {broker!r} is no `deadletter`: write that into the config")
+        return home
+
+    def triggers_of(self, brokers: Container[str]) -> list[str]:
+        """The triggers of these brokers in the config."""
+        return [name for name, broker in self._brokers.items() if broker in brokers]
+
+    def channels(self, clock: Clock) -> list[tuple[str, TellsGivenUp]]:
+        """The channels that know what was given up, for reading, with their brokers."""
+        context = BuildContext("", self.data_dir.absolute(), clock, self._registry)
+        found = []
+        for name, broker in self._config.brokers.items():
+            with suppress(MissingExtra):
+                channel = self._registry.build(broker.channel, replace(context, owner=name, broker=name))
+                if isinstance(channel, TellsGivenUp):
+                    found.append((name, channel))
+        return found
 
     def absent(self, id_: str) -> str:
         """Why there is no dead letter with this id, once all were read."""
@@ -152,6 +220,19 @@ def _places(config: GatewayConfig) -> Iterator[tuple[str, str, DeadLetterRef, st
     for name, bridge in config.bridges.items():
         if bridge.dead_letter is not None:
             yield f"bridges.{name}.dead_letter", "", bridge.dead_letter, name, ""
+
+
+def given_up_counts(channels: Iterable[tuple[str, Any]]) -> list[tuple[str, Sequence[GivenUpCount]]]:
+    """What the channels know of events that were given up, each with its broker. Others are left out, as those that
+    can't be read now. It may block."""
+    found = []
+    for name, channel in channels:
+        if isinstance(channel, TellsGivenUp):
+            try:
+                found.append((name, channel.given_up_counts()))
+            except (StorageError, sqlite3.Error) as e:
+                log.warning("what broker %s gave up can't be read: %s", name, e)
+    return found
 
 
 def row(dead_letter: DeadLetter) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""One dead letter as one line: `{"id", "event", "key_base64", "received", "trace"}`, or `{"id", "key", "encrypted"}`.
+"""One dead letter as one line: `{"id", "event", "key_base64", "position", "received", "trace"}`, or `{"id", "key",
+"encrypted"}`. `position` is where the channel of this data directory has the event.
 
 `event` is a structured CloudEvent with the facts among its attributes; `gateway_cloudevents.event_json` says how it
 keeps every byte. `id` is a time in nanoseconds and a random suffix, both in hexadecimal: it does not change when others
@@ -27,6 +28,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
     key: str = ""
     encrypted: bytes | None = None
     key_base64: str | None = None
+    position: int = 0
     received: str | None = None
     trace: str | None = None
 
@@ -36,15 +38,17 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def write(event: Event, now_ns: int, keys: Keys | None = None) -> bytes:
-    """The line for an event, without the line break, encrypted if there are keys. Raises `ValueError` if it can't be
-    written as JSON."""
-    id_ = f"{now_ns:016x}{_random_bits(16):04x}"
+def write(event: Event, now_ns: int, keys: Keys | None = None, id_: str = "") -> bytes:
+    """The line for an event, without the line break, encrypted if there are keys; with a new id unless one is given.
+    Raises `ValueError` if it can't be written as JSON."""
+    id_ = id_ or f"{now_ns:016x}{_random_bits(16):04x}"
     body: dict[str, Any] = {} if keys else {"id": id_}
     bare = event
     if event.key is not None:
         bare = Event(event.attributes, event.data, event.json_data)
         body["key_base64"] = msgspec.to_builtins(event.key)
+    if event.position:
+        body["position"] = event.position
     if event.received_ns:
         body["received"] = _rfc3339(event.received_ns)
     if event.trace is not None:
@@ -73,6 +77,7 @@ def read(line: bytes, keys: Keys | None = None, *, also_plain: bool = True) -> t
             event.key = msgspec.convert(body.key_base64, bytes)
         if body.received is not None:
             event.received_ns = _unix_ns(body.received)
+        event.position = body.position
         event.trace = body.trace
     except (msgspec.MsgspecError, RecursionError) as e:
         raise ValueError(f"not a dead letter: {e}") from e

@@ -32,6 +32,21 @@ class DeadLetterRow(Model):
     """When the last attempt ended (RFC 3339)."""
 
 
+class GoneElsewhere(Model):
+    """Events that a trigger gave up, and that are in no dead letter which the gateway can read. Its log knows of them
+    as long as it has their events."""
+
+    broker: str
+    trigger: str
+    to: str
+    """The address of the dead letter."""
+    count: int
+    last: str
+    """When the last of them was given up (RFC 3339)."""
+    reason: str
+    """Why that one was."""
+
+
 class DeadLetterList(Model):
     """Dead letters (`tidegate dlq list`)."""
 
@@ -43,6 +58,8 @@ class DeadLetterList(Model):
     unreadable: list[str]
     """Dead letters that the gateway can't read: they go to a service or a topic, or are encrypted with a key that it
     does not have. The latter are complete if there are no more."""
+    elsewhere: list[GoneElsewhere]
+    """What was given up and is not among the items, nor on another page."""
 
 
 class DeadLetterDetail(DeadLetterRow):
@@ -64,7 +81,8 @@ class ReplayFault(Model):
 
 
 class ReplayDocument(Model):
-    """A replay of dead letters by the gateway. A dead letter is removed once its broker has taken its event again."""
+    """A replay of dead letters by the gateway. A dead letter is removed once its trigger has delivered its event, or
+    its broker has taken it again."""
 
     id: str
     state: str
@@ -77,14 +95,16 @@ class ReplayDocument(Model):
     """Which dead letters it sends."""
     rate: int
     """Events per second at most; 0 without a limit."""
+    all_triggers: bool
+    """Whether each event goes to all triggers of its broker that match; else to the one that gave it up alone."""
     total: int
     """How many it found."""
     accepted: int
-    """How many events their brokers have taken again."""
+    """How many events their triggers, or their brokers, have taken."""
     refused: int
-    """How many events were refused for good."""
+    """How many events failed again, or were refused for good."""
     skipped: int
-    """How many never were events, or belong to bridges."""
+    """How many never were events."""
     left: int
     """How many remain."""
     faults: list[ReplayFault]

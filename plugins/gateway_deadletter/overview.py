@@ -9,9 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .dead_letters import DeadLetter, Query, Stores
+from anyio import to_thread
+
+from gateway_core.contract.capabilities import GivenUpCount
+
+from .dead_letters import DeadLetter, Query, Stores, given_up_counts
 from .replaying import was_event
 
 if TYPE_CHECKING:
@@ -23,6 +27,9 @@ MOST = 100_000
 BARS = 48
 _REST = 5.0
 """The files are read again at the earliest after this many times what the last reading took."""
+
+
+_FRESH_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,8 @@ class Overview:
         self._took_s = 0.0
         self._read_at = float("-inf")
         self._snapshot = Snapshot()
+        self._gone: list[tuple[str, Sequence[GivenUpCount]]] = []
+        self._gone_again = float("-inf")
 
     def stores(self) -> Stores:
         """The stores of the config in force."""
@@ -120,6 +129,17 @@ class Overview:
         snapshot = self.current()
         with self._lock:
             return snapshot, _selected(self, snapshot.number, query)
+
+    async def elsewhere(self, query: Query) -> list[dict[str, Any]]:
+        """What was given up and is in no store (`Stores.elsewhere`), as it was a moment ago at the earliest."""
+        began = time.monotonic()
+        if began >= self._gone_again:
+            brokers = [(name, broker.channel) for name, broker in self._gateway.built.brokers.items()]
+            self._gone = await to_thread.run_sync(given_up_counts, brokers)
+            took = time.monotonic() - began
+            self._gone_again = began + max(_FRESH_S, _REST * took)
+        stores = await to_thread.run_sync(self.stores)
+        return [each for name, counts in self._gone for each in stores.elsewhere(name, counts, query)]
 
     def _select(self, query: Query) -> Selection:
         reason = (query.reason or "").lower()
@@ -165,14 +185,15 @@ def _read(stores: Stores, number: int) -> Snapshot:
     beyond = 0
     for dead_letter in stores.dead_letters(Query()):
         if len(entries) < MOST:
-            entries.append(_entry(dead_letter))
+            entries.append(entry_of(dead_letter))
         else:
             beyond += 1
     triggers = sorted({entry.trigger for entry in entries})
     return Snapshot(entries, beyond, stores.unreadable, number, triggers)
 
 
-def _entry(dead_letter: DeadLetter) -> Entry:
+def entry_of(dead_letter: DeadLetter) -> Entry:
+    """The summary of a dead letter."""
     fact = dead_letter.fact
     return Entry(
         id=dead_letter.id,
@@ -185,13 +206,14 @@ def _entry(dead_letter: DeadLetter) -> Entry:
         source=sys.intern(fact("source")),
         event_id=fact("id"),
         attempts=fact("tidegateattempts"),
-        at_ns=_unix_ns(fact("tidegatelast")),
+        at_ns=unix_ns(fact("tidegatelast")),
         group=dead_letter.group,
         sendable=was_event(dead_letter),
     )
 
 
-def _unix_ns(text: str) -> int:
+def unix_ns(text: str) -> int:
+    """Unix time of an RFC 3339 time, 0 if it is none."""
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1_000_000) * 1000
     except (ValueError, OverflowError):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from gateway_core.contract.component import BuildContext, Command, Component
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_extension import ConfigFinding
     from gateway_core.contract.services import RunningService, Service
     from gateway_core.runtime.gateway import Gateway
 
@@ -43,6 +46,13 @@ def gateway_dead_letters() -> list[Component]:
             guarantees=guarantees.SINK,
         )
     ]
+
+
+@hookimpl
+def gateway_config_checks() -> list[Callable[[GatewayConfig], Iterable[ConfigFinding]]]:
+    from .config_check import unreadable_dead_letters
+
+    return [unreadable_dead_letters]
 
 
 def _dlq() -> Any:

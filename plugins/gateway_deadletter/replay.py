@@ -46,6 +46,8 @@ class Replay:
     seen: Seen | None = None
     faults: list[tuple[str, str]] = field(default_factory=list)
     cancelling: bool = False
+    all_triggers: bool = False
+    """Whether the events go to their brokers, and so to every trigger that matches, instead of the one that failed."""
 
     @property
     def ended(self) -> bool:
@@ -72,4 +74,6 @@ def selection(replay: Replay) -> dict[str, Any]:
         found["ids"] = sorted(query.ids)[:20]
     if replay.edited is not None:
         found["edited"] = True
+    if replay.all_triggers:
+        found["all_triggers"] = True
     return found

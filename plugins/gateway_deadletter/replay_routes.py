@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from anyio import to_thread
 from gateway_admin.routes import JSON, Answer, Problem, Request, Route
 
 from . import models
@@ -25,6 +26,8 @@ class _Wanted(msgspec.Struct, forbid_unknown_fields=True):
     ids: list[str] = []
     all: bool = False
     rate: int = DEFAULT_RATE
+    all_triggers: bool = False
+    count: int | None = None
 
 
 _wanted = msgspec.json.Decoder(_Wanted).decode
@@ -33,7 +36,7 @@ _wanted = msgspec.json.Decoder(_Wanted).decode
 def replay_routes(replays: Replays) -> list[Route]:
     """The routes."""
 
-    def start(request: Request) -> Answer:
+    async def start(request: Request) -> Answer:
         try:
             asked = _wanted(request.body)
         except (msgspec.MsgspecError, UnicodeDecodeError) as e:
@@ -41,7 +44,11 @@ def replay_routes(replays: Replays) -> list[Route]:
         query = Query(asked.broker, asked.trigger, asked.reason, frozenset(asked.ids), asked.group)
         if asked.all == bool(asked.ids):
             raise Problem(422, "name `ids`, or say `all: true` for all that match the other fields")
-        replay = replays.start(replays.new(query, checked_rate(asked.rate), request.who, request.peer))
+        wanted = replays.new(query, checked_rate(asked.rate), request.who, request.peer)
+        wanted.all_triggers = asked.all_triggers
+        if asked.all_triggers:
+            await confirmed(replays, query, asked.count)
+        replay = replays.start(wanted)
         return Answer(document(replay), 202, facts={"replay": replay.id, "state": "started", **selection(replay)})
 
     def everything(request: Request) -> Answer:
@@ -59,7 +66,9 @@ def replay_routes(replays: Replays) -> list[Route]:
             *("POST", _PATH, start, "Replay dead letters", {202: models.ReplayDocument}),
             problems=[409, 422, 503],
             body="`ids`: dead letters to replay; or `all: true`: all of `broker`, `trigger`, `reason` and `group`. "
-            f"`rate`: events per second, 0 without a limit (default: {DEFAULT_RATE}).",
+            f"`rate`: events per second, 0 without a limit (default: {DEFAULT_RATE}). Each event goes to the trigger "
+            "that gave it up, alone; with `all_triggers: true` to all triggers of its broker that match, if `count` "
+            "says how many dead letters these are.",
             takes=[JSON],
             role="operator",
             action=ACTION,
@@ -73,6 +82,18 @@ def replay_routes(replays: Replays) -> list[Route]:
             action="dlq.cancel",
         ),
     ]
+
+
+async def confirmed(replays: Replays, query: Query, count: int | None) -> None:
+    """Raises `Problem` unless so many dead letters would go to all triggers."""
+    reach = await to_thread.run_sync(replays.reach, query)
+    if count != reach.count:
+        names = ", ".join(reach.triggers) or "none"
+        raise Problem(
+            409,
+            f"{reach.count} events would go to all triggers that match ({names}), also to those that have them: if you "
+            f"mean that, repeat with `count: {reach.count}`",
+        )
 
 
 def checked_rate(rate: int) -> int:
@@ -91,6 +112,7 @@ def document(replay: Replay) -> dict[str, Any]:
         "who": replay.who,
         "selection": selection(replay),
         "rate": replay.rate,
+        "all_triggers": replay.all_triggers,
         "total": replay.total,
         "accepted": replay.accepted,
         "refused": replay.refused,

@@ -1,12 +1,13 @@
 """Replays inside a running gateway: one at a time, the others wait.
 
-An event goes to its broker as a reply of a subscriber does: stored by the channel, then delivered to all triggers that
-match it. `tidegate dlq replay` sends it to the broker's ingress instead, as any client would. No ingress is involved
-here, so no credentials are needed, and no policy is asked again: policies say which senders may send, and this broker
-took this event from its sender before. What an admin has edited counts as the admin's own; the audit log says who.
+An event goes to the trigger or bridge that gave it up, and to no other: whatever the channel, it stays out of it. It is
+removed once the subscriber has it, and what fails again stays as it is. An input that its broker never took, and an
+event of a replay with `all_triggers`, goes to its broker as a reply of a subscriber does: stored by the channel, then
+delivered to all triggers that match it; it is removed once it is stored, and what fails again is a new dead letter.
 
-A dead letter is removed once the channel has stored its event, so what fails again comes back as a new dead letter. One
-whose event was edited is removed only when the edited event was delivered. After a crash some are sent again.
+No ingress is involved, so no credentials are needed, and no policy is asked again: policies say which senders may send,
+and this broker took this event from its sender before. What an admin has edited counts as the admin's own; the audit
+log says who. An edited event replaces its dead letter only when it was delivered. After a crash some are sent again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +28,19 @@ from anyio.abc import TaskGroup
 from gateway_admin.routes import Problem
 from gateway_audit.log import audit_log
 
-from gateway_core.contract.errors import Refused
+from gateway_core.contract.capabilities import GivenUp
+from gateway_core.contract.errors import Overloaded, Refused
 from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Outcome
 from gateway_core.contract.one_line import one_line
+from gateway_core.contract.outcome import Stage
+from gateway_core.delivery import Subscription
 from gateway_core.delivery.dead_letter import without_facts
+from gateway_core.delivery.subscription import UNWANTED
+from gateway_core.pipeline.broker import Trigger
 
 from .dead_letters import DeadLetter, Query, Stores
+from .overview import unix_ns
 from .replay import Replay, Seen, selection
 from .replaying import Removals, was_event
 
@@ -48,6 +57,14 @@ _CHUNK = 100
 _TRIES = 5
 _WAIT_S = 0.25
 _ANSWER_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How many events a replay to all triggers would send, and the triggers of their brokers."""
+
+    count: int
+    triggers: Sequence[str]
 
 
 class Replays:
@@ -90,6 +107,14 @@ class Replays:
     def new(self, query: Query, rate: int, who: str, where: str) -> Replay:
         """A replay that is not started yet."""
         return Replay(secrets.token_hex(6), who, where or "socket", query, rate)
+
+    def reach(self, query: Query) -> Reach:
+        """What a replay to all triggers would send, and to whom. It may block."""
+        gateway = self._gateway
+        stores = Stores(gateway.config, gateway.data_dir, gateway.registry)
+        brokers = [d.broker for d in stores.dead_letters(query) if was_event(d) and d.broker]
+        triggers = [name for name, trigger in gateway.config.triggers.items() if trigger.broker in {*brokers}]
+        return Reach(len(brokers), triggers)
 
     def find(self, id_: str) -> Replay:
         """The replay with this id. Raises `Problem`."""
@@ -136,6 +161,75 @@ class Replays:
         audit_log(self._gateway.data_dir).record(
             replay.who, ACTION, replay.where, "done" if whole else "failed", **facts
         )
+
+
+class _StillFails(Refused):
+    """The subscriber does not take it now either."""
+
+
+class _Waiting:
+    """Replays under way at subscriptions: leaving it waits for them. `check` raises when they shall end."""
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
+        self._open = 0
+        self._used: set[Subscription] = set()
+        self._changed = anyio.Event()
+
+    def begin(
+        self,
+        number: int,
+        subscription: Subscription,
+        event: Event,
+        dead_letter: DeadLetter,
+        results: list[BaseException | None],
+    ) -> BaseException | None:
+        """Begins one; its result comes into `results`. Returns why it could not begin."""
+
+        def done(outcome: Outcome | None) -> None:
+            self._open -= 1
+            if outcome is None or (outcome is UNWANTED and undecided):  # now the filter has decided
+                results[number] = None
+            else:
+                results[number] = _StillFails(one_line(outcome.reason, 300) or "no reason given")
+            self._changed.set()
+
+        undecided = dead_letter.fact("tidegatestage") == Stage.FILTER
+        self._open += 1
+        if subscription.replay(event, given_up_of(dead_letter), done):
+            self._used.add(subscription)
+            return results[number]
+        self._open -= 1
+        return Overloaded(
+            f"{subscription.name} is paused" if subscription.paused else f"{subscription.name} has no room"
+        )
+
+    async def __aenter__(self) -> _Waiting:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        while self._open:
+            try:
+                self._check()
+            except _Stopped:
+                for subscription in self._used:
+                    subscription.end_replays()
+            with anyio.move_on_after(_WAIT_S):
+                await self._changed.wait()
+            self._changed = anyio.Event()
+
+
+def given_up_of(dead_letter: DeadLetter) -> GivenUp:
+    """The facts of a dead letter as its channel keeps them."""
+    fact = dead_letter.fact
+    code, attempts = fact("knativeerrorcode"), fact("tidegateattempts")
+    return GivenUp(
+        unix_ns(fact("tidegatelast")),
+        dead_letter.place.address,
+        fact("tidegatereason")[:300],
+        int(attempts) if attempts.isascii() and attempts.isdigit() else 0,
+        int(code) if code.isascii() and code.isdigit() else None,
+    )
 
 
 class _Stopped(Exception):
@@ -243,9 +337,9 @@ class _Run:
             if not was_event(dead_letter):
                 replay.skipped += 1
                 replay.fault(dead_letter, "it was never an event")
-            elif not dead_letter.broker:
+            elif not dead_letter.broker and replay.all_triggers:
                 replay.skipped += 1
-                replay.fault(dead_letter, "a bridge can't replay: use `tidegate dlq replay --to`")
+                replay.fault(dead_letter, "it belongs to a bridge, which has no triggers")
             else:
                 left.append(dead_letter)
         for tried in range(_TRIES):
@@ -257,13 +351,15 @@ class _Run:
 
     async def _send(self, chunk: Sequence[DeadLetter]) -> list[DeadLetter]:
         """Sends these; returns those that failed for now."""
-        replay, again, accepted, slow = self._replay, [], [], False
+        replay, again, accepted, slow, failing = self._replay, [], [], False, ""
         for dead_letter, error in zip(chunk, await self._accepted(chunk), strict=True):
             if error is None:
                 accepted.append(dead_letter)
             elif isinstance(error, Refused) and error.status < 500:
                 replay.refused += 1
                 replay.fault(dead_letter, str(error))
+                if isinstance(error, _StillFails):
+                    failing = f"trigger {dead_letter.fact('tidegatetrigger')} still fails: {error}"
             else:
                 replay.detail = one_line(error, 300)
                 again.append(dead_letter)
@@ -274,6 +370,9 @@ class _Run:
         if accepted:
             await to_thread.run_sync(self._remove, accepted)
             replay.removed = self._removals.removed
+        if failing and not accepted and not again:
+            replay.detail = one_line(f"{failing}; what was not delivered stays", 300)
+            raise _Stopped("failed")
         if slow:  # it may be stored yet: don't send it once more
             raise _Stopped("failed")
         return again
@@ -283,10 +382,48 @@ class _Run:
             self._removals.accepted(dead_letter)
 
     async def _accepted(self, chunk: Sequence[DeadLetter]) -> list[BaseException | None]:
-        """What became of each: None once the channel has stored its event."""
-        if self._replay.seen is not None and self._replay.edited is not None:
-            return [await self._edited(dead_letter, self._replay.edited, self._replay.seen) for dead_letter in chunk]
-        return await self._stored([(d.broker, without_facts(d.event)) for d in chunk])
+        """What became of each: None once its subscriber, or the channel, has its event."""
+        replay = self._replay
+        if replay.all_triggers:
+            if replay.seen is not None and replay.edited is not None:
+                return [await self._edited(dead_letter, replay.edited, replay.seen) for dead_letter in chunk]
+            return await self._stored([(d.broker, without_facts(d.event)) for d in chunk])
+        events = [without_facts(d.event) if replay.edited is None else replay.edited for d in chunk]
+        results: list[BaseException | None] = [None] * len(chunk)
+        untaken = []  # by their brokers
+        async with _Waiting(self._check) as waiting:
+            for number, (dead_letter, event) in enumerate(zip(chunk, events, strict=True)):
+                failed = self._failed_at(dead_letter)
+                if isinstance(failed, Subscription):
+                    results[number] = waiting.begin(number, failed, event, dead_letter, results)
+                elif failed is None:
+                    untaken.append(number)
+                else:
+                    results[number] = failed
+        stored = await self._stored([(chunk[n].broker, events[n]) for n in untaken])
+        for number, result in zip(untaken, stored, strict=True):
+            results[number] = result
+        return results
+
+    def _failed_at(self, dead_letter: DeadLetter) -> Subscription | Refused | None:
+        """Who gave it up. None if its broker never took it."""
+        built, name = self._gateway.built, dead_letter.fact("tidegatetrigger")
+        if not dead_letter.broker:
+            bridge = built.bridges.get(name)
+            return (
+                bridge.bridge.subscription if bridge is not None else Refused(f"there is no bridge {name!r} any more")
+            )
+        trigger = built.triggers.get(name)
+        if trigger is None:
+            if name == dead_letter.broker and name in built.brokers:
+                return None
+            return Refused(f"there is no trigger {name!r} any more: replay to all triggers")
+        if not isinstance(trigger, Trigger):
+            return Refused(f"trigger {name!r} reads its channel by itself: replay to all triggers")
+        ours = trigger.subscription.sink.address == dead_letter.fact("knativeerrordest")
+        if name in built.brokers and not ours:  # of the two, the broker: no trigger has had it
+            return None
+        return trigger.subscription
 
     async def _edited(self, dead_letter: DeadLetter, event: Event, seen: Seen) -> BaseException | None:
         async def send() -> str:
@@ -328,7 +465,7 @@ class _Run:
             if broker is None:
                 done(Refused(f"the gateway has no broker {name!r} any more"))
                 continue
-            event.received_ns = self._gateway.clock.now_ns()
+            event.received_ns, event.position = self._gateway.clock.now_ns(), 0
             try:
                 broker.publish([event], done)
             except Exception as e:

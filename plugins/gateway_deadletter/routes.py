@@ -9,7 +9,7 @@ from anyio import to_thread
 from gateway_admin.routes import Answer, Problem, Request, Route
 
 from . import models
-from .dead_letters import Query, Stores, detail, row
+from .dead_letters import Query, Stores, detail, given_up_counts, row
 
 if TYPE_CHECKING:
     from gateway_core.runtime.gateway import Gateway
@@ -36,14 +36,19 @@ def dead_letter_routes(gateway: Gateway) -> list[Route]:
     async def everything(request: Request) -> Answer:
         query, skip, limit = _asked(request)
 
+        brokers = list(gateway.built.brokers.items())
+        channels = [(name, broker.channel) for name, broker in brokers]
+
         def read() -> dict[str, Any]:
             found = stores()
+            gone = given_up_counts(channels)
             rows = [row(dead_letter) for dead_letter in islice(found.dead_letters(query), skip, skip + limit + 1)]
             return {
                 "items": rows[:limit],
                 "more": len(rows) > limit,
                 "unknown": list(found.unknown(query)),
                 "unreadable": found.unreadable,
+                "elsewhere": [each for name, counts in gone for each in found.elsewhere(name, counts, query)],
             }
 
         return Answer(await to_thread.run_sync(read), headers=_NO_STORE)

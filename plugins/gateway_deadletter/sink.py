@@ -56,6 +56,19 @@ class DeadLetterSink:
         """Decrypts with these keys too."""
         self._store.keys = Keys([*(self._keys.keys if self._keys else ()), *keys])
 
+    def add(self, dead_letters: Iterable[tuple[str, Event]]) -> None:
+        """Appends dead letters with their ids, durably, also beside a running gateway. It blocks, and needs no start.
+        Raises `OSError`, and `ValueError` for one that can't be written as JSON."""
+        lines = [line_format.write(event, 0, self._keys, id_) for id_, event in dead_letters]
+        if self._file.is_relative_to(self._home):
+            private_folder(self._file.parent)
+        target = FileTarget(self._file, fsync=True, mode=0o600)
+        target.open()
+        try:
+            target.write(b"".join(line + b"\n" for line in lines))
+        finally:
+            target.close()
+
     def entries(self) -> Iterator[tuple[str, Event]]:
         """All dead letters of all workers, oldest first: (id, event with the facts as attributes)."""
         return self._store.entries()

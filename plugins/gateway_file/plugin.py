@@ -11,16 +11,14 @@ from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from .config import FileConfig, StdoutConfig
-    from .sink import LineSink
+    from .sink import FileSink, LineSink
 
 
-def build_file(config: FileConfig, context: BuildContext) -> LineSink:
+def build_file(config: FileConfig, context: BuildContext) -> FileSink:
     """A sink that appends to a file."""
-    from .line_writer import FileTarget
-    from .sink import LineSink
+    from .sink import FileSink
 
-    path = config.path.absolute()
-    return LineSink(path.as_uri(), FileTarget(path, config.fsync), context)
+    return FileSink(config.path.absolute(), context, fsync=config.fsync)
 
 
 def build_stdout(config: StdoutConfig, context: BuildContext) -> LineSink:

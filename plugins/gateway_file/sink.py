@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from anyio.abc import TaskGroup
 from gateway_cloudevents import event_json
@@ -13,7 +14,8 @@ from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.contract.outcome import unwritable
 
-from .line_writer import LineWriter, Target
+from . import letters
+from .line_writer import FileTarget, LineWriter, Target
 
 
 class LineSink:
@@ -48,3 +50,27 @@ class LineSink:
             done(unwritable(e))
             return
         self._writer.write(line, timeout_s, done)
+
+
+class FileSink(LineSink):
+    """Appends to a file. Where it is somebody's dead letter, it is a `DeadLetterStore`, too."""
+
+    def __init__(self, path: Path, context: BuildContext, *, fsync: bool) -> None:
+        super().__init__(path.as_uri(), FileTarget(path, fsync), context)
+        self._path = path
+
+    def entries(self) -> Iterator[tuple[str, Event]]:
+        """The dead letters among the events of the file."""
+        return letters.letters(self._path)
+
+    def remove(self, ids: Sequence[str]) -> int:
+        """Removes dead letters; returns how many existed."""
+        return letters.remove(self._path, ids)
+
+    def state(self) -> tuple[tuple[str, int, int, int], ...]:
+        """What changes when the file does: path, inode, size and time of change (in nanoseconds)."""
+        try:
+            at = self._path.stat()
+        except FileNotFoundError:
+            return ()
+        return ((str(self._path), at.st_ino, at.st_size, at.st_mtime_ns),)

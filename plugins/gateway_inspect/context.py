@@ -14,6 +14,8 @@ class InspectContext(Protocol):
 
     name: str
     gateway: Gateway
+    since_ns: int
+    """When this gateway began (Unix time)."""
 
     @property
     def taps(self) -> Taps:

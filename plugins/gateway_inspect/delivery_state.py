@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway_core.contract.capabilities import TracksDeliveries
+from gateway_core.contract.capabilities import GivenUp, TracksDeliveries
 from gateway_core.delivery import Subscription
 from gateway_core.delivery.dead_letter import rfc3339
 from gateway_core.delivery.failures import id_of
@@ -23,12 +23,31 @@ def states_of(built: Built, owner: str, id: str, source: str | None, position: i
     for name, trigger in built.triggers.items():
         if trigger.broker.name == owner:
             if isinstance(trigger, ReadingTrigger):
-                found[name] = {"delivery_state": _delivery_state(trigger.feed, position), "held": None, "failures": []}
+                found[name] = _reader_state(trigger, position)
             else:
                 found[name] = _subscription_state(trigger.subscription, id, source, position)
     if owner in built.bridges:
         found[owner] = _subscription_state(built.bridges[owner].bridge.subscription, id, source, 0)
     return found
+
+
+def _reader_state(trigger: ReadingTrigger, position: int) -> dict[str, Any]:
+    state = _delivery_state(trigger.feed, position)
+    return {"delivery_state": state, "held": None, "failures": [], "given_up": None}
+
+
+def given_up_facts(given_up: GivenUp | None) -> dict[str, Any] | None:
+    """The facts about an event that was given up, as JSON values."""
+    if given_up is None:
+        return None
+    return {
+        "at": rfc3339(given_up.at_ns),
+        "to": given_up.to,
+        "reason": given_up.reason,
+        "attempts": given_up.attempts,
+        "code": given_up.code,
+        "delivered": rfc3339(given_up.delivered_ns) if given_up.delivered_ns else None,
+    }
 
 
 def _subscription_state(subscription: Subscription, id: str, source: str | None, position: int) -> dict[str, Any]:
@@ -51,6 +70,8 @@ def _subscription_state(subscription: Subscription, id: str, source: str | None,
         "delivery_state": _delivery_state(subscription.feed, position),
         "held": held,
         "failures": failures,
+        "given_up": given_up_facts(subscription.failures.given_up(id, source, position)),
+        "complete": subscription.failures.complete,
         "in_flight": subscription.in_flight,
         "paused": subscription.paused,
         "blocked": subscription.blocked,
@@ -72,22 +93,39 @@ def merged(answers: list[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]
                 continue
             knows = theirs["held"] is not None or theirs["delivery_state"] is not None
             failures = mine["failures"] + theirs["failures"]
-            found[name] = {**mine, **(theirs if knows else {}), "failures": failures}
+            given_up = mine["given_up"] or theirs["given_up"]
+            found[name] = {**mine, **(theirs if knows else {}), "failures": failures, "given_up": given_up}
     return found
 
 
-def state_of(delivery: Facts, where: Facts | None, dead_letter: Facts | None, found: bool) -> dict[str, Any]:
-    """`state`: not_matched, before, waiting, in_flight, retrying, dead_lettering, dead_lettered, delivered, read or
-    unknown; `text` describes it. `found` is true if the event was found in its channel."""
-    if delivery and not delivery["matched"] and dead_letter is None:
-        return _told("not_matched", "its filter does not match", None, None)
+def state_of(
+    delivery: Facts,
+    where: Facts | None,
+    dead_letter: Facts | None,
+    given_up: Facts | None,
+    found: bool,
+    *,
+    shared: bool = False,
+    lately: bool = True,
+) -> dict[str, Any]:
+    """`state`: not_matched, before, waiting, in_flight, retrying, dead_lettering, dead_lettered, given_up, returned,
+    delivered, settled, read or unknown; `text` describes it. `dead_letter` is one that can be read, `given_up` what the
+    channel keeps about it. `found` is true if the event was found in its channel. `shared`: other gateways may deliver
+    from the channel, and it keeps no list of what was given up; `lately`: the event came while this gateway ran."""
+    given_up = given_up or (where and where["given_up"])
+    if delivery and not delivery["matched"] and dead_letter is None and given_up is None:
+        return _told("not_matched", "its filter does not match", None, None, None)
     if where is None:
-        return _told("unknown", "nothing is known about it here", None, dead_letter)
-    state, text = _state(delivery, where, dead_letter, found)
-    return _told(state, text, where, dead_letter)
+        return _told("unknown", "nothing is known about it here", None, dead_letter, given_up)
+    state, text = _state(delivery, where, dead_letter, given_up, found)
+    if shared and found:
+        state, text = _among_others(state, text, delivery, where, lately)
+    return _told(state, text, where, dead_letter, given_up)
 
 
-def _told(state: str, text: str, where: Facts | None, dead_letter: Facts | None) -> dict[str, Any]:
+def _told(
+    state: str, text: str, where: Facts | None, dead_letter: Facts | None, given_up: Facts | None
+) -> dict[str, Any]:
     told: dict[str, Any] = {"state": state, "text": text}
     if where and where["failures"]:
         told["failures"] = where["failures"]
@@ -95,10 +133,14 @@ def _told(state: str, text: str, where: Facts | None, dead_letter: Facts | None)
         told["next"] = where["held"]["next"]
     if dead_letter is not None:
         told["dead_letter"] = dict(dead_letter)
+    if given_up is not None:
+        told["given_up"] = dict(given_up)
     return told
 
 
-def _state(delivery: Facts, where: Facts, dead_letter: Facts | None, found: bool) -> tuple[str, str]:
+def _state(
+    delivery: Facts, where: Facts, dead_letter: Facts | None, given_up: Facts | None, found: bool
+) -> tuple[str, str]:
     held, state_of_feed = where["held"], where["delivery_state"]
     if held is not None:
         return _held(held, where)
@@ -112,6 +154,8 @@ def _state(delivery: Facts, where: Facts, dead_letter: Facts | None, found: bool
             "dead_lettered",
             f"in the dead letter since {dead_letter.get('last')}, after {times}: {dead_letter.get('reason')}",
         )
+    if given_up is not None:
+        return _gone(given_up)
     if state_of_feed == "before":
         return "before", "the trigger is newer than the event"
     if state_of_feed == "passed":
@@ -120,8 +164,36 @@ def _state(delivery: Facts, where: Facts, dead_letter: Facts | None, found: bool
         tried = " after retries" if where["failures"] else ""
         return "delivered", f"delivered{tried} (or it is older than the trigger or its current filter)"
     if where["failures"]:
-        return "delivered", "delivered after retries, or returned to its sender"
+        return "delivered", "delivered after retries"
     return "unknown", "neither being delivered nor in a dead letter" if found else "not known"
+
+
+_ASK = "ask the gateway that reads it: `tidegate why ID --admin HOST:PORT`"
+
+
+def _among_others(state: str, text: str, delivery: Facts, where: Facts, lately: bool) -> tuple[str, str]:
+    """What can be said where other gateways may have had the event."""
+    if state == "unknown" and where["delivery_state"] is None:
+        return state, f"not known here: another gateway that shares this channel has its part, or had it; {_ASK}"
+    sure = where["failures"] or (lately and where.get("complete", True))
+    if state == "delivered" and where["given_up"] is None and not sure:
+        to = f" and sent to {delivery['dead_letter']}" if delivery.get("dead_letter") else ""
+        return (
+            "settled",
+            f"the trigger has passed it: delivered, or given up{to} by this gateway before its start, or by another"
+            " that shares this channel, which keeps no list of that; look into the dead letters of all of them",
+        )
+    return state, text
+
+
+def _gone(given_up: Facts) -> tuple[str, str]:
+    """Of an event that was given up and is in no dead letter that can be read here."""
+    times, reason = _times(given_up["attempts"]), given_up["reason"]
+    if given_up["delivered"]:
+        return "delivered", f"given up at {given_up['at']} after {times}: {reason}; replayed at {given_up['delivered']}"
+    if not given_up["to"]:
+        return "returned", f"returned to its sender at {given_up['at']}, after {times}: {reason}"
+    return "given_up", f"given up at {given_up['at']}, sent to {given_up['to']}, after {times}: {reason}"
 
 
 def _held(held: Facts, where: Facts) -> tuple[str, str]:

@@ -39,6 +39,8 @@ class EventReport(BaseModel):
     """How many events were searched."""
     unsearchable: list[str]
     """Brokers and bridges whose past events can't be found."""
+    matches: list[dict[str, Any]] = []
+    """With `prefix`: the events whose id begins so, instead of `events`; newest first."""
     dead_letters_searched: bool
     """Whether all dead letters were searched."""
     rest: dict[str, Any] | None

@@ -22,7 +22,7 @@ _COUNTS = {
 def between(before: GatewayStatus, after: GatewayStatus, seconds: float, sort: str = "rate") -> dict[str, Any]:
     """Rates per second of every broker, trigger, bridge and reader (Spark), with the median and 99th percentile of
     their durations: accepting (brokers), an attempt (triggers, bridges). None if nothing happened, or metrics are
-    off."""
+    off. `success` is the part of the attempts that delivered, None if none ended."""
     found: dict[str, Any] = {"seconds": round(seconds, 3), "ready": after.ready}
     for section in _COUNTS:
         old = {entry.name: entry for entry in before.entries(section)}
@@ -47,6 +47,10 @@ def _entry(section: str, old: Entry | None, new: Entry, seconds: float) -> dict[
     for count in _COUNTS[section]:
         entry[f"{count}_per_s"] = _rate(old, new, count, seconds)
     if isinstance(new, DeliveryStatus):
+        delivered = entry["delivered_per_s"]
+        failed = _failed_per_s(old, new, seconds)
+        ended = delivered + failed
+        entry |= {"failed_per_s": failed, "success": round(delivered / ended, 4) if ended else None}
         entry |= {"in_flight": new.in_flight, "waiting": new.waiting, "lag": new.lag}
     buckets = _new_in(_timed(old), _timed(new))
     entry["p50_s"], entry["p99_s"] = quantile(buckets, 0.5), quantile(buckets, 0.99)
@@ -57,6 +61,19 @@ def _rate(old: Record | None, new: Record, count: str, seconds: float) -> float:
     # an entry that is new since the previous status, or was restarted, has counted from zero
     now, base = getattr(new, count), getattr(old, count) if old is not None else 0
     return round((now - base if now >= base else now) / seconds, 3) if seconds > 0 else 0.0
+
+
+def failed(entry: DeliveryStatus) -> int:
+    """Attempts that ended and did not deliver. A sink that reads the channel by itself makes none."""
+    return max(0, entry.attempts - entry.in_flight - entry.delivered)
+
+
+def _failed_per_s(old: Entry | None, new: DeliveryStatus, seconds: float) -> float:
+    if seconds <= 0:
+        return 0.0
+    before = old if isinstance(old, DeliveryStatus) and old.attempts <= new.attempts else None
+    # an attempt whose reply is being published has ended but not delivered, for a moment
+    return round(max(0, failed(new) - (failed(before) if before else 0)) / seconds, 3)
 
 
 def _timed(entry: Entry | None) -> Sequence[int]:

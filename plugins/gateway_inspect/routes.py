@@ -15,7 +15,7 @@ from .graph.svg import svg
 from .graph.topology import topology
 from .tap.choice import BadFilter, Choice, compile_all
 from .tap.stream import MEDIA, stream
-from .why import Wanted, why
+from .why import Wanted, beginning, why
 
 if TYPE_CHECKING:
     from gateway_core.runtime.build import Built
@@ -77,7 +77,8 @@ def inspect_routes(service: InspectContext) -> list[Route]:
     async def find(request: Request) -> Answer:
         wanted, rest = _wanted(request)
         check_names(gateway.built, wanted.broker, None)
-        return Answer(await why(service, wanted, rest), headers=_NO_STORE)
+        search = beginning if wanted.prefix else why
+        return Answer(await search(service, wanted, rest), headers=_NO_STORE)
 
     def graph(request: Request) -> Answer:
         return Answer(topology(gateway.config, gateway.built).document(), headers=_NO_STORE)
@@ -125,6 +126,7 @@ _FIND = {
     "id": "The event's id.",
     "source": "Its source, if several events have this id.",
     "broker": "Only this broker or bridge.",
+    "prefix": "`true`: `id` is only the beginning of the id; the answer has `matches` instead of `events`.",
     "rest": "`rest` of the previous response, as JSON, to continue the search.",
 }
 
@@ -137,7 +139,10 @@ def _wanted(request: Request) -> tuple[Wanted, dict[str, Any] | None]:
         rest = _rest(request.asked("rest") or "null")
     except (msgspec.MsgspecError, RecursionError) as e:
         raise Problem(422, f"`rest` is not from a response: {e}") from None
-    return Wanted(id, request.asked("source"), request.asked("broker")), rest
+    prefix = request.asked("prefix") or "false"
+    if prefix not in ("true", "false"):
+        raise Problem(422, "prefix is `true` or `false`")
+    return Wanted(id, request.asked("source"), request.asked("broker"), prefix == "true"), rest
 
 
 def _choice(request: Request) -> Choice:

@@ -22,6 +22,7 @@ class InspectService(RunningService):
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
+        self.since_ns = gateway.clock.now_ns()
         self._taps: Taps | None = None
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,20 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 
-from gateway_core.contract.capabilities import DeadLetterStore, Searchable
+from gateway_core.contract.capabilities import DeadLetterStore, GivenUp, Searchable, TellsGivenUp
 from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event, split_position
 from gateway_core.delivery.dead_letter import rfc3339, without_facts
 from gateway_core.delivery.failures import id_of
 
+from .browse import browse
 from .context import InspectContext
-from .delivery_state import merged, state_of, states_of
+from .delivery_state import given_up_facts, merged, state_of, states_of
 from .explain import explain
 
 if TYPE_CHECKING:
     from gateway_core.runtime.gateway import Gateway
 
 SEARCH_DEAD_LETTERS_S = 3.0
+EVER_NS = 2**62
 _KEPT = ("kind", "name", "broker", "matched", "filter", "sink", "reads", "fault")
 _FACTS = {
     "attempts": "tidegateattempts",
@@ -42,6 +45,8 @@ class Wanted:
     id: str
     source: str | None = None
     broker: str | None = None
+    prefix: bool = False
+    """Whether `id` is only its beginning."""
 
     def is_it(self, event: Event) -> bool:
         return id_of(event) == self.id and self.source in (None, event.attributes.get("source"))
@@ -94,6 +99,27 @@ async def why(
     }
 
 
+async def beginning(service: InspectContext, wanted: Wanted, rest: Mapping[str, Any] | None) -> dict[str, Any]:
+    """One step of the search for events whose id begins so, as JSON values: the `matches`, each id, source and broker
+    once. The rest is as for `why`."""
+    attributes = {"id": f"{wanted.id}*", **({"source": wanted.source} if wanted.source else {})}
+    found = await browse(service.gateway.built, attributes, 0, EVER_NS, wanted.broker, rest)
+    matches: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for owner, event in found.events:
+        match = {name: str(event.attributes.get(name, "")) for name in ("id", "source", "type")}
+        matches.setdefault((match["id"], match["source"], owner), {**match, "broker": owner})
+    return {
+        "id": wanted.id,
+        "source": wanted.source,
+        "events": [],
+        "matches": [*matches.values()],
+        "searched": found.searched,
+        "unsearchable": sorted(found.unsearchable),
+        "dead_letters_searched": True,
+        "rest": found.rest,
+    }
+
+
 async def where_is(service: InspectContext, wanted: Wanted, owner: str, position: int) -> dict[str, dict[str, Any]]:
     """What all workers know about an event, see `states_of`."""
     gateway = service.gateway
@@ -108,6 +134,9 @@ async def entry_of(
     """One of `events` (`why`), with the event itself as `whole`."""
     where = await where_is(service, wanted, owner, event.position)
     explained = explain(service.gateway.built, event, owner)
+    given_up = await _given_up(service, owner, event.position)
+    of_broker = service.gateway.built.brokers.get(owner)
+    shared = of_broker is not None and not isinstance(of_broker.channel, TellsGivenUp)
     partition, number = split_position(event.position)
     entry = {
         "broker": owner,
@@ -121,10 +150,24 @@ async def entry_of(
     for delivery in explained["deliveries"]:
         kept = {name: delivery[name] for name in _KEPT if delivery.get(name) is not None}
         of_it = [dead_letter for to, dead_letter in dead_letters if to == delivery["name"]]
-        deliveries.append(
-            {**kept, **state_of(delivery, where.get(delivery["name"]), _dead_letter(of_it), bool(event.position))}
+        gone = given_up_facts(given_up.get(delivery["name"]))
+        state = state_of(
+            *(delivery, where.get(delivery["name"]), _dead_letter(of_it), gone, bool(event.position)),
+            shared=shared,
+            lately=event.received_ns >= service.since_ns,
         )
+        deliveries.append({**kept, **state})
     return {**entry, "deliveries": deliveries}
+
+
+async def _given_up(service: InspectContext, owner: str, position: int) -> Mapping[str, GivenUp]:
+    broker = service.gateway.built.brokers.get(owner)
+    if not position or broker is None or not isinstance(broker.channel, TellsGivenUp):
+        return {}
+    try:
+        return await broker.channel.given_up(position)
+    except (StorageError, sqlite3.Error):  # it can't be read now
+        return {}
 
 
 async def _unfound(
@@ -132,7 +175,7 @@ async def _unfound(
 ) -> dict[str, Any] | None:
     """What is known about an event that is not in the channel, or can't be found there; None if nothing is."""
     where = await where_is(service, wanted, owner, 0)
-    known = {name for name, w in where.items() if w["held"] is not None or w["failures"]}
+    known = {name for name, w in where.items() if w["held"] is not None or w["failures"] or w["given_up"]}
     of_it = [(to, dead_letter) for to, dead_letter in dead_letters if to == owner or to in where]
     if of_it:
         bare = without_facts(of_it[-1][1])
@@ -145,7 +188,7 @@ async def _unfound(
             "kind": "bridge" if name == owner else "trigger",
             "name": name,
             "matched": True,
-            **state_of({}, w, None, False),
+            **state_of({}, w, None, None, False),
         }
         for name, w in where.items()
         if name in known

@@ -45,6 +45,12 @@ class KafkaSink:
         except KafkaFault as e:
             raise connect.start_error(self._owner, self._options, e) from e
 
+    @property
+    def fault(self) -> str | None:
+        """Why no record can be written now (`Faulty`). An attempt waits for the cluster much longer than that."""
+        fault = self._producer.fault if self._producer is not None else None
+        return str(fault) if fault is not None else None
+
     async def stop(self) -> None:
         if self._producer is not None:
             await self._producer.stop()

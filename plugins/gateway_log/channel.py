@@ -17,7 +17,7 @@ import msgspec
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from gateway_core.contract.capabilities import Found
+from gateway_core.contract.capabilities import Found, GivenUp, GivenUpCount
 from gateway_core.contract.clock import Timer
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused, StartError, StorageError, TidegateError
@@ -38,7 +38,7 @@ from .reader import TRACE, shard_file
 from .readers import LogReaderFeed
 from .retention import Retention
 from .rows import Unreadable
-from .search import at, browse, find
+from .search import at, browse, find, given_up, given_up_counts
 from .shard import Shard
 from .subscriptions import Subscriptions
 from .wal_file import file_bytes
@@ -338,6 +338,14 @@ class LogChannel:
     async def at(self, position: int) -> Event | None:
         """See `gateway_inspect.browse.Browsable`."""
         return await to_thread.run_sync(at, self._folder.path, position)
+
+    async def given_up(self, position: int) -> Mapping[str, GivenUp]:
+        """See `gateway_core.contract.capabilities.TellsGivenUp`."""
+        return await to_thread.run_sync(given_up, self._folder.path, position)
+
+    def given_up_counts(self) -> Sequence[GivenUpCount]:
+        """See `gateway_core.contract.capabilities.TellsGivenUp`."""
+        return given_up_counts(self._folder.path)
 
     def info(self) -> dict[str, Any]:
         """The channel's status. `first` and `next` are positions in this worker's main shard; `events` and `bytes`

@@ -18,10 +18,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from gateway_core.contract.capabilities import DeliveryState
+from gateway_core.contract.capabilities import DeliveryState, GivenUp
 from gateway_core.contract.event import PARTITION_BITS, Event, position_of, split_position
 from gateway_core.contract.interfaces import Filter
 from gateway_core.pipeline.guards import Errors
+
+from . import given_up as given_up_table
 
 log = logging.getLogger("tidegate.log")
 
@@ -31,6 +33,8 @@ MAX_BYTES = 16 * 1024 * 1024
 """What a ring holds at most."""
 MAX_PENDING = 1024
 """The most pending events that are stored one by one; the events after them are offered to the subscriber again."""
+MAX_GIVEN_UP = 10_000
+"""What is kept in memory about events that were given up while it can't be written; the oldest go first."""
 
 
 class LogFeed:
@@ -64,6 +68,12 @@ class LogFeed:
         cursor.pending.pop(position, None)
         if not cursor.changed:
             cursor.tail.mark(cursor)
+
+    def give_up(self, position: int, given_up: GivenUp) -> None:
+        """See `gateway_core.contract.capabilities.KeepsGivenUp`."""
+        shard, sequence = split_position(position)
+        if (cursor := self.cursors.get(shard)) is not None:
+            cursor.tail.give_up(given_up_table.row(sequence, self.name, given_up))
 
     def resume(self) -> None:
         """There is room again."""
@@ -258,6 +268,7 @@ class Tail:
         self.cursors: dict[str, Cursor] = {}
         self._changed: list[Cursor] = []
         self._detached: list[tuple[str, CursorState]] = []
+        self._given_up: list[given_up_table.Row] = []
         self._routed = routed  # as it was last taken
         self._notify = notify
 
@@ -274,10 +285,16 @@ class Tail:
         self._detached.append((name, state))
         self._notify()
 
+    def give_up(self, row: given_up_table.Row) -> None:
+        """The fate of an event must be written, with its cursor."""
+        self._given_up.append(row)
+        del self._given_up[:-MAX_GIVEN_UP]
+        self._notify()
+
     @property
     def stale(self) -> bool:
         """Whether there is something to write."""
-        return bool(self._changed or self._detached) or self._routed != self.end
+        return bool(self._changed or self._detached or self._given_up) or self._routed != self.end
 
     def take(self) -> CursorChanges:
         """The changes to write. If that fails, call `put_back`."""
@@ -286,13 +303,15 @@ class Tail:
             cursor.changed = False
             if cursor.feed.attached:
                 cursors.append((cursor.feed.name, cursor.state()))
+        given_up, self._given_up = self._given_up, []
         self._changed, self._detached = [], []
         self._routed = self.end
-        return CursorChanges(self.shard, self.end, cursors)
+        return CursorChanges(self.shard, self.end, cursors, given_up)
 
     def put_back(self, changes: CursorChanges) -> None:
         """These changes could not be written."""
         self._routed = -1
+        self._given_up = [*changes.given_up, *self._given_up][-MAX_GIVEN_UP:]
         for name, state in changes.cursors:
             cursor = self.cursors.get(name)
             if cursor is not None:
@@ -315,11 +334,12 @@ _positions = msgspec.json.Decoder(list[int]).decode
 
 
 class CursorChanges(NamedTuple):
-    """The changes of one shard to write: its routed end, and the cursors that changed."""
+    """The changes of one shard to write: its routed end, the cursors that changed, and which events were given up."""
 
     shard: int
     routed: int
     cursors: Sequence[tuple[str, CursorState]]
+    given_up: Sequence[given_up_table.Row] = ()
 
 
 def load_cursors(connection: sqlite3.Connection) -> tuple[int, dict[str, CursorState]]:

@@ -20,6 +20,7 @@ mode. Each gateway worker writes one shard. The contents of a file (format 2, `P
       checked the first sequence that has a checksum; format 1 had none
       routed  the sequence before which all events have been offered to the subscriptions
     epochs (start INTEGER PRIMARY KEY, id TEXT)  -- the runs that appended, see `epochs.py`
+    given_up (sequence INTEGER, name TEXT, facts TEXT)  -- events in a dead letter, see `given_up.py`
 
 An event's position is `shard << 48 | sequence`.
 """
@@ -38,9 +39,10 @@ from urllib.parse import quote
 
 import msgspec
 
+from gateway_core.contract.capabilities import GivenUp, GivenUpCount
 from gateway_core.contract.event import Event, position_of
 
-from . import epochs, meta
+from . import epochs, given_up, meta
 from .epochs import Epoch
 from .rows import Row as Row
 from .rows import Rows, SafeConnection, Unreadable, is_damage, salvage, scan
@@ -125,6 +127,26 @@ class LogReader:
             if is_damage(e):  # can't tell whether it went back; its readable events are still delivered
                 return []
             raise
+
+    def given_up_rows(self, shard: int) -> list[given_up.Row]:
+        """All that is known about events of the shard that were given up; none if its file is damaged there."""
+        try:
+            connection = self._connection(shard)
+            return [] if connection is None else given_up.load(connection)
+        except sqlite3.Error as e:
+            if is_damage(e):
+                return []
+            raise
+
+    def given_up(self, shard: int, sequence: int) -> dict[str, GivenUp]:
+        """Who gave up an event: the facts by subscription."""
+        connection = self._connection(shard)
+        return {} if connection is None else given_up.of(connection, sequence)
+
+    def given_up_counts(self, shard: int) -> Sequence[GivenUpCount]:
+        """How many of the shard's events were given up, by subscription and dead letter."""
+        connection = self._connection(shard)
+        return [] if connection is None else given_up.counts(connection)
 
     def read(self, shard: int, start: int, end: int | None = None, limit: int = -1) -> Iterator[Row]:
         """The shard's rows with `start <= sequence < end`, in order, at most `limit` of them, read in parts."""

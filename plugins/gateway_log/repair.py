@@ -18,7 +18,7 @@ from gateway_file.private_files import keep_private, open_to_others, sync_direct
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import position_of
 
-from . import damaged_cursors, epochs, meta, readers
+from . import damaged_cursors, epochs, given_up, meta, readers
 from .checksum import checksum
 from .cursor import CursorChanges, rewind_cursors, saving
 from .damaged_cursors import unfinished_repair
@@ -109,6 +109,8 @@ def _salvage(folder: Path, shard: int, stamp: str) -> Iterator[str]:
         target.executescript(saving(CursorChanges(shard, min(routed, following), cursors)))
         target.execute("INSERT OR REPLACE INTO meta VALUES ('next', ?)", (following,))
         epochs.save(target, reader.epochs(shard))
+        if rows_given_up := reader.given_up_rows(shard):
+            given_up.save(target, rows_given_up)
         target.execute("COMMIT")
     os.replace(new, unfinished_repair(folder, shard))
     sync_directory(folder)

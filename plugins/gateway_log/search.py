@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from gateway_core.contract.capabilities import Found
+from gateway_core.contract.capabilities import Found, GivenUp, GivenUpCount
 from gateway_core.contract.event import Event, split_position
 
 from .reader import LogReader
@@ -109,6 +109,26 @@ def at(folder: Path, position: int) -> Event | None:
     shard, sequence = split_position(position)
     with LogReader(folder) as reader:
         return next(reader.events(shard, reader.read(shard, sequence, sequence + 1)), None)
+
+
+def given_up(folder: Path, position: int) -> Mapping[str, GivenUp]:
+    """See `gateway_core.contract.capabilities.TellsGivenUp`. It blocks. Raises `sqlite3.Error`."""
+    shard, sequence = split_position(position)
+    with LogReader(folder) as reader:
+        return reader.given_up(shard, sequence)
+
+
+def given_up_counts(folder: Path) -> list[GivenUpCount]:
+    """The same of all shards, added up. It blocks. Raises `sqlite3.Error`."""
+    found: dict[tuple[str, str], GivenUpCount] = {}
+    with LogReader(folder) as reader:
+        for shard in reader.shards():
+            for each in reader.given_up_counts(shard):
+                before = found.get((each.name, each.to), each)
+                count = each.count + (0 if before is each else before.count)
+                last = max(each.last, before.last, key=lambda given_up: given_up.at_ns)
+                found[each.name, each.to] = GivenUpCount(each.name, each.to, count, last)
+    return list(found.values())
 
 
 def _agrees(event: Event, wanted: Mapping[str, str]) -> bool:

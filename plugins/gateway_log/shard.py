@@ -19,7 +19,7 @@ from gateway_file.private_files import no_room
 from gateway_core.contract.errors import StartError, StorageError
 from gateway_core.contract.event import Event, position_of
 
-from . import damaged_cursors, epochs, meta, wal_file
+from . import damaged_cursors, epochs, given_up, meta, wal_file
 from .checksum import PRIME
 from .cursor import CursorChanges, CursorState, load_cursors, rewind_cursors, saving
 from .disk_reserve import DiskReserve
@@ -238,6 +238,8 @@ class Shard:
             return
         try:
             self._connection.executescript(saving(changes))
+            if changes is not None and changes.given_up:
+                given_up.save(self._connection, changes.given_up)
             if count and not self._begun:
                 epochs.begin(self._connection, self.first, self.next)
             self._insert(rows, count)
@@ -307,6 +309,7 @@ class Shard:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             self._connection.execute("DELETE FROM events WHERE sequence < ?", (end,))
+            given_up.forget(self._connection, end)
             # so that numbers are not reused when all rows are deleted
             self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('next', ?)", (self.next,))
             self._connection.execute("COMMIT")

@@ -190,13 +190,16 @@ class Writer:
             # a reader holds a write-ahead log: more writes would make it too long to be copied
             return Commit(self._main.number, units, changes, self._main.next, self._reserve.error()), False
         first = self._main.next
-        mine = [c for c in changes if c.shard == self._main.number]
         failed: list[CursorChanges] = []
+        if self._reserve.full:
+            changes = _without_given_up(changes, failed)
+        mine = [c for c in changes if c.shard == self._main.number]
         error: StorageError | None = None
         if (units and not self._reserve.full) or mine:
             rows = [] if self._reserve.full else sequence_rows(self._main.number, first, units)
             error = self._try(self._main, lambda: self._main.write(rows, _joined(mine)))
             if error is not None and self._reserve.full and mine:  # the space of the ballast is for the cursors
+                mine = _without_given_up(mine, failed)
                 error = self._try(self._main, lambda: self._main.write([], _joined(mine)))
             if error is not None:
                 failed += mine
@@ -320,4 +323,11 @@ def _joined(changes: list[CursorChanges]) -> CursorChanges | None:
     if len(changes) < 2:
         return changes[0] if changes else None
     cursors = {name: state for c in changes for name, state in c.cursors}
-    return CursorChanges(changes[-1].shard, changes[-1].routed, list(cursors.items()))
+    given_up = [row for c in changes for row in c.given_up]
+    return CursorChanges(changes[-1].shard, changes[-1].routed, list(cursors.items()), given_up)
+
+
+def _without_given_up(changes: list[CursorChanges], failed: list[CursorChanges]) -> list[CursorChanges]:
+    """The cursors alone. On a full disk the space of the ballast is for them; the rest waits among `failed`."""
+    failed += [CursorChanges(c.shard, c.routed, (), c.given_up) for c in changes if c.given_up]
+    return [c._replace(given_up=()) for c in changes]

@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 import trustme
+from gateway_cloudevents import event_json
 from gateway_deadletter.cli.dlq import Where
 from gateway_deadletter.dead_letters import Query
 from gateway_testing import Subscriber
@@ -174,7 +175,9 @@ def test_a_dry_run_sends_and_removes_nothing(tidegate, bury) -> None:
     with Subscriber() as s:
         ran = tidegate("dlq", "replay", "--all", "--trigger", "gone", "--to", s.url, "--dry-run")
         assert s.requests == []
-    assert (ran.code, ran.out, len(listed(tidegate))) == (0, "1 would be sent\n", 2)
+    sent, count = ran.out.splitlines()
+    assert (sent.endswith(f"t 2 -> {s.url}"), count) == (True, "1 would be sent")
+    assert (ran.code, ran.err, len(listed(tidegate))) == (0, "", 2)
 
 
 @pytest.mark.slow
@@ -184,7 +187,7 @@ def test_each_letter_goes_back_to_the_broker_of_its_trigger(tidegate, bury, tmp_
     with Subscriber() as a, Subscriber() as b:
         found = {"pid": 1, "admin": None, "ingress": {"default": [a.url], "other": [b.url]}}
         (tmp_path / "tidegate-data/gateway.json").write_text(json.dumps(found))
-        assert tidegate("dlq", "replay", "--all").code == 0
+        assert tidegate("dlq", "replay", "--all", "--all-triggers", "--yes").code == 0
         assert [json.loads(r.body)["id"] for r in a.requests] == ["1"]
         assert [json.loads(r.body)["id"] for r in b.requests] == ["2", "3"]
 
@@ -291,3 +294,43 @@ def test_replay_to_an_ingress_that_asks_for_a_certificate(tidegate, bury, tmp_pa
         thread.join()
     assert (stranger.code, "the server's certificate is not valid" in stranger.err) == (1, True)
     assert (known.code, known.out, senders) == (0, "1 replayed, 0 left\n", [((("commonName", "operator"),),)])
+
+
+@pytest.mark.spec("SAFE-90")
+def test_letters_of_a_file_sink_are_listed_shown_and_removed(tidegate, bury, tmp_path: Path) -> None:
+    """What the config calls `file:` is read like our own, and lines that are no dead letters stay."""
+    old = tmp_path / "old.jsonl"
+    (tmp_path / "tidegate.yaml").write_text(
+        "brokers: {default: {ingress: [http: {listen: '127.0.0.1:0'}], dead_letter: {file: {path: old.jsonl}}}}\n"
+        "triggers: {late: {subscriber: 'http://127.0.0.1:1/'}}\n"
+    )
+    other = b'{"specversion":"1.0","id":"9","source":"/s","type":"t"}'
+    old.write_bytes(b"\n".join([file_line(letter("1")), other, b"no json", file_line(letter("2"))]) + b"\n")
+    rows = listed(tidegate)
+    assert events(rows) == ["1", "2"]
+    assert json.loads(tidegate("dlq", "show", rows[0]["id"], "--json").out)["event"] == original("1")
+    with Subscriber() as s:
+        ran = tidegate("dlq", "replay", rows[0]["id"], "--to", s.url)
+    assert (ran.code, ran.out) == (0, "1 replayed, 0 left\n")
+    assert old.read_bytes().splitlines() == [other, b"no json", file_line(letter("2"))]
+
+
+def file_line(event: Event) -> bytes:
+    return event_json.dump(event)
+
+
+@pytest.mark.spec("SAFE-90")
+def test_letters_of_a_file_sink_are_imported_once(tidegate, bury, tmp_path: Path) -> None:
+    bury(letter("0"))
+    old = tmp_path / "old.jsonl"
+    old.write_bytes(b"\n".join([file_line(letter("1")), b"no json", file_line(letter("2", trigger="own"))]) + b"\n")
+    before = old.read_bytes()
+    ran = tidegate("dlq", "import", str(old))
+    assert (ran.code, ran.out) == (1, "2 imported, 1 lines are no dead letters\n")
+    assert events(listed(tidegate, "--broker", "default")) == ["0", "1"]
+    assert events(listed(tidegate, "--broker", "other")) == ["2"]
+    again = tidegate("dlq", "import", "--json", str(old))
+    assert json.loads(again.out) == {"imported": 0, "known": 2, "strange": 1}
+    assert old.read_bytes() == before
+    shown = tidegate("dlq", "import", str(tmp_path / "none.jsonl"))
+    assert (shown.code, "can't be read: No such file" in shown.err) == (1, True)

@@ -29,6 +29,8 @@ from gateway_core.contract.hookspecs import hookimpl
 
 def greet(name: str) -> None:
     "Greet somebody."
+    if name == "nobody":
+        raise LookupError("nobody is here")
     typer.echo(f"hello {name}")
     raise typer.Exit(1)
 
@@ -86,6 +88,11 @@ def test_anyones_command_is_listed_and_runs(tmp_path: Path) -> None:
     ran = run(env, tmp_path, "greet", "you")
     assert (ran.returncode, ran.stdout) == (1, "hello you\n")
     assert "Greet somebody." in run(env, tmp_path, "greet", "--help").stdout
+    crashed = run(env, tmp_path, "greet", "nobody")
+    assert crashed.returncode == 70
+    assert "internal error: LookupError: nobody is here" in crashed.stderr
+    assert "this is a bug in the plugin " in crashed.stderr
+    assert ", not in tidegate;" in crashed.stderr
 
 
 @pytest.mark.usefixtures("processes")

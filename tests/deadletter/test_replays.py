@@ -1,4 +1,4 @@
-"""Replays in a running gateway: what its broker does not take stays."""
+"""Replays to all triggers in a running gateway: what its broker does not take stays."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ async def ran(tmp_path: Path, publish: Callable[[Sequence[Event], Accepted], Non
     replays = Replays(gateway)
     async with anyio.create_task_group() as tasks:
         replays.begin(tasks)
-        return replays.start(replays.new(Query(), 0, "somebody", "here"))
+        replay = replays.new(Query(), 0, "somebody", "here")
+        replay.all_triggers = True
+        return replays.start(replay)
     raise AssertionError
 
 

@@ -103,7 +103,8 @@ def routes(console: Console) -> list[Route]:
 
     def shown_clause(request: Request, clause: dict[str, Any]) -> dict[str, Any]:
         """A clause without what it found in the event, if something of events is hidden from the reader."""
-        return without_values(clause) if console.hides.hides_some(request.role) else clause
+        hides, role = console.hides, request.role
+        return without_values(clause, hides, role) if hides.hides_some(role) else clause
 
     def one(request: Request, catalogue: Catalogue) -> tuple[str, TypeSeen]:
         allow(request)

@@ -1,13 +1,14 @@
 """The pages of dead letters: their groups, each in full, and what replays them.
 
-An operator replays them as they are: the gateway hands each event to its broker (`gateway_deadletter.replays` says what
-that means for policies and credentials). An admin may edit one before; the original stays until the edited event was
-delivered.
+An operator replays them as they are: the gateway hands each event to the trigger that gave it up, or after a
+confirmation to its broker (`gateway_deadletter.replays` says what that means for policies and credentials). An admin
+may edit one before; the original stays until the edited event was delivered.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -15,11 +16,11 @@ from urllib.parse import quote, urlencode
 from anyio import to_thread
 from gateway_admin.routes import Answer, Problem, Request, Route
 from gateway_deadletter.dead_letters import DeadLetter, Query, Stores, detail
-from gateway_deadletter.overview import Entry, Group, Selection
+from gateway_deadletter.overview import Entry, Group, Selection, entry_of
 from gateway_deadletter.replay import Replay, selection
-from gateway_deadletter.replay_routes import DEFAULT_RATE, checked_rate
+from gateway_deadletter.replay_routes import DEFAULT_RATE, checked_rate, confirmed
 from gateway_deadletter.replaying import was_event
-from gateway_deadletter.replays import ACTION
+from gateway_deadletter.replays import ACTION, Reach
 from gateway_deadletter.service import DeadLetterService
 from gateway_inspect.explain import read_event, sources_of
 
@@ -38,6 +39,7 @@ from ..seen import seen_delivered
 _PATH = "/dead-letters"
 _LIST = "dead_letters.html"
 _ONE = "dead_letter.html"
+_ALL = "all"
 _EDIT = "dead_letter_edit.html"
 _REPLAY = "replay.html"
 _PAGE = 50
@@ -68,6 +70,7 @@ def routes(console: Console) -> list[Route]:
             "asked": asked,
             "address": urlencode(asked),
             "snapshot": snapshot,
+            "elsewhere": await overview.elsewhere(query),
             "found": found,
             "chart": _chart(found),
             "groups": [_group(console, request, group) for group in found.groups[:_MOST_GROUPS]],
@@ -77,6 +80,7 @@ def routes(console: Console) -> list[Route]:
             "size": _PAGE,
             "replays": [*replays.known.values()][:-6:-1],
             "rate": DEFAULT_RATE,
+            "reach": _reach(console, found.entries),
             "kind_of": _GOOD,
             "selected": len(asked) > 0,
         }
@@ -130,23 +134,30 @@ def routes(console: Console) -> list[Route]:
         explained = _explained(console, text, dead_letter)
         name = dead_letter.fact("tidegatetrigger")
         matched = [each["name"] for each in explained["deliveries"] if each["matched"]]
+        to_all = request.form.get("to") == _ALL
         if explained["refused"] or not matched:
             raise Problem(422, "no trigger would get this event: check it first")
+        if not to_all and name not in matched:
+            raise Problem(422, f"trigger {name} would not get this event: check it first")
         sources = sources_of(gateway.built).get(dead_letter.broker, [])
         event = read_event(text.encode(), [s for s in sources if isinstance(s, Reading)][:1])
         event.key, event.trace = dead_letter.event.key, dead_letter.event.trace
         replay = replays.new(Query(ids=frozenset((dead_letter.id,))), 0, request.who, request.peer)
-        replay.edited = event
+        replay.edited, replay.all_triggers = event, to_all
         replay.seen = partial(seen_delivered, console.inspect, name if name in matched else None)
         return started(replay)
 
-    def start(request: Request) -> Answer:
+    async def start(request: Request) -> Answer:
         form = request.form
         query = query_of(form.get)
         if form.get("id"):
             query = Query(ids=frozenset((form["id"],)))
         rate = checked_rate(_number(form.get("rate"), -1))
-        return started(replays.new(query, rate, request.who, request.peer))
+        replay = replays.new(query, rate, request.who, request.peer)
+        if form.get("to") == _ALL:
+            await confirmed(replays, query, _number(form.get("confirm"), -1))
+            replay.all_triggers = True
+        return started(replay)
 
     def started(replay: Replay) -> Answer:
         replays.start(replay)
@@ -200,6 +211,13 @@ def routes(console: Console) -> list[Route]:
         live(f"/live{job}", replay_parts, console.sampler, "How far a replay is"),
         action(f"{job}/cancel", cancel, "End a replay", role="operator", audit="dlq.cancel"),
     ]
+
+
+def _reach(console: Console, entries: Iterable[Entry]) -> Reach:
+    """What a replay of these to all triggers would send, and to whom."""
+    brokers = [entry.broker for entry in entries if entry.sendable and entry.broker]
+    triggers = console.gateway.config.triggers.items()
+    return Reach(len(brokers), [name for name, trigger in triggers if trigger.broker in {*brokers}])
 
 
 def _one(stores: Stores, id_: str) -> DeadLetter:
@@ -268,7 +286,8 @@ def _full(console: Console, request: Request, dead_letter: DeadLetter) -> dict[s
         "answer_view": bytes_view((answer or "").encode("utf-8", "surrogatepass")),
         "view": view(document["event"], hides, request.role),
         "event_link": f"{ROOT}/events?{link}",
-        "sendable": was_event(dead_letter) and bool(dead_letter.broker),
+        "sendable": was_event(dead_letter),
+        "reach": _reach(console, [entry_of(dead_letter)]),
         "rate": DEFAULT_RATE,
     }
 

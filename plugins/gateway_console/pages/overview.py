@@ -32,7 +32,8 @@ def routes(console: Console) -> list[Route]:
         sections = ("brokers", "triggers", "bridges")
         rates = {(section, entry["name"]): entry for section in sections for entry in found[section]}
         status = console.sampler.current
-        return Now(status, rates, healths(status, rates), found["seconds"] > 0)
+        stock = console.stock
+        return Now(status, rates, healths(status, rates), found["seconds"] > 0, stock.of, stock.total)
 
     def wrong(current: Now, scope: Scope, selected: Chosen) -> dict[str, Any]:
         found = troubles(current.status, current.healths)

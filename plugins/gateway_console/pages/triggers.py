@@ -60,7 +60,11 @@ def routes(console: Console) -> list[Route]:
             and rates["name"] > after
             and text in f"{rates['name']} {rates['broker']}".lower()
         ]
-        rows = [{**rates, "status": status[rates["name"]]} for rates in found[:_MOST_LISTED]]
+        letters = console.stock.of
+        rows = [
+            {**rates, "status": status[rates["name"]], "letters": letters(rates["name"])}
+            for rates in found[:_MOST_LISTED]
+        ]
         more = rows[-1]["name"] if len(found) > len(rows) else ""
         values = {"rows": rows, "search": text, "after": after, "more": more, "health_of": health_of}
         return {"title": "Triggers", **values}
@@ -80,7 +84,11 @@ def routes(console: Console) -> list[Route]:
         rates = sampler.rates_of("triggers", name)
         charts = [
             ("Delivered per second", sparkline(sampler.series("triggers", name, "delivered", rate=True), "Delivered")),
-            ("Failed attempts per second", sparkline(sampler.series("triggers", name, "retried", rate=True), "Failed")),
+            ("Failed attempts per second", sparkline(sampler.series("triggers", name, "failed", rate=True), "Failed")),
+            (
+                "Dead letters per second",
+                sparkline(sampler.series("triggers", name, "dead_lettered", rate=True), "Dead"),
+            ),
             ("Lag", sparkline(sampler.series("triggers", name, "lag", rate=False), "Lag")),
         ]
         return {
@@ -92,10 +100,12 @@ def routes(console: Console) -> list[Route]:
             "rates": rates,
             "charts": charts,
             "health": health_of(status, rates),
+            "letters": console.stock.of(name),
         }
 
     async def values(request: Request) -> dict[str, Any]:
         await console.sampler.ready()
+        await console.stock.refresh()
         found = now(request)
         return {**found, "failures": (await failures_of(gateway, found["name"]))[:_MOST_FAILURES]}
 

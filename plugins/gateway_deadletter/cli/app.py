@@ -44,7 +44,8 @@ def list_(
     from ..dead_letters import Query
     from .dlq import Where, list_dead_letters
 
-    list_dead_letters(Where(config, data_dir, admin, key_file or ()), Query(broker, trigger, reason), as_json=as_json)
+    where, query = Where(config, data_dir, admin, key_file or ()), Query(broker, trigger, reason)
+    raise typer.Exit(list_dead_letters(where, query, as_json=as_json))
 
 
 @dlq.command()
@@ -62,11 +63,40 @@ def show(
     show_dead_letter(Where(config, data_dir, admin, key_file or ()), id_, as_json=as_json)
 
 
+@dlq.command("import")
+def import_(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files of dead letters, as `file:` writes them.")],
+    broker: Annotated[str | None, typer.Option(help="The broker whose they become (default: their triggers').")] = None,
+    config: Config = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Take over dead letters that a `file:` sink has written, so that they can be listed and replayed.
+
+    The files stay as they are. What was imported before is not imported again.
+    """
+    from .dlq import Where
+    from .importing import import_dead_letters
+
+    raise typer.Exit(import_dead_letters(Where(config, data_dir).stores(), files, broker, as_json=as_json))
+
+
 @dlq.command()
 def replay(
     ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids, as shown by `dlq list`.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="All dead letters that match the other options.")] = False,
-    to: Annotated[str | None, typer.Option(help="Where to send them (default: the ingress of their broker).")] = None,
+    to: Annotated[
+        str | None, typer.Option(help="Where to send them (default: each to the trigger that gave it up, alone).")
+    ] = None,
+    all_triggers: Annotated[
+        bool,
+        typer.Option(
+            "--all-triggers",
+            help="Send them to the ingress of their broker, and so to all triggers that match, also to those that have "
+            "them.",
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask before --all-triggers.")] = False,
     broker: Broker = None,
     trigger: Trigger = None,
     reason: Reason = None,
@@ -83,20 +113,28 @@ def replay(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent.")] = False,
     config: Config = None,
     data_dir: DataDir = None,
+    admin: Admin = None,
     key_file: KeyFile = None,
     as_json: Json = False,
 ) -> None:
     """Send the original events again, and remove the accepted ones from the dead letter.
 
-    An event sent to its broker goes to all triggers that match it, not only to the one that failed.
+    The running gateway hands each to the trigger or bridge that gave it up, and to no other. --retry, --header and the
+    options of TLS are for --to and --all-triggers, which send requests.
     """
     from ..dead_letters import Query
     from .dlq import Where
     from .replay import Replay, replay_dead_letters
+    from .replay_running import replay_at_triggers
 
     if bool(ids) == all_:
         raise typer.BadParameter("pass ids of dead letters, or --all")
+    if to is not None and all_triggers:
+        raise typer.BadParameter("--to names one address, --all-triggers the ingress of each broker: give one of them")
     query = Query(broker, trigger, reason, frozenset(ids or ()))
+    if to is None and not all_triggers:
+        where = Where(config, data_dir, admin, key_file or ())
+        raise typer.Exit(replay_at_triggers(where, query, dry_run=dry_run, as_json=as_json))
     tls = ca_file, cert_file, cert_key_file
-    plan = Replay(to, retry, dry_run, as_json, header or (), tls)
+    plan = Replay(to, retry, dry_run, as_json, header or (), tls, confirmed=yes or to is not None)
     raise typer.Exit(replay_dead_letters(Where(config, data_dir, key_files=key_file or ()).stores(), query, plan))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -14,11 +15,13 @@ from gateway_admin.client.running import is_running
 from gateway_terminal import tables
 
 from gateway_core.cli import common
+from gateway_core.cli.exit_codes import FAULT, OK
 from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.one_line import one_line
 
-from ..dead_letters import Query, Stores, detail, row
+from ..dead_letters import Query, Stores, detail, given_up_counts, row
 from ..encryption import parse_key
 
 COLUMNS = ("id", "trigger", "type", "event_id", "attempts", "code", "reason", "last")
@@ -70,31 +73,53 @@ class _Found:
     rows: list[dict[str, Any]] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
+    elsewhere: list[dict[str, Any]] = field(default_factory=list)
+
+    def told_elsewhere(self) -> Iterator[str]:
+        """What was given up and can't be listed."""
+        for gone in self.elsewhere:
+            count, trigger, to = gone["count"], one_line(gone["trigger"]), one_line(gone["to"])
+            events = "1 event" if count == 1 else f"{count:,} events"
+            were = "was" if count == 1 else "were"
+            yield (
+                f"{events} of {trigger} {were} given up and sent to {to}, the last at {gone['last']}:"
+                f" {one_line(gone['reason'])}"
+            )
 
 
-def list_dead_letters(where: Where, query: Query, *, as_json: bool) -> None:
-    """Lists all dead letters that match, one per row."""
-    found = _asked(where, query) if where.asks else _read(where.stores(), query)
+def list_dead_letters(where: Where, query: Query, *, as_json: bool) -> int:
+    """Lists all dead letters that match, one per row. Returns the exit code: a fault if there are none to list, but
+    events that were given up."""
+    found = asked(where, query) if where.asks else _read(where.stores(), query)
+    code = FAULT if found.elsewhere and not found.rows else OK
     if as_json:
         common.print_json(found.rows)
-        return
+        for text in found.told_elsewhere():
+            print(f"not listed: {text}", file=sys.stderr)
+        return code
     if found.rows:
         shown = [[one_line(row[name] or "", 60) for name in COLUMNS] for row in found.rows]
         tables.print_table("Dead letters", COLUMNS, shown)
     else:
-        print("no dead letters")
+        print("no dead letters that can be read here" if found.elsewhere else "no dead letters")
         for missing in found.unknown:
             print(f"the config has no {missing}")
+    for text in found.told_elsewhere():
+        print(text)
     for other in found.unreadable:
         print(f"not readable from here: {one_line(other, 2000)}")
+    return code
 
 
 def _read(stores: Stores, query: Query) -> _Found:
     rows = [row(dead_letter) for dead_letter in stores.dead_letters(query)]
-    return _Found(rows, list(stores.unknown(query)), stores.unreadable)
+    gone = given_up_counts(stores.channels(SystemClock()))
+    elsewhere = [each for name, counts in gone for each in stores.elsewhere(name, counts, query)]
+    return _Found(rows, list(stores.unknown(query)), stores.unreadable, elsewhere)
 
 
-def _asked(where: Where, query: Query) -> _Found:
+def asked(where: Where, query: Query) -> _Found:
+    """What the gateway says; ids of the query do not count."""
     chosen = {"broker": query.broker, "trigger": query.trigger, "reason": query.reason}
     given = {name: value for name, value in chosen.items() if value is not None}
     found = _Found()
@@ -103,6 +128,7 @@ def _asked(where: Where, query: Query) -> _Found:
             page = gateway.ask("GET", "dead-letters", query={**given, "skip": str(skip), "limit": str(_PAGE)})
             found.rows += page["items"]
             found.unknown, found.unreadable = page["unknown"], page["unreadable"]
+            found.elsewhere = page.get("elsewhere", [])  # an older gateway has none
             if not page["more"]:
                 return found
     raise AssertionError

@@ -26,7 +26,7 @@ from ..replaying import Removals, was_event
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Options: `to` is an address, or None for each broker's ingress."""
+    """Options: `to` is an address, or None for each broker's ingress, which must be `confirmed`."""
 
     to: str | None
     retry: int
@@ -34,6 +34,7 @@ class Replay:
     as_json: bool
     headers: Sequence[str] = ()
     tls: Files = (None, None, None)
+    confirmed: bool = True
 
 
 @dataclass(slots=True)
@@ -64,8 +65,10 @@ def replay_dead_letters(stores: Stores, query: Query, plan: Replay) -> int:
     if plan.dry_run:
         for dead_letter in dead_letters:
             where = targets[dead_letter.broker] if was_event(dead_letter) else "nowhere: it was never an event"
-            print(f"{dead_letter.id}  {dead_letter.fact('type')} {dead_letter.fact('id')} -> {where}", file=sys.stderr)
+            print(f"{dead_letter.id}  {dead_letter.fact('type')} {dead_letter.fact('id')} -> {where}")
     elif dead_letters:
+        if not plan.confirmed:
+            _confirm(stores, dead_letters)
         with client(list(targets.values()), headers=given, tls=tls) as to:
             _replay_all(dead_letters, targets, plan, to, count)
         facts = {"replayed": count.replayed, "refused": count.refused, "to": sorted(set(targets.values()))}
@@ -73,6 +76,18 @@ def replay_dead_letters(stores: Stores, query: Query, plan: Replay) -> int:
         record_command(stores.data_dir, "dlq.replay", result, **facts)
     _report(count, len(dead_letters), plan)
     return OK if plan.dry_run or count.replayed == len(dead_letters) else FAULT
+
+
+def _confirm(stores: Stores, dead_letters: Sequence[DeadLetter]) -> None:
+    """Asks whether all triggers shall get them. Raises `CommandError`, and `typer.Abort` after a no."""
+    sent = [dead_letter for dead_letter in dead_letters if was_event(dead_letter)]
+    names = stores.triggers_of({dead_letter.broker for dead_letter in sent})
+    events = "1 event goes" if len(sent) == 1 else f"{len(sent):,} events go"
+    question = f"{events} to all triggers that match ({', '.join(names)}), also to those that have them. Send?"
+    try:
+        typer.confirm(question, abort=True, err=True)
+    except typer.Abort:
+        raise common.CommandError(f"nothing was sent: add --yes if you mean it ({question[:-6]})") from None
 
 
 def _targets(stores: Stores, dead_letters: Iterable[DeadLetter], plan: Replay) -> dict[str, str]:

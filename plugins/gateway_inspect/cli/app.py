@@ -92,7 +92,7 @@ def explain(
 
 
 def why(
-    id_: Annotated[str, typer.Argument(metavar="ID", help="The event's id.")],
+    id_: Annotated[str, typer.Argument(metavar="ID", help="The event's id, or its beginning.")],
     source: Annotated[str | None, typer.Option(help="Its source, if several events have this id.")] = None,
     broker: Broker = None,
     admin: AdminAddress = None,

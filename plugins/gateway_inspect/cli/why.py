@@ -15,6 +15,7 @@ from gateway_core.cli.exit_codes import FAULT, OK
 
 from .explain import clause_lines
 
+_LEAST_PREFIX, _MOST_MATCHES = 2, 20
 _DONE = ("delivered", "read", "not_matched", "before")
 
 
@@ -25,6 +26,13 @@ def show_why(
     query = {name: value for name, value in {"id": id, "source": source, "broker": broker}.items() if value}
     with remote(admin, data_dir) as gateway:
         document = _search(gateway, query)
+        if not document["events"] and len(id) >= _LEAST_PREFIX:
+            known = _search(gateway, {**query, "prefix": "true"})["matches"]
+            ids = {match["id"] for match in known}
+            if len(ids) == 1:
+                document = _search(gateway, {**query, "id": ids.pop()})
+            elif ids:
+                document = {**document, "matches": known}
     if as_json:
         common.print_json(document)
     else:
@@ -40,7 +48,7 @@ def _search(gateway: Remote, query: Mapping[str, str]) -> dict[str, Any]:
         document: dict[str, Any] = gateway.ask("GET", "events", query={**query, **more})
         searched += document["searched"]
         rest = document["rest"]
-        if document["events"] or rest is None:
+        if document["events"] or document.get("matches") or rest is None:
             break
         if sys.stderr.isatty():
             shown = True
@@ -52,6 +60,12 @@ def _search(gateway: Remote, query: Mapping[str, str]) -> dict[str, Any]:
 
 def as_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """What happened to the event, as lines of text."""
+    if matches := document.get("matches"):
+        yield f"several events have an id that begins with {document['id']}: give more of it"
+        yield from (f"  {match['id']}  {match['source']}  {match['type']}" for match in matches[:_MOST_MATCHES])
+        if len(matches) > _MOST_MATCHES:
+            yield f"  … and {len(matches) - _MOST_MATCHES} more"
+        return
     if not document["events"]:
         yield f"no event with the id {document['id']} found; {document['searched']:,} events searched"
     for event in document["events"]:

@@ -1,0 +1,91 @@
+"""Events that subscriptions gave up, in a shard's file: which dead letter has them, and why.
+
+A row is written in the transaction that moves the subscription's cursor past its event, and deleted with the event. A
+subscription that delivers everything writes none.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from gateway_core.contract.capabilities import GivenUp, GivenUpCount
+
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS given_up (sequence INTEGER, name TEXT, facts TEXT NOT NULL,"
+    " PRIMARY KEY (sequence, name)) WITHOUT ROWID"
+)
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(GivenUp).decode
+
+
+class Row(NamedTuple):
+    """The sequence of an event, the subscription that gave it up, and the facts as JSON."""
+
+    sequence: int
+    name: str
+    facts: str
+
+
+def row(sequence: int, name: str, given_up: GivenUp) -> Row:
+    """The row to write."""
+    return Row(sequence, name, _encode(given_up).decode())
+
+
+def save(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
+    """Writes rows; call it in a transaction. Raises `sqlite3.Error`."""
+    connection.execute(_TABLE)
+    connection.executemany("INSERT OR REPLACE INTO given_up VALUES (?, ?, ?)", rows)
+
+
+def forget(connection: sqlite3.Connection, end: int) -> None:
+    """Deletes the rows of events before the sequence `end`; call it in a transaction."""
+    if _exists(connection):
+        connection.execute("DELETE FROM given_up WHERE sequence < ?", (end,))
+
+
+def load(connection: sqlite3.Connection) -> list[Row]:
+    """All rows. Raises `sqlite3.Error`."""
+    if not _exists(connection):
+        return []
+    found = connection.execute("SELECT sequence, name, facts FROM given_up")
+    return [Row(*each) for each in found if tuple(map(type, each)) == (int, str, str)]  # damage leaves other types
+
+
+def of(connection: sqlite3.Connection, sequence: int) -> dict[str, GivenUp]:
+    """Who gave up one event: the facts by subscription. Raises `sqlite3.Error`."""
+    if not _exists(connection):
+        return {}
+    found = connection.execute("SELECT name, facts FROM given_up WHERE sequence = ?", (sequence,)).fetchall()
+    return {name: facts for name, text in found if (facts := _read(text)) is not None}
+
+
+def counts(connection: sqlite3.Connection) -> Sequence[GivenUpCount]:
+    """How many events each subscription gave up to each dead letter, without those that a replay has delivered. Raises
+    `sqlite3.Error`."""
+    if not _exists(connection):
+        return []
+    found = connection.execute(
+        "SELECT name, json_extract(facts, '$.to'), count(*), max(sequence) FROM given_up WHERE json_valid(facts)"
+        " AND json_extract(facts, '$.delivered_ns') = 0 GROUP BY 1, 2"
+    ).fetchall()
+    told = []
+    for name, to, count, sequence in found:
+        last = of(connection, sequence).get(name)
+        if last is not None:
+            told.append(GivenUpCount(name, str(to), count, last))
+    return told
+
+
+def _exists(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'given_up'").fetchone() is not None
+
+
+def _read(text: object) -> GivenUp | None:
+    try:
+        return _decode(text) if isinstance(text, str) else None
+    except msgspec.MsgspecError:
+        return None
