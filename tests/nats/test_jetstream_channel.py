@@ -70,6 +70,25 @@ async def test_after_a_crash_events_come_in_order(kit: NatsKit) -> None:
     assert after.ids == ["n2", *ids(4, 13)]
 
 
+@pytest.mark.spec("NT-12")
+async def test_a_consumer_deleted_after_a_crash_loses_nothing_in_flight(kit: NatsKit) -> None:
+    with Link("127.0.0.1", kit.server.port) as link:
+        before = Subscription()
+        async with opened(kit, link.port, {"ack_wait_s": 30}, it=before) as channel:
+            await append(channel, numbered(10))
+            await before.until(10)
+            before.ack(before.events[0].position)
+            await acknowledged(kit, 9)
+            link.cut()
+    after = Subscription()
+    async with opened(kit, options={"ack_wait_s": 30}, it=after) as channel, client(kit.server) as js:
+        await append(channel, numbered(3, 10))
+        await until(lambda: after.feed.lag() >= 3, "what waits behind those in flight")  # type: ignore[union-attr]
+        await js.delete_consumer(kit.name, "tidegate_it")
+        await after.until(12)
+    assert after.ids == ids(1, 13)
+
+
 @pytest.mark.spec("NT-13")
 async def test_a_lost_connection_repeats_nothing(kit: NatsKit) -> None:
     it = Subscription()
