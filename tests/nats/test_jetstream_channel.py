@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -280,6 +281,7 @@ def test_an_order_that_several_gateways_do_not_keep_is_a_warning(tmp_path: Path)
 
 async def test_past_events_are_found_with_their_delivery_state(kit: NatsKit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway_nats.find.WINDOW", 4)
+    begun = time.time_ns()
     it = Subscription(room=8)
     async with opened(kit, options={"max_in_flight": 8}, it=it) as channel, client(kit.server) as js:
         assert await channel.find("n1", None) == Found([], 0)
@@ -296,6 +298,10 @@ async def test_past_events_are_found_with_their_delivery_state(kit: NatsKit, mon
             rest = found.rest
         assert steps == [[], [], [2]]
         assert [event.position for event in (await channel.find("n1", None, None, 9)).events] == [12]
+        stored = time.time_ns()
+        await anyio.sleep(0.01)
+        (event,) = (await channel.find("n1", None, None, 9)).events
+        assert begun <= event.received_ns <= stored, "when it was stored, not when it was found"
         feed: Any = it.feed
         states = {position: feed.delivery_state(position) for position in (1, 2, 8, 12)}
         assert states == {1: "passed", 2: "pending", 8: "pending", 12: "unread"}

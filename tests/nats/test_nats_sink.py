@@ -44,7 +44,18 @@ async def test_a_repeat_is_stored_once_but_nothing_else_is_dropped(kit: NatsKit)
             assert all(outcome.delivered for outcome in outcomes)
         assert (await js.stream_info(kit.name)).state.messages == 4
         stored = await js.get_msg(kit.name, 1)
-        assert (stored.headers or {})["Nats-Msg-Id"] == f"/tidegate/suite n0 {kit.name}.in"
+        assert (stored.headers or {})["Nats-Msg-Id"] == f"/tidegate/suite n0 t {kit.name}.in"
+
+
+@pytest.mark.spec("NT-07")
+async def test_an_event_of_another_type_with_the_same_source_and_id_is_stored(kit: NatsKit) -> None:
+    (event,) = numbered(1)
+    async with client(kit.server) as js:
+        await make(js, kit)
+        async with running(sink_of(kit)) as sink:
+            other = event.with_attributes(type="another")
+            assert all(outcome.delivered for outcome in await delivered(sink, event, other, other))
+        assert (await js.stream_info(kit.name)).state.messages == 2
 
 
 async def test_without_message_ids_repeats_are_stored(kit: NatsKit) -> None:
