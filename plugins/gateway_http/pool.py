@@ -1,7 +1,7 @@
 """The native client's connections to one address, and the queue of requests that wait for one.
 
 Connections die without a word when a firewall forgets them. So one that gives no answer in time takes the idle ones
-with it, and the next attempt has a new one. None is used for longer than `MAX_AGE_S`, because names get other addresses.
+with it, and the next attempt has a new one. None is used longer than `MAX_AGE_S`: names get other addresses.
 
 Time limits: a limit below `FINE_S` has its own timer; the others are checked by a sweep, which ends a request up to one
 period early and never late. The sweep runs only while requests are in flight.

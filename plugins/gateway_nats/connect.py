@@ -22,7 +22,8 @@ from gateway_core.contract.one_line import one_line
 from .client_config import NatsConfig
 
 CLOSE_S = 2.0
-PING_S = 10
+PING_S = 5
+"""A connection ends that has been silent for three times as long."""
 _DENIED = ("authorization", "authentication", "revoked", "expired", "nkey", "jwt")
 
 
