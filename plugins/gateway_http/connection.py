@@ -63,6 +63,9 @@ class ConnectionOwner(Protocol):
 
     def forget(self, connection: ClientConnection) -> None: ...
 
+    def distrust(self) -> None:
+        """A kept connection gave no answer: the other idle ones may be as dead."""
+
 
 class ClientConnection(asyncio.Protocol):
     """See the module's docstring."""
@@ -70,6 +73,7 @@ class ClientConnection(asyncio.Protocol):
     __slots__ = (
         "_body", "_bytes", "_complete", "_exchange", "_framed", "_head_bytes", "_head_done", "_headers", "_interim",
         "_keep", "_limit", "_parser", "_pool", "_reused", "_size", "_status", "_transport", "_untouched", "idle_since",
+        "opened_at",
     )  # fmt: skip
 
     def __init__(self, pool: ConnectionOwner) -> None:
@@ -77,7 +81,7 @@ class ClientConnection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
-        self.idle_since = 0.0
+        self.idle_since = self.opened_at = 0.0
         self._bytes = 0
         self._reset()
 
@@ -115,6 +119,10 @@ class ClientConnection(asyncio.Protocol):
         self._reused = reused
         self._transport.write(exchange.data)
 
+    def retire(self) -> None:
+        """Closes the connection after the response it waits for."""
+        self._keep = self._untouched = False
+
     def abort(self) -> Exchange | None:
         """Closes immediately and returns the exchange that was in flight."""
         exchange, self._exchange = self._exchange, None
@@ -137,6 +145,7 @@ class ClientConnection(asyncio.Protocol):
             self._keep = False  # the end of the connection is the end of the body (RFC 9112 section 6.3)
             self._finish(exchange)
         elif self._untouched and self._reused:
+            self._pool.distrust()
             self._fail("the kept-alive connection was closed before a response arrived")
         else:
             reset = isinstance(exc, ConnectionResetError)

@@ -20,6 +20,7 @@ from gateway_core.contract.interfaces import AsyncSink, Codec, Outcome
 from gateway_core.contract.outcome import short, unwritable
 from gateway_core.contract.shortage import is_shortage
 
+from . import pool
 from .client import Target, header_lines, preview
 from .config import HttpSinkConfig
 from .connection import MAX_ANSWER_BYTES
@@ -28,6 +29,9 @@ from .local_ports import no_port_left
 from .outcome import KEEP_BYTES, ResponseClassifier, unanswered
 
 log = logging.getLogger(__name__)
+
+CLOSE_S = 2.0
+_ENDED = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 
 
 class HttpxSink(AsyncSink):
@@ -47,6 +51,8 @@ class HttpxSink(AsyncSink):
             self._target.secrets,
         )
         self._client: httpx.AsyncClient | None = None
+        self._until = 0.0  # the event loop's time from which on the next client is used
+        self._busy: dict[httpx.AsyncClient, int] = {}  # requests in flight
         self._probed = not options.probe
         self._headers = self._target.headers
         self.address = self._target.address
@@ -59,7 +65,13 @@ class HttpxSink(AsyncSink):
 
     async def start(self, tasks: TaskGroup) -> None:
         await super().start(tasks)
+        self._renew()
+
+    def _renew(self) -> None:
+        """New requests get new connections. httpx can't close idle ones alone, and an HTTP/2 connection that is dead
+        would be used on."""
         count = self._options.max_connections
+        self._until = anyio.current_time() + pool.MAX_AGE_S
         self._client = httpx.AsyncClient(
             http2=importlib.util.find_spec("h2") is not None,
             verify=self._tls or False,
@@ -69,8 +81,8 @@ class HttpxSink(AsyncSink):
         )
 
     async def stop(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
+        for client in {*self._busy, *([self._client] if self._client is not None else ())}:
+            await client.aclose()
 
     async def deliver(self, event: Event) -> Outcome:
         assert self._client is not None, "send before start"
@@ -86,10 +98,34 @@ class HttpxSink(AsyncSink):
             left = anyio.current_effective_deadline() - anyio.current_time()
             with anyio.move_on_after(min(self._options.connect_timeout_s, left / 2)):
                 await self._probe(self._client)
+        before = self._client
+        if anyio.current_time() >= self._until:
+            self._renew()
+            await self._close_unless_busy(before)
+        client = self._client
+        self._busy[client] = self._busy.get(client, 0) + 1
+        try:
+            return await self._post(client, message)
+        except anyio.get_cancelled_exc_class():  # no answer in time: the idle connections may be as dead
+            if client is self._client:
+                self._renew()
+            raise
+        finally:
+            self._busy[client] -= 1
+            if client is not self._client:
+                await self._close_unless_busy(client)
+
+    async def _close_unless_busy(self, client: httpx.AsyncClient) -> None:
+        if not self._busy.get(client):
+            self._busy.pop(client, None)
+            with anyio.move_on_after(CLOSE_S, shield=True):
+                await client.aclose()
+
+    async def _post(self, client: httpx.AsyncClient, message: Message) -> Outcome:
         # a reply is an event whose bytes are passed on, so no content coding is requested
         headers = [(b"accept-encoding", b"identity"), *self._headers, *message.headers]
         try:
-            async with self._client.stream(
+            async with client.stream(
                 "POST", self._target.url, headers=headers, content=message.body or b""
             ) as response:
                 limit = self._classifier.body_limit(response.status_code)
@@ -108,6 +144,8 @@ class HttpxSink(AsyncSink):
         except httpx.HTTPError as e:
             if is_shortage(e):
                 return short(e)
+            if client is self._client and isinstance(e, _ENDED):
+                self._renew()
             if await no_port_left(e, self._target.host, self._target.port):
                 return short("all local ports for connections to the address are in use")
             return unanswered(f"{_words(e)}: {e}" if str(e) else _words(e))

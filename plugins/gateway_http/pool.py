@@ -1,5 +1,8 @@
 """The native client's connections to one address, and the queue of requests that wait for one.
 
+Connections die without a word when a firewall forgets them. So one that gives no answer in time takes the idle ones
+with it, and the next attempt has a new one. None is used longer than `MAX_AGE_S`: names get other addresses.
+
 Time limits: a limit below `FINE_S` has its own timer; the others are checked by a sweep, which ends a request up to one
 period early and never late. The sweep runs only while requests are in flight.
 """
@@ -9,10 +12,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from typing import Any, Protocol
 
 import anyio
+from gateway_serving import descriptors
+from gateway_serving.descriptors import Candidate
 
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.contract.outcome import short
@@ -25,6 +31,7 @@ from .outcome import Classifier, unanswered
 SWEEP_S = 0.1
 FINE_S = 2.0
 IDLE_S = 60.0
+MAX_AGE_S = 300.0
 FRESH_S = 0.005  # a connection that was idle for less is used without checking its socket
 _KNOWN = 64
 _NO_CONNECTIONS: set[ClientConnection] = set()
@@ -82,6 +89,7 @@ class Pool:
     def stop(self) -> None:
         """Closes everything. Requests in flight end without a response."""
         self._stopped = True
+        descriptors.take_back(self)
         for timer in (self._sweeper, self._idler):
             if timer is not None:
                 timer.cancel()
@@ -141,8 +149,26 @@ class Pool:
 
     # -- connections ----------------------------------------------------------------------------------------------
 
+    def distrust(self) -> None:
+        """Closes the idle connections: one like them gave no answer."""
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.abort()
+
+    def candidates(self) -> Iterator[Candidate]:
+        """See `descriptors.Lender`."""
+        for connection in self._idle:
+            yield Candidate(0, connection.idle_since, partial(self._close, connection))
+
+    def _close(self, connection: ClientConnection) -> None:
+        if connection in self._idle:
+            self._idle.remove(connection)
+            connection.abort()
+
     def forget(self, connection: ClientConnection) -> None:
         self._connections.discard(connection)
+        if not self._connections:
+            descriptors.take_back(self)
         if connection in self._idle:
             self._idle.remove(connection)
         if self._waiting:
@@ -188,7 +214,12 @@ class Pool:
         elif connection is not None and connection.usable:
             if self._connections is _NO_CONNECTIONS:
                 self._connections = set()
+            if not self._connections:
+                descriptors.lend(self)
+            if self._idler is None:
+                self._idler = self._loop.call_later(IDLE_S / 2, self._close_idle)
             self._connections.add(connection)
+            connection.opened_at = self._now()
             self._serve(connection, False)
         self._open()
 
@@ -207,22 +238,23 @@ class Pool:
     # -- time -----------------------------------------------------------------------------------------------------
 
     def _sweep(self) -> None:
-        soon = self._now() + SWEEP_S
+        now = self._now()
+        soon, too_old = now + SWEEP_S, now - MAX_AGE_S
         busy = False
         for connection in tuple(self._connections):
             exchange = connection.exchange
             if exchange is not None:
                 busy = True
+                if connection.opened_at < too_old:
+                    connection.retire()
                 if exchange.deadline < soon and exchange.timer is None:
                     self._expire(exchange)
         for exchange in [e for e in self._waiting if e.deadline < soon and e.timer is None]:
             self._expire(exchange)
         if busy or self._waiting:
             self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
-            return
-        self._sweeper = None
-        if self._idler is None and self._connections:
-            self._idler = self._loop.call_later(IDLE_S / 2, self._close_idle)
+        else:
+            self._sweeper = None
 
     def _expire(self, exchange: Exchange) -> None:
         if exchange in self._waiting:
@@ -234,13 +266,14 @@ class Pool:
             for connection in tuple(self._connections):
                 if connection.exchange is exchange:
                     connection.abort()
+                    self.distrust()
         self.end(exchange, unanswered(f"no response within {exchange.timeout_s:g} s"))
 
     def _close_idle(self) -> None:
         self._idler = None
         now = self._now()
         for connection in self._idle[:]:
-            if now - connection.idle_since > IDLE_S:
+            if now - connection.idle_since > IDLE_S or now - connection.opened_at > MAX_AGE_S:
                 self._idle.remove(connection)
                 connection.abort()
         if self._connections and not self._stopped:

@@ -91,7 +91,7 @@ class NatsSinkConfig(ConnectionCheck):
     """How events become messages: content mode and format. CloudEvents' NATS binding 1.0.2 has structured mode only;
     `{cloudevents: {mode: binary}}` writes attributes as headers, as its next version has it."""
     message_id: bool = True
-    """Whether messages have a `Nats-Msg-Id` (from source, id and subject), by which a stream drops repeats."""
+    """Whether messages have a `Nats-Msg-Id` (from source, id, type and subject), by which a stream drops repeats."""
 
     _url = with_url("subject")
 

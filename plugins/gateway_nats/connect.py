@@ -22,7 +22,8 @@ from gateway_core.contract.one_line import one_line
 from .client_config import NatsConfig
 
 CLOSE_S = 2.0
-PING_S = 10
+PING_S = 5
+"""A connection ends that has been silent for three times as long."""
 _DENIED = ("authorization", "authentication", "revoked", "expired", "nkey", "jwt")
 
 
@@ -31,6 +32,24 @@ class _Client(Client):
     server's word that it has none."""
 
     insists_on_tls = False
+    _heard_to = 0
+
+    async def _send_ping(self, future: asyncio.Future[bool] | None = None) -> None:
+        """What came since the last regular ping is a sign of life, too: behind many messages on a slow connection, an
+        answer comes late."""
+        if future is None:
+            heard, self._heard_to = self._heard_to, self.stats["in_bytes"]
+            if heard != self._heard_to:
+                self._pings_outstanding = 1
+        await super()._send_ping(future)
+
+    async def _process_pong(self) -> None:
+        """To an answer for which nobody waits any more, nats-py's reader would end for good."""
+        if self._pongs and self._pongs[0].done():
+            self._pongs.pop(0)
+            self._pings_outstanding = 0
+        else:
+            await super()._process_pong()
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         if self.insists_on_tls and info.get("tls_available"):

@@ -13,6 +13,8 @@ from gateway_core.contract.capabilities import Found
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 
+from .stored import stored_ns
+
 WINDOW = 1000
 PATIENCE_S = 2.0
 
@@ -64,7 +66,10 @@ async def _between(js: JetStreamContext, stream: str, decode: Decode, start: int
             for message in messages:
                 following = message.metadata.sequence.stream + 1
                 if following <= end:
-                    found.append(_event(decode, message.headers, message.data, following - 1))
+                    event = _event(decode, message.headers, message.data, following - 1)
+                    if event is not None:
+                        event.received_ns = stored_ns(message.reply)
+                    found.append(event)
     finally:
         await subscription.unsubscribe()
         await js.delete_consumer(stream, made.name)

@@ -25,8 +25,8 @@ SINK = Guarantees(
     delivery="at least once",
     acknowledged="Delivered when the stream has stored the message (PubAck). With `jetstream: false`, when the server "
     "has read it: at most once.",
-    redelivery="A retry within the stream's duplicate window is dropped by the server, by `Nats-Msg-Id` (source, id "
-    "and subject).",
+    redelivery="A retry within the stream's duplicate window is dropped by the server, by `Nats-Msg-Id` (source, id, "
+    "type and subject).",
     order="That in which events are sent, while none is retried.",
     workers="all",
     back_pressure="At most `max_in_flight` attempts, 2000 unless the config says otherwise.",

@@ -85,7 +85,9 @@ class Puller:
         self._acked_before: dict[int, str] = {}
         self._outstanding = 0  # messages that were asked for and have not come
         self._highest = self._pinged_to = 0
+        self._repeats_to = 0  # a consumer that was made again sends what is known as if it were new
         self._heard = 0.0
+        self._silent = True  # since the last look
         self._ack_wait_s = 30.0
         self._settled_to = self._sent_to = 0  # of all clients, at the last look
         self._with_others = False
@@ -113,6 +115,8 @@ class Puller:
             consumer = await self._make(1)
         else:
             consumer = await self._make(self._resume_at() if self._stream_made else None)
+            if self._made and str(consumer.created) != self._made:
+                self._repeats_to = self._highest
         self._stream_made = made
         self._ack_wait_s = consumer.config.ack_wait or 30.0
         self._next = f"{self._api}.CONSUMER.MSG.NEXT.{consumer.stream_name}.{consumer.name}"
@@ -139,7 +143,9 @@ class Puller:
         self._pull()
         while True:
             await anyio.sleep(WATCH_S)
-            if self._outstanding and self._clock.monotonic() - self._heard > SILENT_S:
+            if not self._silent:
+                self._heard, self._silent = self._clock.monotonic(), True
+            elif self._outstanding and self._clock.monotonic() - self._heard > SILENT_S:
                 self._link.end("the server does not answer a request for messages")
                 return
             try:
@@ -207,14 +213,15 @@ class Puller:
             self._open.pop(sequence, None)
 
     def _resume_at(self) -> int:
-        """The first message that may not be settled."""
-        return min(self._open, default=self._highest + 1)
+        """The first message that may not be settled. The server's word counts, of the last look: what others were sent,
+        or this gateway before it crashed, is not known here, however far we have read since."""
+        return self._settled_to + 1
 
     def _reset(self) -> None:
         self._open.clear()
         self._acked.clear()
         self._acked_before.clear()
-        self._highest = self._pinged_to = 0
+        self._highest = self._pinged_to = self._settled_to = self._repeats_to = 0
 
     def _acknowledge_again(self) -> None:
         """The last acknowledgements may have been lost with the connection."""
@@ -255,7 +262,8 @@ class Puller:
             delivered, sequence = int(tokens[6]), int(tokens[7])
             self.pending = int(tokens[10])
         self._outstanding -= 1
-        if delivered > 1:
+        self._silent = False
+        if delivered > 1 or sequence <= self._repeats_to:
             self.redelivered += 1
             if sequence in self._acked or sequence in self._acked_before:
                 self._link.post(msg.reply, ACK)
@@ -279,7 +287,7 @@ class Puller:
             self._pull()
 
     def _status(self, msg: Msg) -> None:
-        """A message of the server about a request: it is alive, or the request has ended."""
+        """A message of the server about a request: it is alive and has nothing to send, or the request has ended."""
         self._heard = self._clock.monotonic()
         headers = msg.headers or {}
         status, text = headers.get("Status", ""), headers.get("Description", "")

@@ -121,10 +121,12 @@ def outcome_of(answer: Msg | None, why: str, never: Container[int] = NEVER) -> O
 
 
 def message_id(event: Event, subject: str) -> str:
-    """The `Nats-Msg-Id` of an event: source and id, and the subject, because a stream compares the messages of all its
-    subjects. That of a dead letter has its trigger too: two triggers may fail with one event."""
+    """The `Nats-Msg-Id` of an event: source, id and type (some senders number the events of each type by itself), and
+    the subject, because a stream compares the messages of all its subjects. That of a dead letter has its trigger too:
+    two triggers may fail with one event."""
     attributes = event.attributes
-    text = f"{text_of(attributes.get('source', ''))} {text_of(attributes.get('id', ''))} {subject}"
+    named = [text_of(attributes.get(name, "")) for name in ("source", "id", "type")]
+    text = " ".join([*named, subject])
     if "tidegatetrigger" in attributes:
         text += f" {text_of(attributes['tidegatetrigger'])}"
     return text if text.isascii() and text.isprintable() else quote(text, safe=_SAFE)

@@ -33,6 +33,7 @@ from .client import Link
 from .config import NatsSourceConfig
 from .connect import check_keys
 from .pull import ACK, TERM, Puller
+from .stored import stored_ns
 from .streams import Missing, ensure_consumer, ensure_stream
 
 log = logging.getLogger("tidegate.nats")
@@ -229,7 +230,4 @@ def _key_of(token: int | None) -> Callable[[str], bytes | None] | None:
 
 def _stored_ms(msg: Msg) -> int:
     """When the stream stored the message, Unix time in milliseconds; -1 if none did."""
-    tokens = msg.reply.split(".")
-    if tokens[0] != "$JS":
-        return -1
-    return int(tokens[7] if len(tokens) == 9 else tokens[9]) // 1_000_000
+    return (stored_ns(msg.reply) or -1_000_000) // 1_000_000

@@ -24,6 +24,15 @@ from .binding import NATS, headers_of, message_of
 KEY, DATA = "Tidegate-Key", "Tidegate-Data"
 
 
+def stored_ns(reply: str) -> int:
+    """When the stream stored a message, Unix time in nanoseconds, from the subject on which it is acknowledged, which
+    may name domain and account; 0 if no stream did."""
+    tokens = reply.split(".")
+    if tokens[0] != "$JS":
+        return 0
+    return int(tokens[7] if len(tokens) == 9 else tokens[9])
+
+
 def event_writer(
     codec: CodecRef, key: KeyMapperRef, context: BuildContext
 ) -> Callable[[Event], tuple[bytes, dict[str, str]]]:

@@ -1,4 +1,4 @@
-"""File descriptors of this process: a reserve that incoming connections can't use.
+"""File descriptors of this process: a reserve that incoming connections can't use, and who gives some up in a shortage.
 
 The reserve is for deliveries and storage. A new connection's descriptor tells how many are in use, because the system
 assigns the lowest free one. So nothing needs to be counted, and descriptors held by other parts of the process are
@@ -26,13 +26,14 @@ _MOST = 1 << 20
 _LARGEST_RESERVE = 4096
 _ALWAYS = 8  # connections that are always accepted
 _CLOSE = 8  # idle connections closed at once: looking for the oldest takes time
+_RESTING_S = 1.0  # an outgoing connection that is idle for longer is not between two requests
 _LOG_EVERY_S = 10.0
 _RELIEVE_EVERY_S = 0.1
 
 
 class Candidate(NamedTuple):
     """A connection that may be closed for another. `rank` 0 is idle, 1 is in the middle of a request; `since` is the
-    loop's time of its last sign of life."""
+    loop's time (that of `time.monotonic`) of its last sign of life."""
 
     rank: int
     since: float
@@ -49,7 +50,15 @@ class Holder(Protocol):
         """How many connections it has."""
 
 
+class Lender(Protocol):
+    """Who keeps connections to others for later, such as the pool of a sink."""
+
+    def candidates(self) -> Iterable[Candidate]:
+        """Those that are idle."""
+
+
 _holders: WeakSet[Holder] = WeakSet()
+_lenders: set[Lender] = set()
 
 
 def _limit() -> int:
@@ -66,6 +75,17 @@ def ceiling() -> int:
 def enlist(holder: Holder) -> None:
     """Registers a listener: its connections count, and are closed if descriptors run short."""
     _holders.add(holder)
+
+
+def lend(lender: Lender) -> None:
+    """Registers one who has outgoing connections: idle ones are closed before any that others have to us. They don't
+    count as connections of listeners."""
+    _lenders.add(lender)
+
+
+def take_back(lender: Lender) -> None:
+    """It has no connections any more. Nothing happens if it had none."""
+    _lenders.discard(lender)
 
 
 def has_room(number: int) -> bool:
@@ -98,10 +118,13 @@ def exhausted(error: OSError, doing: str) -> None:
 
 
 def relieve() -> int:
-    """Closes the oldest idle connections to us, or else those that have been in the middle of a request for longest.
-    Returns how many."""
-    oldest = heapq.nsmallest(_CLOSE, (c for holder in _holders for c in holder.candidates()), key=lambda c: c[:2])
-    chosen = [c for c in oldest if c.rank == oldest[0].rank]
+    """Closes the outgoing connections that rest for longest, since a new one costs only time; or else the oldest idle
+    connections to us, or those that have been in the middle of a request for longest. Returns how many."""
+    before = time.monotonic() - _RESTING_S
+    chosen = _oldest(c for lender in _lenders for c in lender.candidates() if c.since < before)
+    if not chosen:
+        oldest = _oldest(c for holder in (*_holders, *_lenders) for c in holder.candidates())
+        chosen = [c for c in oldest if c.rank == oldest[0].rank]
     for candidate in chosen:
         candidate.close()
     _shortage.closed += len(chosen)
@@ -109,6 +132,10 @@ def relieve() -> int:
     if chosen:
         _shortage.say("")
     return len(chosen)
+
+
+def _oldest(candidates: Iterable[Candidate]) -> list[Candidate]:
+    return heapq.nsmallest(_CLOSE, candidates, key=lambda c: c[:2])
 
 
 class _Shortage:

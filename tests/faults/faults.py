@@ -41,6 +41,13 @@ def stall(lab: Lab) -> None:
     lab.proxy.heal()
 
 
+def forget(lab: Lab) -> None:
+    """The gateway's connections die without a word: nothing passes on them any more, and neither end is told."""
+    before = lab.proxy.accepted
+    assert lab.proxy.forget()
+    lab.wait(lambda: lab.proxy.accepted > before, "the gateway to connect anew")
+
+
 def slow(lab: Lab) -> None:
     """The connection becomes slow for a while."""
     lab.proxy.slow(20_000)
@@ -113,6 +120,7 @@ MATRIX = (
     Scenario("connection cut in the middle of a message", cut, 10),
     Scenario("connection stalled", stall, 3),
     Scenario("connection slow", slow, 3),
+    Scenario("connection dead without a word", forget, 2),
     Scenario("gateway killed -9", kill_gateway, 10),
     Scenario("consumer evicted", evict, 10),
     Scenario("two workers, one killed -9", kill_worker, 5, workers=2),
@@ -122,5 +130,5 @@ MATRIX = (
 )
 """The long form, one run each."""
 
-STORM = ((poison, 1), (kill_server, 2), (cut, 1), (evict, 1), (revoke, 1), (stall, 1), (kill_gateway, 2))
+STORM = ((poison, 1), (kill_server, 2), (cut, 1), (evict, 1), (forget, 1), (revoke, 1), (stall, 1), (kill_gateway, 2))
 """The short form: all in one run."""

@@ -1,4 +1,5 @@
-"""A TCP proxy on 127.0.0.1 that cuts connections in the middle of a message, stalls them, and slows them down."""
+"""A TCP proxy on 127.0.0.1 that cuts connections in the middle of a message, stalls them, slows them down, and forgets
+them."""
 
 from __future__ import annotations
 
@@ -25,6 +26,8 @@ class Proxy:
         """How many connections were accepted."""
         self.cuts = 0
         """How many connections were cut."""
+        self.forgotten = 0
+        """How many connections were forgotten."""
         self._target = target_port
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
@@ -67,6 +70,20 @@ class Proxy:
     def stall(self) -> None:
         """Forwards nothing; connections stay open, and new ones are accepted."""
         self._call(self._flows.clear)
+
+    def forget(self) -> int:
+        """Forwards nothing on what is open, for ever, and tells neither end, also not that the other has closed: as a
+        firewall does that has forgotten a connection. Connections that come later are forwarded. Returns how many were
+        forgotten."""
+        before = self.forgotten
+
+        def forget() -> None:
+            for connection in self._connections:
+                self.forgotten += not connection.forgotten
+                connection.forgotten = True
+
+        self._call(forget)
+        return self.forgotten - before
 
     def slow(self, bytes_per_s: float) -> None:
         """Forwards at most so many bytes per second on each connection and in each direction."""
@@ -138,6 +155,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := await reader.read(_CHUNK if self._rate is None else max(1, int(self._rate / 20))):
                 await self._flows.wait()
+                if connection.forgotten:
+                    break
                 if self._rate is not None:
                     await asyncio.sleep(len(data) / self._rate)
                 if connection.left is not None:
@@ -151,6 +170,8 @@ class Proxy:
                         return
                 writer.write(data)
                 await writer.drain()
+        if connection.forgotten:
+            await asyncio.Event().wait()
 
 
 class _Connection:
@@ -160,6 +181,7 @@ class _Connection:
         self.left = left
         self.ends = ends
         self.cut = False
+        self.forgotten = False
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

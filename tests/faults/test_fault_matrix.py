@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.faults.adapter import Adapter, all_adapters
-from tests.faults.faults import MATRIX, STORM, Scenario, play
+from tests.faults.adapters.kafka import Kafka
+from tests.faults.adapters.rabbitmq import Rabbit
+from tests.faults.faults import MATRIX, STORM, Scenario, forget, play
 from tests.faults.figures import PROPERTY
 from tests.faults.lab import Lab
 from tests.faults.ledger import Figures
@@ -35,7 +37,7 @@ def record(adapter: Adapter, record_property: Callable[[str, object], None]) -> 
     return record
 
 
-@pytest.mark.spec("FAULT-01")
+@pytest.mark.spec("FAULT-01", "SAFE-78")
 def test_a_storm_of_faults_loses_nothing(
     adapter: Adapter, tmp_path: Path, record: Callable[[str, Figures], None]
 ) -> None:
@@ -56,3 +58,23 @@ def test_a_fault_loses_nothing(
         lab.flowing()
         play(lab, scenario.happens, scenario.rounds)
         record(scenario.name, lab.finish())
+
+
+@pytest.mark.full
+@pytest.mark.spec("FAULT-01", "SAFE-78")
+def test_the_second_kafka_client_finds_that_its_connections_are_dead(tmp_path: Path) -> None:
+    with Lab(Kafka("confluent"), tmp_path) as lab:
+        lab.flowing()
+        play(lab, forget, 2)
+        print(lab.finish())
+
+
+@pytest.mark.full
+@pytest.mark.spec("SAFE-78")
+def test_a_client_that_asks_for_no_sign_of_life_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted fault: without heartbeats nobody notices that the connection is dead."""
+    with Lab(Rabbit(heartbeat_s=0), tmp_path) as lab:
+        lab.flowing()
+        monkeypatch.setattr("tests.faults.lab.LIMIT_S", 20)
+        with pytest.raises(AssertionError, match="to connect anew"):
+            play(lab, forget, 1)

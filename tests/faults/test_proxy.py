@@ -89,6 +89,22 @@ def test_it_stalls_and_goes_on(echo: int) -> None:
         assert read(connection, 4) == b"late"
 
 
+def test_it_forgets_what_is_open_and_tells_nobody(echo: int) -> None:
+    with Proxy(echo) as proxy, socket.create_connection(("127.0.0.1", proxy.port), 60) as connection:
+        connection.sendall(b"whole")
+        assert read(connection, 5) == b"whole"
+        assert proxy.forget() == 1
+        connection.sendall(b"lost")
+        with socket.create_connection(("127.0.0.1", proxy.port), 60) as again:
+            again.sendall(b"whole")
+            assert read(again, 5) == b"whole"
+        assert proxy.forget() == 1, "the one that was forgotten is open, as far as its far end knows"
+        proxy.heal()
+        connection.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+
+
 def test_it_slows(echo: int) -> None:
     with Proxy(echo) as proxy, socket.create_connection(("127.0.0.1", proxy.port), 60) as connection:
         proxy.slow(10_000)

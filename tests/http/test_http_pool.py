@@ -303,6 +303,72 @@ async def test_a_connection_that_ended_while_it_was_idle_costs_no_attempt(kit: A
     assert seen == [1, 2, 3]
 
 
+@asynccontextmanager
+async def warm(kit: Any, count: int, **options: Any) -> AsyncIterator[Any]:
+    """A sink with so many idle connections that a firewall has forgotten: nothing on them is answered any more. Yields
+    the sink, and the numbers of the connections that were opened."""
+    opened: list[int] = []
+    together = asyncio.Barrier(count)
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, n: int) -> None:
+        opened.append(n)
+        while await one_request(reader):
+            if n <= count:
+                await together.wait()
+                writer.write(OK)
+                await reader.read()
+            writer.write(OK)
+
+    async with serving(script) as url, kit.sink(url, **options) as sink:
+        outcomes: list[Outcome] = []
+        for _ in range(count):
+            sink.send(EVENT, 20.0, outcomes.append)
+        await kit.until(lambda: len(outcomes) == count)
+        assert all(o.delivered for o in outcomes)
+        yield sink, opened
+
+
+@pytest.mark.spec("SAFE-75")
+async def test_a_connection_without_an_answer_takes_its_idle_siblings_with_it(kit: Any, client: str) -> None:
+    async with warm(kit, 5, client=client) as (sink, opened):
+        assert not (await kit.send(sink, EVENT, timeout_s=0.2)).delivered
+        assert (await kit.send(sink, EVENT)).delivered
+        assert opened == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.spec("SAFE-75")
+async def test_an_event_that_finds_dead_connections_is_delivered_by_its_second_attempt(kit: Any) -> None:
+    async with warm(kit, 5) as (sink, _):
+        letters, feed = ScriptedSink(), MemoryFeed()
+        policy = DeliveryConfig(retry=1, backoff_delay_s=0, timeout_s=0.3)
+        subscription = Subscription("t", sink, policy, SystemClock(), dead_letter=letters)
+        subscription.feed = feed
+        subscription.offer(Event({"id": "1"}, b"{}", position=1))
+        await kit.until(lambda: feed.acked == [1])
+        assert (subscription.attempts, letters.sent) == (2, [])
+
+
+@pytest.mark.spec("SAFE-76")
+async def test_a_connection_has_a_greatest_age(kit: Any, client: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of the subscriber may have another address by now."""
+    monkeypatch.setattr("gateway_http.pool.MAX_AGE_S", 0.05)
+    monkeypatch.setattr("gateway_http.pool.IDLE_S", 0.2)
+    used: list[int] = []
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, n: int) -> None:
+        while await one_request(reader):
+            await asyncio.sleep(0.15 if n == 1 else 0)  # in use for longer than that
+            used.append(n)
+            writer.write(OK)
+
+    async with serving(script) as url, kit.sink(url, client=client) as sink:
+        for _ in range(2):
+            assert (await kit.send(sink, EVENT)).delivered
+        await anyio.sleep(0.35)  # or idle
+        assert (await kit.send(sink, EVENT)).delivered
+    assert used == [1, 2, 3]
+
+
 async def test_a_new_connection_that_closes_is_not_tried_again(kit: Any) -> None:
     seen = []
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 import trustme
 
 from gateway_core.contract.errors import StartError
+from tests.faults.proxy import Proxy
 from tests.twins import twins
 
 pytestmark = pytest.mark.anyio
@@ -101,6 +103,27 @@ async def test_http2_by_hypercorn(kit: Any, intake: Any, folder: Path) -> None:
         response = await client.post(source.address, headers=headers, content=b"prior knowledge")
         assert (response.status_code, response.http_version) == (202, "HTTP/2")
     assert len(intake.events[0].data) == 65_536
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SAFE-75", "SAFE-78")
+@pytest.mark.parametrize("server", ["native", "hypercorn"])
+async def test_a_connection_that_died_without_a_word_is_used_once(
+    kit: Any, intake: Any, folder: Path, server: str, client: str
+) -> None:
+    """With httpx and hypercorn all requests share one connection of HTTP/2."""
+    async with kit.source(intake, server=server, tls=pair(folder, "server")) as source:
+        port = urlsplit(source.address).port
+        assert port is not None
+        with Proxy(port) as proxy:
+            address = source.address.replace(str(port), str(proxy.port))
+            async with kit.sink(address, client=client, tls={"ca_file": folder / "ca.pem"}) as sink:
+                assert (await kit.send(sink)).delivered
+                assert proxy.forget() == 1
+                outcome = await kit.send(sink, timeout_s=0.5)
+                assert (outcome.delivered, outcome.retry) == (False, True)
+                assert (await kit.send(sink)).delivered
+            assert proxy.accepted == 2
 
 
 async def test_refusals_and_pipelining_over_tls(kit: Any, intake: Any, folder: Path, request_bytes: Any) -> None:

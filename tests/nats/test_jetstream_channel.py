@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -68,6 +69,25 @@ async def test_after_a_crash_events_come_in_order(kit: NatsKit) -> None:
     async with opened(kit, it=after):
         await after.until(10)
     assert after.ids == ["n2", *ids(4, 13)]
+
+
+@pytest.mark.spec("NT-12")
+async def test_a_consumer_deleted_after_a_crash_loses_nothing_in_flight(kit: NatsKit) -> None:
+    with Link("127.0.0.1", kit.server.port) as link:
+        before = Subscription()
+        async with opened(kit, link.port, {"ack_wait_s": 30}, it=before) as channel:
+            await append(channel, numbered(10))
+            await before.until(10)
+            before.ack(before.events[0].position)
+            await acknowledged(kit, 9)
+            link.cut()
+    after = Subscription()
+    async with opened(kit, options={"ack_wait_s": 30}, it=after) as channel, client(kit.server) as js:
+        await append(channel, numbered(3, 10))
+        await until(lambda: after.feed.lag() >= 3, "what waits behind those in flight")  # type: ignore[union-attr]
+        await js.delete_consumer(kit.name, "tidegate_it")
+        await after.until(12)
+    assert after.ids == ids(1, 13)
 
 
 @pytest.mark.spec("NT-13")
@@ -261,6 +281,7 @@ def test_an_order_that_several_gateways_do_not_keep_is_a_warning(tmp_path: Path)
 
 async def test_past_events_are_found_with_their_delivery_state(kit: NatsKit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway_nats.find.WINDOW", 4)
+    begun = time.time_ns()
     it = Subscription(room=8)
     async with opened(kit, options={"max_in_flight": 8}, it=it) as channel, client(kit.server) as js:
         assert await channel.find("n1", None) == Found([], 0)
@@ -277,6 +298,10 @@ async def test_past_events_are_found_with_their_delivery_state(kit: NatsKit, mon
             rest = found.rest
         assert steps == [[], [], [2]]
         assert [event.position for event in (await channel.find("n1", None, None, 9)).events] == [12]
+        stored = time.time_ns()
+        await anyio.sleep(0.01)
+        (event,) = (await channel.find("n1", None, None, 9)).events
+        assert begun <= event.received_ns <= stored, "when it was stored, not when it was found"
         feed: Any = it.feed
         states = {position: feed.delivery_state(position) for position in (1, 2, 8, 12)}
         assert states == {1: "passed", 2: "pending", 8: "pending", 12: "unread"}

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome, Sink
+from tests.faults.proxy import Proxy
 from tests.nats.conftest import NatsKit
 from tests.nats.test_nats_source import client
 
@@ -43,7 +44,18 @@ async def test_a_repeat_is_stored_once_but_nothing_else_is_dropped(kit: NatsKit)
             assert all(outcome.delivered for outcome in outcomes)
         assert (await js.stream_info(kit.name)).state.messages == 4
         stored = await js.get_msg(kit.name, 1)
-        assert (stored.headers or {})["Nats-Msg-Id"] == f"/tidegate/suite n0 {kit.name}.in"
+        assert (stored.headers or {})["Nats-Msg-Id"] == f"/tidegate/suite n0 t {kit.name}.in"
+
+
+@pytest.mark.spec("NT-07")
+async def test_an_event_of_another_type_with_the_same_source_and_id_is_stored(kit: NatsKit) -> None:
+    (event,) = numbered(1)
+    async with client(kit.server) as js:
+        await make(js, kit)
+        async with running(sink_of(kit)) as sink:
+            other = event.with_attributes(type="another")
+            assert all(outcome.delivered for outcome in await delivered(sink, event, other, other))
+        assert (await js.stream_info(kit.name)).state.messages == 2
 
 
 async def test_without_message_ids_repeats_are_stored(kit: NatsKit) -> None:
@@ -111,6 +123,21 @@ async def test_no_stream_is_retried(kit: NatsKit) -> None:
         await make(js, kit)
         (outcome,) = await delivered(sink, event)
         assert (outcome.delivered, outcome.retry) == (False, False), "another stream has the subject"
+
+
+@pytest.mark.spec("NT-17")
+@pytest.mark.usefixtures("real_time")
+async def test_an_answer_that_comes_late_does_not_end_the_connection(kit: NatsKit) -> None:
+    first, second = numbered(2)
+    with Proxy(kit.server.port) as proxy:
+        slow = sink_of(kit, servers=f"nats://127.0.0.1:{proxy.port}", jetstream=False, request_timeout_s=1)
+        async with running(slow) as sink:
+            proxy.stall()
+            outcome = await attempt(sink, first, 2)
+            assert (outcome.delivered, outcome.retry) == (False, True)
+            proxy.heal()
+            assert (await attempt(sink, second)).delivered
+        assert proxy.accepted == 1
 
 
 async def test_an_answer_of_somebody_else_is_no_acknowledgement(kit: NatsKit) -> None:

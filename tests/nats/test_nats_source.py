@@ -11,6 +11,7 @@ import anyio.to_thread
 import nats
 import pytest
 from gateway_dev import servers
+from gateway_testing.link import Link
 from gateway_testing.suites import MemoryIntake
 from gateway_testing.suites.kit import until
 from nats.js import JetStreamContext, api
@@ -18,6 +19,7 @@ from nats.js import JetStreamContext, api
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Source
+from tests.faults.proxy import Proxy
 from tests.nats.conftest import NatsKit
 
 pytestmark = pytest.mark.anyio
@@ -129,6 +131,93 @@ async def test_a_deleted_consumer_goes_on_where_it_was(kit: NatsKit) -> None:
         await publish(js, f"{kit.name}.in", "3")
         await until(lambda: "3" in ids(intake.safe), "what came while there was no consumer")
         assert ids(intake.safe) == ["1", "2", "3"]
+
+
+@pytest.mark.spec("NT-12")
+@pytest.mark.usefixtures("real_time")
+async def test_a_consumer_deleted_after_a_crash_goes_on_at_what_is_acknowledged(kit: NatsKit) -> None:
+    """What was in flight at the crash has not come again yet, and what came since waits for it."""
+    before, after = MemoryIntake(), MemoryIntake()
+    async with client(kit.server) as js:
+        with Link("127.0.0.1", kit.server.port) as link:
+            crashing = source_of(kit, servers=f"nats://127.0.0.1:{link.port}", ack_wait_s=30)
+            async with running(crashing, before):
+                await publish(js, f"{kit.name}.in", "1", "2")
+                await until(lambda: ids(before.safe) == ["1", "2"], "two events")
+                await until(lambda: crashing.info()["lag"] == 0, "their acknowledgement")
+                before.hold = True
+                await publish(js, f"{kit.name}.in", "3", "4", "5")
+                await until(lambda: crashing.info()["lag"] == 3, "three events in flight")
+                link.cut()  # it can give nothing back
+        async with running(source_of(kit, ack_wait_s=30), after) as source:
+            await publish(js, f"{kit.name}.in", "6", "7")
+            await until(lambda: source.info()["lag"] >= 2, "what waits behind those in flight")
+            await js.delete_consumer(kit.name, "its")
+            await until(lambda: len(after.safe) >= 5, "everything that was not acknowledged")
+        assert ids(after.safe) == ["3", "4", "5", "6", "7"]
+
+
+@pytest.mark.spec("NT-12")
+async def test_a_deleted_consumer_that_read_nothing_yet_starts_where_it_did(kit: NatsKit) -> None:
+    """Not with all that is older."""
+    intake = MemoryIntake()
+    async with client(kit.server) as js:
+        await js.add_stream(name=kit.name, subjects=[f"{kit.name}.>"], storage="memory")
+        await publish(js, f"{kit.name}.in", "old", "older")
+        async with running(source_of(kit, start="latest", create=None), intake) as source:
+            await js.delete_consumer(kit.name, "its")
+            await publish(js, f"{kit.name}.in", "1")
+            await until(lambda: ids(intake.safe)[-1:] == ["1"], "what came while there was no consumer")
+            assert source.info()["reconnects"] == 1
+        assert ids(intake.safe) == ["1"]
+
+
+@pytest.mark.spec("NT-12")
+async def test_a_deleted_consumer_repeats_nothing_of_many(kit: NatsKit) -> None:
+    """What was acknowledged since the last look at the consumer comes again, and goes no further."""
+    intake = MemoryIntake()
+    names = [str(n) for n in range(300)]
+    async with client(kit.server) as js, running(source_of(kit), intake) as source:
+        await publish(js, f"{kit.name}.in", *names)
+        await until(lambda: ids(intake.safe) == names, "all events")
+        await js.delete_consumer(kit.name, "its")
+        await publish(js, f"{kit.name}.in", "last")
+        await until(lambda: "last" in ids(intake.safe), "what came while there was no consumer")
+        await until(lambda: source.info()["lag"] == 0, "all to be acknowledged")
+        info = await js.consumer_info(kit.name, "its")
+        assert (info.num_ack_pending, info.num_pending) == (0, 0)
+    assert ids(intake.safe) == [*names, "last"]
+
+
+@pytest.mark.spec("NT-17")
+async def test_messages_now_and_then_are_a_sign_of_life(kit: NatsKit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server sends no heartbeat while it sends messages."""
+    monkeypatch.setattr("gateway_nats.pull.SILENT_S", 0.4)
+    monkeypatch.setattr("gateway_nats.pull.WATCH_S", 0.1)
+    intake = MemoryIntake()
+    async with client(kit.server) as js, running(source_of(kit), intake) as source:
+        for n in range(24):
+            await publish(js, f"{kit.name}.in", str(n))
+            await anyio.sleep(0.05)
+        await until(lambda: len(intake.safe) == 24, "all events")
+        assert source.info()["reconnects"] == 0
+
+
+@pytest.mark.spec("NT-17")
+async def test_a_slow_connection_on_which_messages_come_is_alive(kit: NatsKit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answers to its pings wait behind them."""
+    monkeypatch.setattr("gateway_nats.connect.PING_S", 0.3)
+    intake = MemoryIntake()
+    with Proxy(kit.server.port) as proxy:
+        async with (
+            client(kit.server) as js,
+            running(source_of(kit, servers=f"nats://127.0.0.1:{proxy.port}"), intake) as source,
+        ):
+            proxy.slow(60_000)
+            for n in range(150):
+                await js.publish(f"{kit.name}.in", b"x" * 1000, headers=headers(str(n)))
+            await until(lambda: len(intake.safe) == 150, "all events")
+            assert source.info()["reconnects"] == 0
 
 
 @pytest.mark.spec("NT-12")

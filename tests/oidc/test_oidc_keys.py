@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import pytest
@@ -26,6 +27,7 @@ from gateway_testing.clock import FakeClock
 
 from gateway_core.contract.clock import Clock, SystemClock
 from gateway_core.contract.errors import Overloaded, StartError
+from tests.faults.proxy import Proxy
 from tests.oidc.issuer import AUDIENCE, OwnIssuer, answer, ec_key, signed
 
 pytestmark = pytest.mark.anyio
@@ -267,6 +269,22 @@ async def test_faults_of_the_issuer_leave_the_gateway_closed(
     ours = [r.getMessage() for r in caplog.records if r.name == "tidegate.oidc"]
     assert len(ours) == 2, "one line when it is lost, one when it is back"
     assert all(line.isprintable() for line in ours)
+
+
+@pytest.mark.spec("OI-09", "SAFE-78")
+async def test_a_fetch_whose_connection_died_without_a_word_is_repeated_on_another(issuer: OwnIssuer) -> None:
+    clock = Frozen()
+    port = urlsplit(issuer.url).port
+    assert port is not None
+    with Proxy(port) as proxy:
+        proxy.stall()
+        url = f"{issuer.url.replace(str(port), str(proxy.port))}/keys"
+        async with verifying(issuer, clock, jwks_url=url, timeout_s=0.3) as made:
+            await until(lambda: proxy.open)
+            proxy.forget()
+            proxy.heal()
+            await until(lambda: made.store.error)
+            assert await raised(verified(made, issuer.token())) == "valid"
 
 
 @pytest.mark.slow

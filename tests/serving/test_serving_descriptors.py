@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -77,6 +78,32 @@ def test_silent_connections_cost_no_delivery(tmp_path: Path) -> None:
         stack.close()
         assert gateway.stop() == 0
     assert {r.headers["ce-id"] for r in subscriber.requests} == {str(n) for n in range(150)}
+
+
+@pytest.mark.spec("SAFE-77")
+def test_idle_connections_to_subscribers_make_way_for_senders(tmp_path: Path) -> None:
+    """After a burst the sinks keep their connections for a minute. Here they are all that can be closed."""
+    import resource
+
+    def slowly(request: object) -> int:
+        time.sleep(0.1)  # so that each attempt needs a connection of its own
+        return 202
+
+    with Subscriber(decide=slowly) as subscriber, limited(subscriber, tmp_path, 4000, 4000) as gateway:
+        address = gateway.ingress()
+        assert [post(address, number) for number in range(30)] == [202] * 30
+        gateway.wait_until(lambda: gateway.drained("all"))
+        time.sleep(1)  # what was used a moment ago is not idle
+        used = {int(f.name) for f in Path(f"/proc/{gateway.pid}/fd").iterdir()}
+        free = next(number for number in count() if number not in used)
+        resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (free, 4000))
+        for number in range(30, 60):
+            answer = httpx.post(address, headers={**HEADERS, "ce-id": str(number)}, timeout=20, verify=False)
+            assert answer.status_code == 202
+        assert gateway.admin("/health/live").status_code == 200
+        gateway.wait_until(lambda: gateway.drained("all"))
+        trigger = gateway.trigger("all")
+        assert (trigger["delivered"], trigger["dead_lettered"]) == (60, 0)
 
 
 @pytest.mark.spec("SAFE-13")

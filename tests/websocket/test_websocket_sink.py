@@ -17,6 +17,7 @@ from gateway_testing.suites.sink import Attempts, attempt, numbered
 from websockets.exceptions import ConnectionClosed
 
 from gateway_core.contract.errors import StartError
+from tests.faults.proxy import Proxy
 from tests.websocket.far import ACK, PLAIN, Far
 from tests.websocket.rig import client, closed, free_port, sink
 
@@ -163,6 +164,19 @@ async def test_a_sink_connects_again_and_repeats_what_was_not_acknowledged(kit: 
             await anyio.to_thread.run_sync(far.take)
             assert (await attempt(made, numbered(1)[0])).delivered
             assert far.connections == 2
+
+
+@pytest.mark.spec("WS-09", "SAFE-78")
+async def test_a_sink_whose_connection_died_without_a_word_connects_again(kit: Kit) -> None:
+    quick = {"ping_interval_s": 0.1, "ping_timeout_s": 0.2}
+    with Far(ACK) as far, Proxy(far.port) as proxy:
+        async with sink(kit, url=far.url.replace(str(far.port), str(proxy.port)), **quick) as made:
+            assert (await attempt(made, numbered(1)[0])).delivered
+            assert proxy.forget() == 1
+            outcome = await attempt(made, numbered(1, 1)[0])
+            assert (outcome.delivered, outcome.retry) == (False, True)
+            assert (await attempt(made, numbered(1, 1)[0])).delivered
+            assert proxy.accepted == 2
 
 
 @pytest.mark.spec("WS-03")

@@ -21,6 +21,7 @@ from websockets.frames import Frame, Opcode
 from gateway_core.contract.errors import NotDelivered, Refused, StorageError
 from gateway_core.contract.outcome import Stage
 from tests.docs.blocks import of_page
+from tests.faults.proxy import Proxy
 from tests.websocket.far import ACK, PLAIN, Feed
 from tests.websocket.rig import EVENT, KEY, UPGRADE, client, closed, ids, source, speaks
 
@@ -271,6 +272,21 @@ async def test_a_source_connects_again_and_gets_what_was_not_acknowledged(kit: K
             await until(lambda: made.info()["error"] is None, "the next connection")
             assert await feed.send(EVENT % 2, 30)
             assert feed.connections == 2
+        assert ids(intake.events) == ["1", "2"]
+
+
+@pytest.mark.spec("WS-09", "SAFE-78")
+async def test_a_source_whose_connection_died_without_a_word_connects_again(kit: Kit) -> None:
+    feed = Feed(ACK)
+    quick = {"ping_interval_s": 0.1, "ping_timeout_s": 0.2}
+    with feed, Proxy(feed.port) as proxy:
+        async with source(kit, url=feed.url.replace(str(feed.port), str(proxy.port)), **quick) as (made, intake):
+            await until(lambda: made._connection is not None and made._connection.connected, "the connection")
+            assert await feed.send(EVENT % 1, 30)
+            assert proxy.forget() == 1
+            await until(lambda: proxy.accepted == 2 and made.info()["error"] is None, "the next connection")
+            await until(lambda: feed.connections == 2, "the far side to see it")
+            assert await feed.send(EVENT % 2, 30)
         assert ids(intake.events) == ["1", "2"]
 
 

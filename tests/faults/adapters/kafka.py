@@ -32,7 +32,8 @@ class Kafka:
     ordered = True
     ordered_workers = False  # a worker that was killed delivers what it had stored behind the others
 
-    def __init__(self) -> None:
+    def __init__(self, client: str = "aiokafka") -> None:
+        self.client = client
         self._next = [0] * PARTITIONS  # from here on the topic `out` is to be collected
         self._producer: Producer | None = None  # a new one takes half a second to begin
 
@@ -42,11 +43,12 @@ class Kafka:
             assert at.server.broker.create_topic(topic, PARTITIONS)
 
     def source(self, at: Place) -> str:
-        return f"kafka: {{{_login(at)}, topic: in, group: {_GROUP}, start: earliest, session_timeout_s: 3}}"
+        options = f"group: {_GROUP}, start: earliest, session_timeout_s: 3, client: {self.client}"
+        return f"kafka: {{{_login(at)}, topic: in, {options}}}"
 
     def sink(self, at: Place) -> str:
         options = "delivery_timeout_s: 5, key: partitionkey, codec: {cloudevents: {mode: structured}}"
-        return f"{{kafka: {{{_login(at)}, topic: out, {options}}}}}"
+        return f"{{kafka: {{{_login(at)}, topic: out, client: {self.client}, {options}}}}}"
 
     def send(self, at: Place, numbers: Sequence[int], acknowledged: Callable[[int], None]) -> None:
         faults: list[Any] = []

@@ -29,6 +29,9 @@ class Rabbit:
     ordered = False  # the server may give messages back behind later ones after it was killed: the card says so
     ordered_workers = False
 
+    def __init__(self, heartbeat_s: int = 4) -> None:
+        self.heartbeat_s = heartbeat_s
+
     def prepare(self, at: Place) -> None:
         async def work(channel: AbstractChannel) -> None:
             await channel.declare_exchange("events", aio_pika.ExchangeType.FANOUT, durable=True)
@@ -48,10 +51,11 @@ class Rabbit:
         _run(at, work, 60)
 
     def source(self, at: Place) -> str:
-        return f"rabbitmq: {{{_login(at)}, queue: in, single_active_consumer: true}}"
+        return f"rabbitmq: {{{_login(at)}, queue: in, single_active_consumer: true, heartbeat_s: {self.heartbeat_s}}}"
 
     def sink(self, at: Place) -> str:
-        return f"{{rabbitmq: {{{_login(at)}, exchange: events, codec: {{cloudevents: {{mode: structured}}}}}}}}"
+        codec = "codec: {cloudevents: {mode: structured}}"
+        return f"{{rabbitmq: {{{_login(at)}, exchange: events, heartbeat_s: {self.heartbeat_s}, {codec}}}}}"
 
     def send(self, at: Place, numbers: Sequence[int], acknowledged: Callable[[int], None]) -> None:
         async def one(channel: AbstractChannel, number: int) -> None:
