@@ -17,8 +17,14 @@ def sharing(names: Iterable[DurableName]) -> Iterator[ConfigFinding]:
             option = other.keeps.partition(":")[0] or "a name"
             remedy = f"give one of them a `{option}` of its own"
             yield ConfigFinding(f"uses {other}, which is that of {at} too", other.place, remedy)
-        elif not (first.said and other.said) and first.owner != other.owner:
+        elif not (first.said and other.said) and first.owner != other.owner and _meet(first, other):
             option = other.keeps.partition(":")[0] or "a name"
             text = f"shares {other} with {at}: each gets only a part of the events"
             remedy = f"give one of them a `{option}` of its own, or both the same"
             yield ConfigFinding(text, other.place, remedy, warning=True)
+
+
+def _meet(one: DurableName, other: DurableName) -> bool:
+    """Whether both read the same."""
+    a, b = one.facts.get("topics"), other.facts.get("topics")
+    return a is None or b is None or bool({*a} & {*b})

@@ -47,7 +47,7 @@ class NameRecord:
         new = self._path.with_name(f".{FILE}.new")
         try:
             private_folder(self._path.parent)
-            new.write_text(json.dumps({"format": 1, "names": lines}, indent=1), encoding="utf-8")
+            new.write_text(json.dumps({"format": 1, "names": lines}), encoding="utf-8")
             new.chmod(0o600)
             os.replace(new, self._path)
         except OSError as e:
@@ -86,7 +86,7 @@ class ConfigNames:
     def note(self) -> None:
         """Remembers the names, and logs those that this config leaves behind."""
         for left in self.left(used=True):
-            log.warning("the config leaves %s behind: %s", left.name, ORPHAN)
+            log.info("the config leaves %s of %s behind: %s", left.name, left.name.owner, ORPHAN)
         mine: dict[Key, DurableName] = {name.key: name for name in self.names}
         before = [noted.name.key for noted in self._noted]
         merged = [Noted(mine.get(n.name.key, n.name), used=n.name.key in mine) for n in self._noted]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from aiokafka import errors
 from aiokafka.errors import for_code
-from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest, ListGroupsRequest
+from aiokafka.protocol.admin import CreateTopicsRequest, DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.offset import OffsetRequest
@@ -174,6 +174,21 @@ class Admin(AdminClient):
             return [f"{client} at {host.lstrip('/')}" for _, client, host, *_ in members]
 
         return await self._try(ask, f"group {group}")
+
+    async def delete_group(self, group: str) -> None:
+        """Deletes a group and its offsets; one that is not there is none. Raises `GroupActive` if it has members."""
+
+        async def ask() -> None:
+            answer = await self._send(await self._coordinator(group), DeleteGroupsRequest([group]))
+            for _, code in answer.results:
+                found = for_code(code)
+                if found is errors.GroupIdNotFound:
+                    continue
+                if found is errors.NonEmptyGroupError:
+                    raise GroupActive(f"the group {group} has members; stop them first")
+                _check(code)
+
+        await self._try(ask, f"group {group}")
 
     async def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int | None]:
         """The committed offset of each partition (the next one to read), or None if the group has not committed one."""
