@@ -24,6 +24,7 @@ from .group_history import GroupHistory, OffsetsLost
 _EARLIEST = -2
 _LATEST = -1
 _READ_COMMITTED = 1
+_NOT_EMPTY = 68  # aiokafka has no class for it
 _MEMBERS = (errors.UnknownMemberIdError, errors.IllegalGenerationError, errors.RebalanceInProgressError)
 _COORDINATOR = (errors.GroupCoordinatorNotAvailableError, errors.NotCoordinatorForGroupError)
 
@@ -181,12 +182,10 @@ class Admin(AdminClient):
         async def ask() -> None:
             answer = await self._send(await self._coordinator(group), DeleteGroupsRequest([group]))
             for _, code in answer.results:
-                found = for_code(code)
-                if found is errors.GroupIdNotFound:
-                    continue
-                if found is errors.NonEmptyGroupError:
+                if code == _NOT_EMPTY:
                     raise GroupActive(f"the group {group} has members; stop them first")
-                _check(code)
+                if code != errors.GroupIdNotFound.errno:
+                    _check(code)
 
         await self._try(ask, f"group {group}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from gateway_core.runtime.durable_names import ConfigNames
 REGISTRY = Registry.installed()
 
 
-def config(brokers: dict[str, Sequence[str | dict[str, Any]]]) -> GatewayConfig:
+def config(brokers: Mapping[str, Sequence[str | dict[str, Any]]]) -> GatewayConfig:
     made = GatewayConfig.model_validate({"brokers": {name: {"ingress": []} for name in brokers}})
     for name, ingress in brokers.items():
         for one in ingress:

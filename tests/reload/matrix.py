@@ -134,7 +134,7 @@ class Redis:
         self._redis: Any = redis.Redis(port=port, protocol=2, socket_timeout=60)
 
     def source(self, stream: str) -> dict[str, Any]:
-        codec = {"cloudevents": {}}
+        codec: dict[str, Any] = {"cloudevents": {}}
         return {"redis": {"servers": f"127.0.0.1:{self._port}", "stream": f"{self.word}-{stream}", "codec": codec}}
 
     def prepare(self, streams: Sequence[str]) -> None:
