@@ -7,7 +7,6 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 from ..config.model import GatewayConfig
@@ -30,7 +29,18 @@ class NameRecord:
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
         self._path = data_dir / FILE
-        self.noted = list(_read(self._path))
+        self._text = ""
+        self.noted = list(self._read())
+
+    def _read(self) -> Iterator[Noted]:
+        try:
+            self._text = self._path.read_text(encoding="utf-8")
+            for entry in json.loads(self._text)["names"]:
+                yield Noted(DurableName(**{key: entry[key] for key in _KEPT}), used=bool(entry["used"]))
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, KeyError, TypeError) as e:
+            log.warning("the names that earlier configs used can't be read in %s: %s", self._path, one_line(e))
 
     def with_earlier(self, config: GatewayConfig, registry: Registry) -> list[Noted]:
         """All that is noted, and what an earlier version used without noting it."""
@@ -41,28 +51,19 @@ class NameRecord:
     def keep(self, noted: Iterable[Noted]) -> None:
         """Remembers these from now on. A file that can't be written is logged: no event depends on it."""
         after = [*noted]
-        if after == self.noted:
+        lines = [{**{key: getattr(n.name, key) for key in _KEPT}, "used": n.used} for n in after]
+        text = json.dumps({"format": 1, "names": lines}, default=dict)
+        if text == self._text or (not lines and not self._text):
             return
-        lines = [{**{key: asdict(n.name)[key] for key in _KEPT}, "used": n.used} for n in after]
         new = self._path.with_name(f".{FILE}.new")
         try:
             private_folder(self._path.parent)
-            new.write_text(json.dumps({"format": 1, "names": lines}), encoding="utf-8")
+            new.write_text(text, encoding="utf-8")
             new.chmod(0o600)
             os.replace(new, self._path)
         except OSError as e:
             log.warning("the names that this config uses can't be noted in %s: %s", self._path, one_line(e))
-        self.noted = after
-
-
-def _read(path: Path) -> Iterator[Noted]:
-    try:
-        for entry in json.loads(path.read_bytes())["names"]:
-            yield Noted(DurableName(**{key: entry[key] for key in _KEPT}), used=bool(entry["used"]))
-    except FileNotFoundError:
-        return
-    except (OSError, ValueError, KeyError, TypeError) as e:
-        log.warning("the names that earlier configs used can't be read in %s: %s", path, one_line(e))
+        self.noted, self._text = after, text
 
 
 class ConfigNames:
@@ -88,7 +89,7 @@ class ConfigNames:
         for left in self.left(used=True):
             log.info("the config leaves %s of %s behind: %s", left.name, left.name.owner, ORPHAN)
         mine: dict[Key, DurableName] = {name.key: name for name in self.names}
-        before = [noted.name.key for noted in self._noted]
+        before = {noted.name.key for noted in self._noted}
         merged = [Noted(mine.get(n.name.key, n.name), used=n.name.key in mine) for n in self._noted]
         self.record.keep([*merged, *(Noted(name, used=True) for key, name in mine.items() if key not in before)])
 

@@ -143,3 +143,23 @@ def test_a_session_of_an_earlier_version_is_found_by_the_topics_that_it_has(
     with GatewayProcess(place.config("orders/#", "billing/#"), tmp_path) as gateway:  # it keeps the name
         gateway.wait_until(lambda: not place.missing(60), 60, "what waited since")
         assert gateway.stop() == 0
+
+
+@pytest.mark.spec("SAFE-70", "MQ-09")
+def test_workers_that_share_a_subscription_keep_their_sessions(
+    tmp_path: Path, mqtt_server: Server, publisher: Publisher
+) -> None:
+    """All workers decide alike which sessions they continue, while the first one notes it."""
+    place, workers = Place(tmp_path, mqtt_server), {**SIGNAL, "TIDEGATE_WORKERS": "2"}
+    orders, billing = place.ingress("orders/#", group=place.word), place.ingress("billing/#", group=place.word)
+    with GatewayProcess(place.config(orders), tmp_path, workers) as gateway:
+        assert gateway.stop() == 0
+    for n in range(100):
+        publisher.publish(f"{place.word}/orders/{n % 5}", message(str(n)))
+    changed = place.ingress("orders/+", group=place.word)
+    with GatewayProcess(place.config(billing, changed), tmp_path, workers) as gateway:
+        gateway.wait_until(lambda: not place.missing(100), 60, "what waited in both sessions")
+        for n in range(100, 140):
+            publisher.publish(f"{place.word}/{('orders', 'billing')[n % 2]}/1", message(str(n)))
+        gateway.wait_until(lambda: not place.missing(140), 60, "the rest")
+        assert gateway.stop() == 0
