@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from ..contract.component import BuildContext, Command, Component, ComponentRef, Kind, SourceRef
 from ..contract.config_extension import ConfigFinding, ConfigSection, DocumentKind
+from ..contract.durable import DurableNames
 from ..contract.errors import Fault, MissingExtra, Probe, StartError
 from ..contract.interfaces import Admission, Clause, Filter
 from ..contract.runners import Runner
@@ -18,6 +19,7 @@ from ..contract.services import Service
 from .faults import near
 from .installed import GROUP, Plugins, loaded
 from .model import GatewayConfig
+from .shared_names import sharing
 
 if TYPE_CHECKING:
     from ..runtime.settings import Settings
@@ -65,9 +67,12 @@ class Registry:
         self.documents: dict[str, tuple[DocumentKind, str]] = {}
         self.services: dict[str, tuple[Service, str]] = {}
         self.admissions: list[Callable[[GatewayConfig, SourceRef, BuildContext], Admission | None]] = []
+        self.durable_names: list[DurableNames] = []
         self._config_files: list[Callable[[Settings], Iterable[Path]]] = []
         self.runners: dict[str, tuple[Runner, str]] = {}
-        self.config_checks: list[tuple[Callable[[GatewayConfig], Iterable[ConfigFinding]], str]] = []
+        self.config_checks: list[tuple[Callable[[GatewayConfig], Iterable[ConfigFinding]], str]] = [
+            (self.shared_names, "tidegate")
+        ]
         self.settings_checks: list[Callable[[Settings], Iterable[Fault]]] = [self.missing_runner]
         self.connection_checks: list[Callable[[GatewayConfig, Settings], Iterable[Probe]]] = []
         self.plugins: dict[str, str] = {}  # entry-point name -> "distribution version"
@@ -111,6 +116,7 @@ class Registry:
         for section in self.sections.keys() & GatewayConfig.model_fields.keys():
             raise StartError(f"config section {section!r} of plugin {name!r} is one of the gateway's own")
         self.config_checks += [(check, name) for check in self._ask("gateway_config_checks", name)]
+        self.durable_names += self._ask("gateway_durable_names", name)
         self._config_files += self._ask("gateway_config_files", name)
         self.admissions += self._ask("gateway_admissions", name)
         self.settings_checks += self._ask("gateway_settings_checks", name)
@@ -174,6 +180,10 @@ class Registry:
             return []
         text = f"{settings.workers} workers need a plugin that runs them, and none is installed"
         return [Fault(text, "TIDEGATE_WORKERS", remedy="install Tidegate with its plugin `workers`, or set it to 1")]
+
+    def shared_names(self, config: GatewayConfig) -> Iterable[ConfigFinding]:
+        """Components whose durable names get in each other's way."""
+        return sharing(name for offered in self.durable_names for name in offered.names(config, ()))
 
     def build(self, ref: ComponentRef, context: BuildContext) -> Any:
         """Calls a component's constructor. Raises `MissingExtra` or `StartError`, naming the owner in the config."""

@@ -293,6 +293,7 @@ class BuildContext:
     `broker`      the broker (or bridge) that the component belongs to, and `trigger` the trigger, "" for none.
     `offline`     True if the component is only inspected (`tidegate test`, `explain`): it is never started, and must
                   not need files such as certificates.
+    `names`       durable names of components by their places (`gateway_core.contract.durable`).
     `traces`      True if the gateway traces: sources and channels then set `Event.trace` from what their transport
                   carries (`gateway_core.contract.tracing`).
     """
@@ -310,6 +311,7 @@ class BuildContext:
     traces: bool = False
     offline: bool = False
     place: Place = ()
+    names: Mapping[Place, str] = field(default_factory=dict)
 
     def build(self, ref: ComponentRef, part: str = "", **changes: Any) -> Any:
         """Builds a nested component (a sink's codec, a filter's operands) with this context, or one with `changes`."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..runtime.settings import Settings
     from .component import BuildContext, Command, Component, SourceRef, Transport
     from .config_extension import ConfigFinding, ConfigSection, DocumentKind
+    from .durable import DurableNames
     from .errors import Fault, Probe
     from .interfaces import Admission
     from .runners import Runner
@@ -96,6 +97,11 @@ def gateway_config_documents() -> list[DocumentKind]:  # type: ignore[empty-body
 def gateway_config_checks() -> list[Callable[[GatewayConfig], Iterable[ConfigFinding]]]:  # type: ignore[empty-body]
     """Checks of a whole config, for what its entries mean together. Each takes the config and returns what it finds.
     Entries with faults of their own are left out; the `options` of a component at fault are None."""
+
+
+@hookspec
+def gateway_durable_names() -> list[DurableNames]:  # type: ignore[empty-body]
+    """Names that outlive a config: of sessions, consumers, groups, queues and folders where events wait."""
 
 
 @hookspec

@@ -23,6 +23,7 @@ from ..pipeline.guards import FilterGuard, GuardedObserver
 from ..pipeline.intake import BoundSource, SwitchableIntake
 from ..pipeline.metering import Meter
 from ..pipeline.tracing import Tracing
+from .durable_names import ConfigNames
 from .settings import Settings
 
 
@@ -58,6 +59,7 @@ class Builder:
             worker=worker,
             workers=settings.workers,
         )
+        self.names = self._named()
 
     def build(self) -> Built:
         """Raises `StartError` with the path in the config if a component can't be built."""
@@ -76,10 +78,16 @@ class Builder:
             built.bridges[name] = self.bridge(name)
         return built
 
+    def _named(self) -> ConfigNames:
+        names = ConfigNames(self._config, self._registry, self._context.data_dir)
+        self._context = replace(self._context, names=names.by_place())
+        return names
+
     def renewed(self, config: GatewayConfig) -> Builder:
         """A builder for another config of the same gateway, with the same observers and bounds."""
         other = copy(self)
         other._config = config
+        other.names = other._named()
         return other
 
     def _make(self, ref: ComponentRef, place: Place, **changes: Any) -> Any:

@@ -116,6 +116,7 @@ class Gateway:
         self.parts = Parts(self.built, tasks, self.role, self.settings.drain_timeout_s, self._paused)
         if self.role.locks:
             self.folder.claim()
+        self._note_names()
         # services come first: a start may take long (a channel that waits for Kafka), and the admin API reports that
         for name, service in self.services.items():
             owner = f"service {name}"
@@ -143,6 +144,12 @@ class Gateway:
         """Notes that this config runs now, and what `failed` to start. A `changed` part makes a new generation."""
         self.builder, self.config, self.failed = builder, config, failed
         self._generation += changed
+        self._note_names()
+
+    def _note_names(self) -> None:
+        """Remembers which durable names the config uses."""
+        if self.worker == 0:
+            self.builder.names.note()
 
     async def fetch(self) -> bool:
         """Starts the sources that run in one worker only; no other worker runs them. False if some could not be

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gateway_core.runtime.settings import Settings
 
 _CHECK = "Check a config, and the files of keys and certificates that it names; exit code 1 if there are faults."
+_ORPHANS = "List and remove what earlier configs left behind: sessions, consumers, groups, queues, logs and cursors."
 _SUMMARIES = {
     "explain": "Explain what the gateway would do with an event: which triggers match, what they would send, the "
     "retries. Nothing is sent.",
@@ -45,6 +46,7 @@ def _command(name: str) -> Callable[[], Any]:
 def gateway_commands() -> list[Command]:
     return [
         Command("check", _CHECK, _command("check"), panel="Run"),
+        Command("orphans", _ORPHANS, _command("orphans"), panel="Look after data"),
         *(Command(name, summary, _command(name), panel="Look inside") for name, summary in _SUMMARIES.items()),
         *(Command(name, summary, _command(name), panel="This installation") for name, summary in _INSTALLED.items()),
     ]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from aiokafka import errors
 from aiokafka.errors import for_code
-from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest, ListGroupsRequest
+from aiokafka.protocol.admin import CreateTopicsRequest, DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.offset import OffsetRequest
@@ -24,6 +24,7 @@ from .group_history import GroupHistory, OffsetsLost
 _EARLIEST = -2
 _LATEST = -1
 _READ_COMMITTED = 1
+_NOT_EMPTY = 68  # aiokafka has no class for it
 _MEMBERS = (errors.UnknownMemberIdError, errors.IllegalGenerationError, errors.RebalanceInProgressError)
 _COORDINATOR = (errors.GroupCoordinatorNotAvailableError, errors.NotCoordinatorForGroupError)
 
@@ -174,6 +175,19 @@ class Admin(AdminClient):
             return [f"{client} at {host.lstrip('/')}" for _, client, host, *_ in members]
 
         return await self._try(ask, f"group {group}")
+
+    async def delete_group(self, group: str) -> None:
+        """Deletes a group and its offsets; one that is not there is none. Raises `GroupActive` if it has members."""
+
+        async def ask() -> None:
+            answer = await self._send(await self._coordinator(group), DeleteGroupsRequest([group]))
+            for _, code in answer.results:
+                if code == _NOT_EMPTY:
+                    raise GroupActive(f"the group {group} has members; stop them first")
+                if code != errors.GroupIdNotFound.errno:
+                    _check(code)
+
+        await self._try(ask, f"group {group}")
 
     async def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int | None]:
         """The committed offset of each partition (the next one to read), or None if the group has not committed one."""

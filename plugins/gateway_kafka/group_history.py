@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Collection, Mapping
 from hashlib import sha256
+from pathlib import Path
 
 from gateway_file.private_files import replace_file
 
@@ -36,7 +37,7 @@ class GroupHistory:
     def __init__(self, context: BuildContext, group: str) -> None:
         self._folder = context.data_dir / "kafka"
         self._group = group
-        self._name = sha256(group.encode()).hexdigest()[:24]
+        self._name = _file_name(group)
         self._path = self._folder / f"{self._name}-{context.worker}.json"  # a file has one writer
 
     def topics(self) -> dict[str, str]:
@@ -60,3 +61,13 @@ class GroupHistory:
             replace_file(self._path, json.dumps({"group": self._group, "topics": after}, indent=1).encode())
         except OSError as e:
             log.warning("can't write the history of the group %s: %s: %s", self._group, self._path, e)
+
+
+def forget(data_dir: Path, group: str) -> None:
+    """The group was deleted: it may begin anew."""
+    for path in (data_dir / "kafka").glob(f"{_file_name(group)}-*.json"):
+        path.unlink(missing_ok=True)
+
+
+def _file_name(group: str) -> str:
+    return sha256(group.encode()).hexdigest()[:24]

@@ -10,6 +10,8 @@ from gateway_core.contract.hookspecs import hookimpl
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from gateway_core.contract.durable import DurableNames
+
     from .config import KafkaChannelConfig, KafkaSinkConfig, KafkaSourceConfig
 
 _LIBRARY: dict[str, Any] = {"extra": "kafka", "requires": ("aiokafka", "confluent_kafka")}
@@ -105,3 +107,12 @@ def gateway_channels() -> list[Component]:
 @hookimpl
 def gateway_commands() -> list[Command]:
     return [Command("offsets", "Show and reset the offsets of consumer groups.", _offsets, panel="Look after data")]
+
+
+@hookimpl
+def gateway_durable_names() -> list[DurableNames]:
+    from gateway_core.contract.durable import DurableNames
+
+    from . import durable
+
+    return [DurableNames("kafka", durable.names, durable.remove)]

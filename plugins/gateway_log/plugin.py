@@ -8,6 +8,8 @@ from gateway_core.contract.component import BuildContext, Command, Component
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from gateway_core.contract.durable import DurableNames
+
     from .config import LogConfig
 
 
@@ -53,3 +55,12 @@ def gateway_commands() -> list[Command]:
         Command("backup", "Back up a gateway's data, even while it runs.", _backup, panel),
         Command("restore", "Restore a backup.", _restore, panel),
     ]
+
+
+@hookimpl
+def gateway_durable_names() -> list[DurableNames]:
+    from gateway_core.contract.durable import DurableNames
+
+    from . import durable
+
+    return [DurableNames("log", durable.names, durable.remove, earlier=durable.earlier)]

@@ -193,3 +193,9 @@ def _create(path: Path, offsets: Mapping[str, Any]) -> None:
         os.link(temporary, path)
     temporary.unlink()
     sync_directory(path.parent)
+
+
+def forget(folder: Path, name: str) -> None:
+    """Deletes the offsets of a reader. Raises `OSError`."""
+    for path in (_file(folder, name), _detached(_file(folder, name))):
+        path.unlink(missing_ok=True)

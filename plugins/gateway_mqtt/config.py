@@ -122,7 +122,8 @@ class MqttSourceConfig(ConnectionCheck, NotAnEventConfig):
     """Shares the events with all subscribers that have the same group (`$share/GROUP/FILTER`); then every worker of
     the gateway has a connection of its own. Without it the source runs in one worker."""
     client_id: Annotated[str, AfterValidator(_client_id), Field(min_length=1)] | None = None
-    """The name of the session at the server; by default `tidegate-` and the source's place in the config. It must
+    """The name of the session at the server. By default it is made from the broker's or bridge's name, the server and
+    the topics, and the session is kept when topics or names change, as far as the data directory remembers it. It must
     differ between gateways at one server. With `group`, the number of the worker follows."""
     session_expiry_s: Seconds = 7 * 24 * 3600
     """How long the server keeps the session, with the messages that wait in it, while the gateway is away, in seconds.

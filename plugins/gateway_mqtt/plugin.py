@@ -10,6 +10,8 @@ from gateway_core.contract.hookspecs import hookimpl
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from gateway_core.contract.durable import DurableNames
+
     from .config import MqttSinkConfig, MqttSourceConfig
 
 _LIBRARY: dict[str, Any] = {"extra": "mqtt", "requires": ("paho",), "schemes": ("mqtt", "mqtts")}
@@ -66,3 +68,12 @@ def gateway_transports() -> list[Transport]:
             ),
         )
     ]
+
+
+@hookimpl
+def gateway_durable_names() -> list[DurableNames]:
+    from gateway_core.contract.durable import DurableNames
+
+    from . import durable
+
+    return [DurableNames("mqtt", durable.names, durable.remove, earlier=durable.earlier)]

@@ -28,6 +28,7 @@ from . import own_metrics
 from .binding import STRUCTURED, Publish, binding
 from .client import MqttClient
 from .config import MqttSourceConfig
+from .sessions import by_content
 from .subscriptions import Members, Subscriptions
 
 log = logging.getLogger("tidegate.mqtt")
@@ -35,6 +36,11 @@ log = logging.getLogger("tidegate.mqtt")
 QUIET_S = 2.0
 """A former worker's session is empty if nothing has come from it for so long, in seconds."""
 _RETAIN_HANDLING = {"all": 0, "new": 1, "ignore": 2}
+
+
+def _default_id(options: MqttSourceConfig, context: BuildContext) -> str:
+    """What the config's names say (`sessions`), or for a source outside of a config what it reads."""
+    return context.names.get(context.place) or by_content(f"source.{context.broker}", options)
 
 
 class MqttSource:
@@ -50,7 +56,7 @@ class MqttSource:
         self._is_5 = options.version == "5"
         self.shares = options.group is not None
         # stable over restarts, so that the session is found again; with shared subscriptions one for each worker
-        self._base_id = options.client_id or f"tidegate-{context.owner}"
+        self._base_id = options.client_id or _default_id(options, context)
         self._client_id = self._base_id if options.group is None else f"{self._base_id}-{context.worker}"
         self._workers = context.workers
         self._members: Members | None = None

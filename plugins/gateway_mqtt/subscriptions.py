@@ -23,13 +23,17 @@ class Subscriptions:
         name = sha256(f"{options.url} {client_id}".encode()).hexdigest()[:16]
         self._file = data_dir / "mqtt" / f"{name}.json"
 
-    def stale(self, filters: Sequence[str]) -> list[str]:
-        """The filters that the session had before and that are not among these."""
+    def filters(self) -> list[str]:
+        """The filters that the session has; none if that is not known."""
         try:
             before = json.loads(self._file.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return []
-        return [name for name in before if isinstance(name, str) and name not in filters]
+        return [name for name in before if isinstance(name, str)] if isinstance(before, list) else []
+
+    def stale(self, filters: Sequence[str]) -> list[str]:
+        """The filters that the session had before and that are not among these."""
+        return [name for name in self.filters() if name not in filters]
 
     def remember(self, filters: Sequence[str]) -> None:
         """The session has these filters now. A file that can't be written is logged: nothing else depends on it."""
@@ -38,6 +42,10 @@ class Subscriptions:
             self._file.write_text(json.dumps(list(filters)), encoding="utf-8")
         except OSError as e:
             log.warning("the topics of the MQTT session can't be kept in %s: %s", self._file, one_line(e))
+
+    def forget(self) -> None:
+        """The session is no more."""
+        self._file.unlink(missing_ok=True)
 
 
 class Members:

@@ -1,12 +1,17 @@
-"""Finds triggers that the channel `jetstream` can't serve as their config says."""
+"""Finds triggers that the channel `jetstream` can't serve as their config says, and sources of one consumer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from gateway_core.config.model import BrokerConfig, GatewayConfig, TriggerConfig
 from gateway_core.contract.config_extension import ConfigFinding
+from gateway_core.contract.config_node import dotted
+from gateway_core.contract.durable import Use, sources
+
+if TYPE_CHECKING:
+    from .config import NatsSourceConfig
 
 
 @runtime_checkable
@@ -47,3 +52,29 @@ def _triggers(config: GatewayConfig) -> Iterator[tuple[str, TriggerConfig, Broke
         broker = config.brokers.get(trigger.broker)
         if broker is not None and broker.channel.name == "jetstream":
             yield name, trigger, broker
+
+
+def consumers(config: GatewayConfig) -> Iterator[ConfigFinding]:
+    """Sources that would use one consumer for two subjects. Without the streams' names nobody can say whether it is one
+    consumer: the subjects may be in two streams."""
+    known: list[tuple[Use, NatsSourceConfig]] = []
+    uses = [*sources(config, "nats")]
+    if len(uses) < 2:
+        return
+    from .config import NatsSourceConfig
+
+    for use in uses:
+        o = use.ref.options
+        if not isinstance(o, NatsSourceConfig) or not o.jetstream:
+            continue
+        consumer = o.consumer_of(use.entry)
+        for before, other in known:
+            same = other.consumer_of(before.entry) == consumer and {*other.servers} & {*o.servers}
+            if not same or other.subject == o.subject or (o.stream and other.stream and o.stream != other.stream):
+                continue
+            surely = o.stream is not None and o.stream == other.stream
+            text = f"uses the NATS consumer {consumer}, as {dotted(before.place)} does for another subject"
+            if not surely:
+                text += ": `tidegate run` does not start if both subjects are in one stream"
+            yield ConfigFinding(text, use.place, "give one of them a `consumer` of its own", warning=not surely)
+        known.append((use, o))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from gateway_core.config.model import GatewayConfig
     from gateway_core.contract.config_extension import ConfigFinding
+    from gateway_core.contract.durable import DurableNames
 
     from .config import JetStreamChannelConfig, NatsSinkConfig, NatsSourceConfig
 
@@ -104,6 +105,15 @@ def gateway_channels() -> list[Component]:
 
 @hookimpl
 def gateway_config_checks() -> list[Callable[[GatewayConfig], Iterable[ConfigFinding]]]:
-    from .config_check import ordered, readers
+    from .config_check import consumers, ordered, readers
 
-    return [readers, ordered]
+    return [readers, ordered, consumers]
+
+
+@hookimpl
+def gateway_durable_names() -> list[DurableNames]:
+    from gateway_core.contract.durable import DurableNames
+
+    from . import durable
+
+    return [DurableNames("nats", durable.names, durable.remove)]

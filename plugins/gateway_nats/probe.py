@@ -1,29 +1,64 @@
-"""Tries a connection for `tidegate check --connect`."""
+"""Tries a connection for `tidegate check --connect`, and removes what no config uses any more."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import anyio
 from gateway_transport.connection import Rejected
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+from nats.js.errors import NotFoundError
 
 from gateway_core.contract.errors import StartError
 
 from .client_config import NatsConfig
 from .connect import close, open_client, tls_of
 
+DELETE_S = 10.0
+
+
+def delete_consumer(options: NatsConfig, stream: str, subject: str, consumer: str) -> None:
+    """Deletes a durable consumer of a stream, or of the one that has the subject. One that is not there is none.
+    Raises `OSError` with the reason."""
+
+    async def delete(nc: Client) -> None:
+        js = nc.jetstream(prefix=options.api_prefix)
+        try:
+            await js.delete_consumer(stream or await js.find_stream_name_by_subject(subject), consumer)
+        except NotFoundError:
+            return
+        except NatsError as e:
+            raise OSError(f"the consumer {consumer} can't be deleted: {e}") from e
+
+    _connected(options, DELETE_S, delete)
+
 
 def try_connection(options: NatsConfig, limit_s: float) -> None:
     """Connects to the first server that answers, logs in and disconnects. Raises `OSError` with the reason."""
 
+    async def nothing(nc: Client) -> None:
+        return
+
+    _connected(options, limit_s, nothing)
+
+
+def _connected(options: NatsConfig, limit_s: float, ask: Callable[[Client], Awaitable[None]]) -> None:
     async def attempt() -> None:
         failure: Exception | None = None
         with anyio.fail_after(limit_s):
             tls = tls_of(options, "nats")
             for server in options.servers:
                 try:
-                    await close(await open_client(options, server, tls))
-                    return
+                    nc = await open_client(options, server, tls)
                 except OSError as e:
                     failure = e
+                    continue
+                try:
+                    await ask(nc)
+                finally:
+                    await close(nc)
+                return
         raise failure or OSError("no server is configured")
 
     try:

@@ -10,6 +10,8 @@ from gateway_core.contract.hookspecs import hookimpl
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from gateway_core.contract.durable import DurableNames
+
     from .config import RabbitSinkConfig, RabbitSourceConfig
 
 _LIBRARY: dict[str, Any] = {"extra": "rabbitmq", "requires": ("pamqp",), "schemes": ("amqp", "amqps")}
@@ -66,3 +68,12 @@ def gateway_transports() -> list[Transport]:
             ),
         )
     ]
+
+
+@hookimpl
+def gateway_durable_names() -> list[DurableNames]:
+    from gateway_core.contract.durable import DurableNames
+
+    from . import durable
+
+    return [DurableNames("rabbitmq", durable.names, durable.remove)]

@@ -96,6 +96,25 @@ def check(config: RabbitConfig, needed: tuple[str, str], limit_s: float) -> None
         raise OSError(f"no answer within {limit_s:g} s") from e
 
 
+def delete_queue(config: RabbitConfig, queue: str, limit_s: float) -> None:
+    """Deletes a queue, with its messages. One that is not there is none. Raises `OSError` with the reason."""
+
+    async def run() -> None:
+        with anyio.fail_after(limit_s):
+            link = await Servers(config, "orphans").open_any()
+            try:
+                await probe(link, amqp.Queue.Delete(0, queue))
+            finally:
+                await link.close()
+
+    try:
+        anyio.run(run)
+    except (RabbitFault, StartError) as e:
+        raise OSError(str(e)) from e
+    except TimeoutError as e:
+        raise OSError(f"no answer within {limit_s:g} s") from e
+
+
 async def depth(link: Link, queue: str) -> int:
     """How many messages wait in a queue. Raises `RabbitFault`, also if it does not exist."""
     found: Any = await probe(link, amqp.Queue.Declare(0, queue, passive=True))

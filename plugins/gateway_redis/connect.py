@@ -70,3 +70,16 @@ def risk(config: RedisConfig, limit_s: float) -> str:
 
     _asked(config, limit_s, ask)
     return "".join(found)
+
+
+def destroy_group(config: RedisConfig, stream: str, group: str, limit_s: float) -> None:
+    """Removes a consumer group from a stream. One that is not there is none. Raises `OSError` with the reason."""
+
+    async def ask(redis: Client) -> None:
+        try:
+            await redis.execute_command("XGROUP DESTROY", stream, group)
+        except ResponseError as e:
+            if "requires the key to exist" not in str(e):
+                raise
+
+    _asked(config, limit_s, ask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from gateway_core.contract.component import BuildContext, Component, Transport
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_extension import ConfigFinding
+    from gateway_core.contract.durable import DurableNames
     from gateway_core.contract.errors import Probe
     from gateway_core.runtime.settings import Settings
 
@@ -81,3 +83,19 @@ def gateway_transports() -> list[Transport]:
 @hookimpl
 def gateway_connection_checks() -> list[Callable[[GatewayConfig, Settings], list[Probe]]]:
     return [_durability]
+
+
+@hookimpl
+def gateway_durable_names() -> list[DurableNames]:
+    from gateway_core.contract.durable import DurableNames
+
+    from . import durable
+
+    return [DurableNames("redis", durable.names, durable.remove)]
+
+
+@hookimpl
+def gateway_config_checks() -> list[Callable[[GatewayConfig], Iterable[ConfigFinding]]]:
+    from .durable import consumers
+
+    return [consumers]

@@ -10,6 +10,8 @@ from gateway_core.contract.hookspecs import hookimpl
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from gateway_core.contract.durable import DurableNames
+
     from .config import SparkSinkConfig
 
 
@@ -52,3 +54,12 @@ def gateway_commands() -> list[Command]:
     return [
         Command("spark", "Maintain Spark tables: tables, compact, retain, rejoin.", _commands, panel="Look after data")
     ]
+
+
+@hookimpl
+def gateway_durable_names() -> list[DurableNames]:
+    from gateway_core.contract.durable import DurableNames
+
+    from . import durable
+
+    return [DurableNames("spark", durable.names, durable.remove)]

@@ -110,16 +110,12 @@ ALLOWED = {
 """Which plugins may import which others: the table in CONTRIBUTING.md."""
 
 
-MOST_LINES = 9_500
-"""The core may shrink, not grow."""
 
 
 def test_the_core_is_six_folders() -> None:
     folders = {f.name for f in CORE.iterdir() if (f / "__init__.py").is_file()}
     assert folders == {"contract", "config", "pipeline", "delivery", "runtime", "cli"}
     assert [f.name for f in CORE.glob("*.py")] == ["__init__.py"]
-    lines = sum(len(f.read_text(encoding="utf-8").splitlines()) for f in CORE.rglob("*.py"))
-    assert lines <= MOST_LINES, "what not every gateway needs belongs in a plugin"
 
 
 @pytest.mark.slow

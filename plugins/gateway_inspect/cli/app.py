@@ -49,6 +49,31 @@ def check(
     raise typer.Exit(check_config(paths, connect=connect, secrets=secrets, data_dir=data_dir, as_json=as_json))
 
 
+def orphans(
+    paths: Paths = None,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option("--remove", metavar="NAME", help="Remove the orphan of this name. Can be repeated."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--remove-all", help="Remove all orphans.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """List and remove what earlier configs left behind: sessions, consumers, groups, queues, logs and cursors.
+
+    The config does not have them any more, but events may wait there, and servers may go on collecting more.
+
+    --remove and --remove-all remove them at the server or in the data directory, with all that waits in them. A server
+    is reached with the login of a component of this config.
+
+    Exit codes: 0 they are listed (also if there are none), or were removed; 1 something was not removed.
+    """
+    from .orphans import orphans as show
+
+    raise typer.Exit(show(paths, remove or (), everything=everything, yes=yes, data_dir=data_dir, as_json=as_json))
+
+
 def explain(
     event: Annotated[
         Path,

@@ -20,6 +20,7 @@ from gateway_core.config.sources import gather
 from gateway_core.contract.errors import ConfigError, Fault, Probe
 
 from . import secrets_list
+from .orphans import left_behind
 
 
 def check_config(
@@ -43,6 +44,8 @@ def check_config(
     if connect and loaded is not None:
         probes = [probe for check in registry.connection_checks for probe in check(loaded.config, settings)]
     warnings = loaded.warnings if loaded else []
+    if loaded is not None:
+        warnings = [*warnings, *left_behind(common.config_paths(paths), registry, settings)]
     failed = sum(not probe.ok for probe in probes)
     rows = secrets_list.secret_rows(loading) if secrets and loading is not None else []
     good = not faults and not failed and not any(row.missing for row in rows)

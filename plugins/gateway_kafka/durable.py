@@ -1,0 +1,84 @@
+"""The plugin's durable names: consumer groups, and topics of channels. A config without Kafka imports no models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gateway_core.contract.durable import DurableName, Noted, channels, logins, sources
+
+if TYPE_CHECKING:
+    from gateway_core.config.model import GatewayConfig
+
+GROUP, TOPIC = "consumer group", "Kafka topic"
+
+
+def names(config: GatewayConfig, noted: Sequence[Noted]) -> Iterator[DurableName]:
+    """See `DurableNames`."""
+    for use in sources(config, "kafka"):
+        o = use.ref.options
+        group = o.group_of(use.entry)  # type: ignore[union-attr]
+        yield DurableName(
+            transport="kafka",
+            what=GROUP,
+            where=_cluster(o),
+            name=group,
+            owner=use.owner,
+            facts={"topics": [*o.topics] if not o.hides("topics") else []},  # type: ignore[union-attr]
+            place=use.place,
+            keeps=f"group: {group}",
+            said=o.group is not None,  # type: ignore[union-attr]
+        )
+    for use in channels(config, "kafka"):
+        o = use.ref.options
+        topic = o.topic_of(use.entry)  # type: ignore[union-attr]
+        yield DurableName(
+            transport="kafka",
+            what=TOPIC,
+            where=_cluster(o),
+            name=topic,
+            owner=use.owner,
+            place=use.place,
+            keeps=f"topic: {topic}",
+        )
+        for name, trigger in config.triggers.items():
+            if trigger.broker == use.entry:
+                yield DurableName(
+                    transport="kafka",
+                    what=GROUP,
+                    where=_cluster(o),
+                    name=o.group_of(use.entry, name),  # type: ignore[union-attr]
+                    owner=f"triggers.{name}",
+                    facts={"topics": [topic]},
+                    place=("triggers", name),
+                )
+
+
+def _cluster(options: object) -> str:
+    return f"kafka://{options.visible('bootstrap')}"  # type: ignore[attr-defined]
+
+
+def remove(name: DurableName, config: GatewayConfig, data_dir: Path) -> None:
+    """See `DurableNames`: deletes a group at the cluster."""
+    import anyio
+
+    from .admin import Admin
+    from .client import KafkaFault
+    from .client_config import KafkaConfig
+    from .group_history import forget
+
+    if name.what == TOPIC:
+        raise OSError("it holds events: delete it with Kafka's own tools once nothing needs them")
+    login = next((o for o in logins(config) if isinstance(o, KafkaConfig) and _cluster(o) == name.where), None)
+    options = login or KafkaConfig.model_validate({"bootstrap": name.where.partition("://")[2]})
+
+    async def delete() -> None:
+        async with Admin(options) as admin:
+            await admin.delete_group(name.name)
+
+    try:
+        anyio.run(delete)
+    except KafkaFault as e:
+        raise OSError(str(e)) from e
+    forget(data_dir, name.name)
