@@ -253,6 +253,9 @@ class Http2Connection(asyncio.Protocol):
         limits = self._listener.limits
         if len(headers) > limits.max_headers:
             return responses.problem(431, f"More than {limits.max_headers} header fields.")
+        for name, value in headers:
+            if name == b"host" and (detail := self._listener.hosts.refusal(value)):
+                return responses.problem(421, detail)
         method, path = scope["method"].encode("latin-1"), scope["raw_path"]
         decision = decide(self._listener.routes, method, path, headers)
         if not isinstance(decision, Endpoint):

@@ -19,6 +19,7 @@ from .acceptor import Acceptor, Tls
 from .budget import Budget
 from .exchange import ClientDisconnected as ClientDisconnected
 from .exchange import Exchange, ServedConnection
+from .hosts import Hosts
 from .http1 import Http1Connection
 from .limits import ListenerLimits
 from .unexpected import log_unexpected
@@ -37,7 +38,8 @@ _LEAVE_S = 1.0  # so that responses are sent
 
 class AsgiServer:
     """Serves `app`, which gets HTTP requests only and may raise `ClientDisconnected`. `max_body_bytes` is the longest
-    body that the application accepts; the application itself refuses longer ones."""
+    body that the application accepts; the application itself refuses longer ones. Without `hosts`, the
+    application checks host names, too."""
 
     def __init__(
         self,
@@ -45,8 +47,10 @@ class AsgiServer:
         limits: ListenerLimits | None = None,
         max_body_bytes: int = 1024 * 1024,
         tls: Tls | None = None,
+        hosts: Hosts | None = None,
     ) -> None:
         self._app = app
+        self.hosts = hosts
         self.limits = limits or ListenerLimits()
         self.budget = Budget(self.limits.max_unfinished_bytes, self.limits.max_header_bytes + max_body_bytes)
         self.stopping = False

@@ -19,6 +19,7 @@ from gateway_serving.acceptor import Acceptor
 from gateway_serving.access import has_token
 from gateway_serving.address import url_at
 from gateway_serving.budget import Budget
+from gateway_serving.hosts import Hosts
 from gateway_serving.refusal import RequestRefused, problem
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
@@ -65,6 +66,8 @@ class Listener:
         self.owner = owner
         self.routes: dict[str, Endpoint] = {}
         self.port = 0
+        assert options.listen is not None
+        self.hosts = Hosts(split_listen(options.listen)[0], options.hosts)
         limits = options.limits
         self.budget = Budget(limits.max_unfinished_bytes, limits.max_header_bytes + options.max_message_bytes)
         self._tls = tls
@@ -138,9 +141,10 @@ def attach(endpoint: Endpoint, context: BuildContext) -> Listener:
         if taken is not None and taken.owner != endpoint.owner:
             where = f"{context.owner}: {options.listen}"
             raise StartError(f"{where} already serves the path {options.path!r} for {taken.owner}")
-        if (options.tls, options.limits) != (listener.options.tls, listener.options.limits):
+        other = listener.options
+        if (options.tls, options.limits, options.hosts) != (other.tls, other.limits, other.hosts):
             where = f"{context.owner}: {options.listen}"
-            raise StartError(f"{where} is shared with {listener.owner}: tls and limits must be the same")
+            raise StartError(f"{where} is shared with {listener.owner}: tls, limits and hosts must be the same")
     listener.routes[options.path] = endpoint
     return listener
 
@@ -276,6 +280,8 @@ class ServerSocket(WebSocket):
         endpoint = self._listener.routes.get(event.path.partition("?")[0])
         if not self._room:
             self._refuse(503, "Too many connections.", ("Retry-After", "1"))
+        elif detail := self._listener.hosts.refusal(event.headers.get("Host", "localhost").encode()):
+            self._refuse(421, detail)
         elif endpoint is None or endpoint.closed:
             self._refuse(404, "There is nothing at this path.")
         elif endpoint.token and not _has_token(event, endpoint.token):
