@@ -45,7 +45,7 @@ FORGED = "mallory"
 
 def codec(mode: str = "binary", binding: Binding = HTTP) -> Any:
     context = BuildContext("test", Path(), SystemClock(), Registry(), binding=binding)
-    return build(CloudEventsConfig(mode=mode), context)
+    return build(CloudEventsConfig.model_validate({"mode": mode}), context)
 
 
 def structured(event: dict[str, Any]) -> Message:
