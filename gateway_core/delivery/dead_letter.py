@@ -16,6 +16,7 @@ from ..config.model import DeliveryConfig
 from ..contract.clock import Clock, Timer
 from ..contract.event import Event
 from ..contract.interfaces import Accepted, Observer, Outcome, Sink
+from ..contract.normal_form import without_names
 from ..contract.one_line import one_line
 from ..contract.outcome import Stage
 from ..pipeline.guards import checked, text_of_error
@@ -73,7 +74,7 @@ def with_facts(
 
 def without_facts(event: Event) -> Event:
     """The event as it was before it became a dead letter (what a replay sends)."""
-    attributes = {k: v for k, v in event.attributes.items() if k not in _FACTS}
+    attributes = without_names(event.attributes, _FACTS)
     return Event(attributes, event.data, event.json_data, event.key, event.received_ns, event.position, event.trace)
 
 

@@ -14,6 +14,7 @@ from ..contract.capabilities import TimingOut
 from ..contract.clock import Clock, Timer
 from ..contract.event import PARTITION_BITS, Event, text_of
 from ..contract.interfaces import Observer, Outcome, Send, Sink
+from ..contract.normal_form import normal_attributes
 from ..contract.outcome import raised, unwritable
 from ..contract.shortage import may_pass
 from ..pipeline.guards import Errors, checked
@@ -82,7 +83,7 @@ def of_key(event: Event) -> Hashable:
     """Keeps the order of each record key; `partitionkey` stands in if the event has no record key."""
     if event.key is not None:
         return event.key
-    value = event.attributes.get("partitionkey")
+    value = normal_attributes(event.attributes).get("partitionkey")
     return None if value is None else text_of(value).encode()
 
 

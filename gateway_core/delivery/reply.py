@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ..contract.event import Event, text_of
 from ..contract.interfaces import Accepted, Outcome
+from ..contract.normal_form import normal_attributes, without_names
 from ..contract.shortage import may_pass
 from ..pipeline.guards import text_of_error
 
@@ -45,7 +46,7 @@ def as_published(reply: Event, event: Event, now_ns: int) -> Event | None:
     left = remaining(event) - 1
     if left <= 0:
         return None
-    attributes = {**reply.attributes, TTL: left}
+    attributes = {**without_names(reply.attributes, (TTL,)), TTL: left}
     if "traceparent" not in attributes:
         attributes.update({name: event.attributes[name] for name in TRACING if name in event.attributes})
     return Event(attributes, reply.data, reply.json_data, reply.key, now_ns, trace=reply.trace)
@@ -53,5 +54,5 @@ def as_published(reply: Event, event: Event, now_ns: int) -> Event | None:
 
 def remaining(event: Event) -> int:
     """How many replies may follow this event: a producer may start lower, never higher."""
-    text = text_of(event.attributes.get(TTL, MOST_REPLIES))
+    text = text_of(normal_attributes(event.attributes).get(TTL, MOST_REPLIES))
     return min(int(text), MOST_REPLIES) if text.isascii() and text.isdigit() and len(text) < 10 else MOST_REPLIES

@@ -11,6 +11,7 @@ from functools import partial
 
 from ..contract.event import Event, text_of
 from ..contract.interfaces import Clause, Filter
+from ..contract.normal_form import normal_attributes
 
 Matches = Callable[[Event], bool]
 _Condition = Callable[[str, str], Matches]
@@ -34,6 +35,8 @@ def has_value(name: str, value: str) -> Matches:
 
     def matches(event: Event) -> bool:
         found = event.attributes.get(name)
+        if found is None:
+            found = normal_attributes(event.attributes).get(name)
         return found == value if type(found) is str else found is not None and text_of(found) == value
 
     return matches
@@ -69,7 +72,7 @@ def attributes_filter(attributes: Mapping[str, str]) -> Filter:
 
 
 def _equal(name: str, text: str) -> Matches:
-    return has_value(name, text) if text else lambda event: name in event.attributes
+    return has_value(name, text) if text else lambda event: name in normal_attributes(event.attributes)
 
 
 def indexable(filter: Filter) -> bool:
@@ -127,7 +130,7 @@ def _explain(word: str, condition: _Condition, attributes: Mapping[str, str], ev
 
 def found_in(event: Event, name: str) -> str:
     """The value of an attribute of an event, in words."""
-    value = event.attributes.get(name)
+    value = normal_attributes(event.attributes).get(name)
     return f"{name} is absent" if value is None else f"{name} is {text_of(value)!r}"
 
 

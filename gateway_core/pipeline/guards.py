@@ -17,6 +17,7 @@ from anyio.abc import TaskGroup
 from ..contract.errors import Refused
 from ..contract.event import Event
 from ..contract.interfaces import Clause, Filter, Observer, Outcome
+from ..contract.normal_form import normal_form
 from ..contract.one_line import one_line
 from ..contract.outcome import Stage
 from ..contract.shortage import may_pass
@@ -120,7 +121,8 @@ class FilterGuard:
     def _guarded(self, matches: Callable[[Event], bool]) -> Callable[[Event], bool]:
         def guarded(event: Event) -> bool:
             try:
-                return True if matches(event) else False  # noqa: SIM210 - `bool` is a call, on every event
+                judged = event if event.attributes.get("specversion") == "1.0" else normal_form(event)
+                return True if matches(judged) else False  # noqa: SIM210 - `bool` is a call, on every event
             except KeyboardInterrupt:
                 raise
             except BaseException as e:  # also `SystemExit`, and the panics of libraries in Rust
@@ -137,6 +139,7 @@ class FilterGuard:
         return True
 
     def _explain(self, event: Event) -> Clause:
+        event = normal_form(event)
         try:
             matched = bool(self._original.matches(event))
         except Exception as e:

@@ -19,6 +19,7 @@ from gateway_core.contract.errors import Overloaded, Refused, TidegateError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.identity import ANONYMOUS, Identity
 from gateway_core.contract.interfaces import Accepted
+from gateway_core.contract.normal_form import without_names
 from gateway_core.runtime.component_tasks import must_pass
 
 from .authenticator import Authenticator, Forbidden, Presented, Recognizing, Reporting, Unauthenticated
@@ -35,6 +36,7 @@ LAST_CHECK_S = 2.0
 LONGEST_CHECK_S = 30.0
 """How long an authenticator may take with a request. One that never answers would keep it, and a stop, waiting."""
 
+_MARKS = ("authtype", "authid", "authclaims")
 Headers = list[tuple[bytes, bytes]]
 Checked = Callable[[Identity | None, TidegateError | None], None]
 """Takes the sender, or else why the request is refused: `Refused`, or `Overloaded` if nobody can tell now."""
@@ -307,8 +309,11 @@ def _nobody(request: Message) -> None:
 
 
 def mark(event: Event, who: Identity) -> None:
-    """Writes the sender into the event (CloudEvents extension "Auth Context")."""
+    """Writes the sender into the event (CloudEvents extension "Auth Context"), in place of what it says itself, however
+    its version spells that."""
     attributes: dict[str, Any] = event.attributes
+    if "specversion" not in attributes:
+        attributes = event.attributes = without_names(attributes, _MARKS)
     attributes["authtype"] = who.type
     attributes.pop("authclaims", None)
     if who is ANONYMOUS:

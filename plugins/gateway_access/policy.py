@@ -16,6 +16,7 @@ from gateway_core.contract.component import BuildContext, Config, FilterRef
 from gateway_core.contract.event import Event
 from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Filter
+from gateway_core.contract.normal_form import normal_form
 from gateway_core.contract.one_line import one_line
 from gateway_core.pipeline.filters import every
 from gateway_core.pipeline.guards import Errors
@@ -99,8 +100,9 @@ class Policies:
             if event.identity is not who:
                 who = event.identity
                 filters = self._filters_for(event.identity)
+            judged = normal_form(event)
             for allows in filters:
-                if allows(event):
+                if allows(judged):
                     break
             else:
                 return _forbidden(event, number, len(events))
@@ -112,7 +114,7 @@ class Policies:
 
     def verdicts(self, event: Event) -> list[tuple[str, Verdict]]:
         """What each entry says to an event, by the entry's path in the config."""
-        who = event.identity
+        who, event = event.identity, normal_form(event)
         return [
             (e.owner, "other senders" if not e.fits(who) else "allows" if e.matches(event) else "other events")
             for e in self._entries

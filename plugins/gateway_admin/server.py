@@ -141,7 +141,7 @@ class Admin:
     def _serve(
         self, sock: socket.socket, guard: Guard | LocalGuard, tasks: TaskGroup, tls: ServerTls | None = None
     ) -> None:
-        server = AsgiServer(partial(self._app, guard), LIMITS, MAX_BODY, tls)
+        server = AsgiServer(partial(self._app, guard), LIMITS, MAX_BODY, tls, makes_room=True)
         server.start([sock], tasks, graceful_s=1.0)
         self._servers.append(server)
 

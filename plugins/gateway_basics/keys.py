@@ -11,6 +11,7 @@ from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, text_of
 from gateway_core.contract.interfaces import KeyMapper
+from gateway_core.contract.normal_form import normal_attributes
 
 from . import jsonpath
 
@@ -37,7 +38,7 @@ def build_partitionkey(config: NoOptions, context: BuildContext) -> KeyMapper:
     binding (section 3.1)."""
 
     def key(event: Event) -> bytes | None:
-        value = event.attributes.get("partitionkey")
+        value = normal_attributes(event.attributes).get("partitionkey")
         return event.key if value is None else _utf8(text_of(value), "partitionkey")
 
     return key
@@ -78,8 +79,9 @@ def _no_key(event: Event) -> bytes | None:
 
 def _first_of(names: tuple[str, ...]) -> KeyMapper:
     def key(event: Event) -> bytes | None:
+        attributes = normal_attributes(event.attributes)
         for name in names:
-            if (value := event.attributes.get(name)) is not None:
+            if (value := attributes.get(name)) is not None:
                 return _utf8(text_of(value), name)
         return None
 

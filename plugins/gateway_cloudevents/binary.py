@@ -23,6 +23,7 @@ CONTENT_TYPE = "content-type"  # a key among attribute names; the dash makes it 
 CODING = "content-encoding"  # likewise
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
+FORMATS = "application/cloudevents"
 
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _BACKSLASH = re.compile(r"\\(.)", re.DOTALL)
@@ -188,8 +189,10 @@ class BinaryMode:
         return [self._values_out[value] for value in values]
 
     def _type_out(self, text: str) -> bytes:
-        """The content-type header; b"" for a CloudEvents format, which would put the message in that format."""
-        if essence(text) in (STRUCTURED, BATCH):
+        """The content-type header; b"" for a CloudEvents format, which would put the message in that format. A format
+        that is not known here stays where the binding wants it to be passed on (Kafka binding section 3)."""
+        kind = essence(text)
+        if kind in (STRUCTURED, BATCH) or (self._binding.answers and kind.startswith(FORMATS)):
             return b""
         if text.isascii() and text.isprintable():
             return text.encode()

@@ -11,7 +11,8 @@ from gateway_core.contract.component import Config
 
 class CloudEventsConfig(Config):
     """CloudEvents 1.0, 0.3, 0.2 and 0.1 in messages. Every mode and version can be read; these options control writing.
-    An event keeps its version and names, also in filters: `eventType` of a 0.1 event is `eventType`, not `type`."""
+    An event keeps its version and names. Filters and keys may use those of 1.0 too: `type` of a 0.1 event is its
+    `eventType`."""
 
     mode: Literal["binary", "structured"] = "binary"
     """How to write events: attributes as headers and data as the body, or everything in one JSON object."""

@@ -20,12 +20,13 @@ from . import json_text
 from .layouts import JsonText, Layouts
 from .left_out import leave_out
 from .memory import Memory
-from .values import encoding, forbidden_character, is_json, is_text, with_utf8
+from .values import encoding, essence, forbidden_character, is_json, is_text, with_utf8
 from .versions import Version, version_of
 
 MAX_BATCH = 10_000  # events in one message
 DOCUMENT = "CloudEvents 1.0.2 json-format.md"
 
+_KNOWN_FORMATS = ("application/cloudevents+json", "application/cloudevents-batch+json")
 _MAX_INTEGER = 2**31
 _WHITESPACE = b" \t\r\n"
 
@@ -39,6 +40,19 @@ _base64 = msgspec.json.Decoder(bytes).decode
 declares_json: Memory[str, bool] = Memory(is_json)
 declares_text: Memory[str, bool] = Memory(is_text)
 declared_encoding: Memory[str, str] = Memory(encoding)
+
+
+def _is_json_read(content_type: str) -> bool:
+    """`is_json` for an event that is read. Raises `Refused` if its data is in an event format that is not known here:
+    whoever reads that format would take the data for the event, whose type and sender nobody has judged."""
+    kind = essence(content_type)
+    if kind.startswith("application/cloudevents") and kind not in _KNOWN_FORMATS:
+        detail = f"event format {kind[:100]!r} is unknown, so that no event may have data of it"
+        raise Refused(detail, status=415, attribute="datacontenttype", rule=f"{DOCUMENT}, 3.1")
+    return declares_json[content_type]
+
+
+_reads_json: Memory[str, bool] = Memory(_is_json_read)
 
 
 class JsonFormat:
@@ -148,7 +162,7 @@ def _read(joined: bytes, members: Mapping[str, Raw]) -> tuple[list[Any], bool]:
 def _quickly(attributes: dict[str, Any], version: Version, data: Raw | None, key: bytes | None) -> Event:
     if data is None:
         return Event(attributes, None, False, key)
-    if declares_json[attributes.get(version.content_type, "application/json")] and not version.encoding:
+    if _reads_json[attributes.get(version.content_type, "application/json")] and not version.encoding:
         return Event(attributes, bytes(data), version.content_type not in attributes, key)
     return _with_data(attributes, version, data, None, key)
 
@@ -156,6 +170,8 @@ def _quickly(attributes: dict[str, Any], version: Version, data: Raw | None, key
 def _with_data(
     attributes: dict[str, Any], version: Version, data: Raw | None, binary: Raw | None, key: bytes | None
 ) -> Event:
+    content_type = attributes.get(version.content_type)
+    read_as_json = content_type is not None and _reads_json[content_type]
     if binary is not None and bytes(binary) != b"null":
         if not version.base64_member:
             raise version.fault("data_base64", f"version {version.name} has no data_base64", "Context Attributes")
@@ -168,10 +184,9 @@ def _with_data(
         # it describes the encoding in JSON, not the data (0.3 spec.md), so it is dropped with the JSON
         attributes = {name: value for name, value in attributes.items() if name != version.encoding}
         return Event(attributes, _decoded(data, "data"), False, key)
-    content_type = attributes.get(version.content_type)
     if content_type is None:
         return Event(attributes, bytes(data), True, key)
-    if declares_json[content_type]:
+    if read_as_json:
         return Event(attributes, bytes(data), False, key)
     if version.base64_by_type:
         return _by_type(attributes, version, data, content_type, key)

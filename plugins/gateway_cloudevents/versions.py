@@ -1,17 +1,19 @@
 """The versions of CloudEvents as data: their attributes, which are required, and the rules for values.
 
-Events keep the version and names they came with, so code that reads attributes (filters, key mappers) sees the names of
-the event's own version: `type` in 1.0, 0.3, 0.2 and the draft of 0.1, `eventType` in 0.1 as it was released.
+Events keep the version and names they came with: `type` in 1.0, 0.3, 0.2 and the draft of 0.1, `eventType` in 0.1 as it
+was released. What judges them goes by `gateway_core.contract.normal_form`; so no extension may have a name that
+means an attribute there.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway_core.contract.errors import Refused
+from gateway_core.contract.normal_form import RELEASED, letters_of, normal_name
 
 from . import values
 from .left_out import leave_out
@@ -21,6 +23,8 @@ log = logging.getLogger("tidegate.cloudevents")
 
 _MAX_WARNINGS = 100  # senders choose the names: they must not fill the log
 _warned_of: set[str] = set()
+
+_TAKEN = (RELEASED.lower(), "eventid", "eventtype", "eventtime", "extensions")
 
 Tests = tuple[tuple[str, values.Check], ...]
 """Attributes and the checks for their values: everything that depends on an event's attribute names."""
@@ -40,6 +44,9 @@ class Version:
     `extensions`    the attribute that has the extensions, as a JSON object; "" where they stand among the others.
     `names`         what attribute names look like, and `naming` says so.
     `warn_above`    longer names are warned of.
+    `taken`         names that no extension may have, since an attribute of another version has them: of one that this
+                    version has under another name, or which tells the version. Two readers of one event could see two
+                    types or two senders otherwise. 1.0 lets extensions have any other name.
     """
 
     def __init__(
@@ -60,6 +67,7 @@ class Version:
         names: str = "[a-z][a-z0-9]*",
         naming: str = "a-z and 0-9 only, first a letter",
         warn_above: int = 20,
+        taken: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.document = document
@@ -73,6 +81,7 @@ class Version:
         self.base64_by_type = not base64_member and not encoding
         self._naming = naming
         self._warn_above = warn_above
+        self._taken = frozenset(taken)
         self._required = required
         self._defined = frozenset(required + optional)
         self._needed = frozenset((*required, content_type, encoding, extensions))
@@ -88,6 +97,8 @@ class Version:
         """Raises `Refused` with attribute and rule unless the attributes are those of a valid event. Forbidden
         characters were checked before; values of attributes defined by the specification are text."""
         self.check_values(attributes, self.tests[tuple(attributes)])
+        if self.extensions and (inside := attributes.get(self.extensions)):
+            self._check_inside(attributes, inside)
 
     def settle(self, attributes: dict[str, Any]) -> None:
         """`check` that leaves out optional attributes with an invalid value (`left_out`), instead of refusing the event
@@ -128,12 +139,36 @@ class Version:
             if not self._names.fullmatch(name) or name == "data":
                 detail = f"{_short(name)} is not an attribute name: {self._naming}, and not data"
                 raise self.fault(name[:100], detail, "Naming Conventions")
+            if name in self._taken and name not in self._defined:
+                raise self._ambiguous(name)
             if len(name) > self._warn_above:
                 _warn_of_length(name)
+        if self.extensions:
+            self._check_normal([name for name in names if name not in self._defined], names)
         for name in self._required:
             if name not in names:
                 raise self.fault(name, f"required attribute {name} is missing", "Required Attributes")
         return tuple((name, self._checks[name]) for name in names if name in self._checks)
+
+    def _check_inside(self, attributes: Mapping[str, Any], inside: Any) -> None:
+        """Raises `Refused` if an extension, in `extensions`, has the name of an attribute or another extension."""
+        self._check_normal([str(name) for name in inside], [n for n in attributes if n != self.extensions], inside=True)
+
+    def _check_normal(self, extensions: Sequence[str], others: Sequence[str], *, inside: bool = False) -> None:
+        """`_check_inside` for these names. `others` have the `extensions` among them unless these are `inside`."""
+        known = {normal_name(name) for name in others if inside or name in self._defined}
+        for name in extensions:
+            normal = normal_name(name)
+            if letters_of(name) in self._taken or normal in known:
+                raise self._ambiguous(name[:100])
+            known.add(normal)
+
+    def _ambiguous(self, name: str) -> Refused:
+        detail = (
+            f"no extension of version {self.name} may be called {_short(name)}: but for its spelling, an attribute of "
+            "this or another version, or another extension, has that name"
+        )
+        return self.fault(name, detail, "Context Attributes")
 
     def _refuse_empty(self, attributes: Mapping[str, Any]) -> None:
         for name, value in attributes.items():
@@ -168,6 +203,7 @@ V1_0 = Version(
     base64_member="data_base64",
     names="[a-z0-9]+",
     naming="a-z and 0-9 only",
+    taken=(RELEASED.lower(),),
 )
 
 V0_3 = Version(
@@ -183,6 +219,7 @@ V0_3 = Version(
     },
     encoding="datacontentencoding",
     maps=True,
+    taken=(*_TAKEN, "contenttype", "dataschema"),
 )
 
 
@@ -202,6 +239,7 @@ def _lower_case(name: str) -> Version:
         content_type="contenttype",
         maps=True,
         json_headers=True,
+        taken=(*_TAKEN, "datacontenttype", "dataschema"),
     )
 
 
@@ -227,6 +265,10 @@ V0_1_CAMEL = Version(
     names="[A-Za-z][A-Za-z0-9]*",
     naming="A-Z, a-z and 0-9 only, first a letter",
     warn_above=100,
+    taken=(
+        *(*_TAKEN, "specversion", "id", "type", "time", "source", "eventtypeversion"),
+        *("contenttype", "datacontenttype", "schemaurl", "dataschema", "data", "database64"),
+    ),
 )
 
 VERSIONS = {v.name: v for v in (V1_0, V0_3, V0_2, V0_1)}

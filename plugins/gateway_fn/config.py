@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from gateway_access.config import AccessConfig
 from gateway_serving.address import leads_to, split_address
 from gateway_serving.asgi import checked_path
+from gateway_serving.hosts import HostName
 from gateway_serving.limits import ListenerLimits, Seconds
 from pydantic import AfterValidator, Field
 
@@ -42,6 +43,10 @@ class FnSourceConfig(AccessConfig):
     """The function's deadline, in seconds. After that the caller gets 504."""
     version: Literal["0.1", "1.0"] = "0.1"
     """The CloudEvents version of the calls."""
+    hosts: list[HostName] = []
+    """Host names by which clients call this listener, without a port; `*.` at the beginning stands for any labels, `*`
+    alone for every name. Requests for other names get 421. Without it, a listener on a loopback address answers to
+    `localhost` and loopback addresses, and one that other machines reach answers to every name."""
     public_url: Annotated[str, AfterValidator(_public_url)] | None = None
     """The public base URL, for `requestURL` and `source`. By default it comes from the request's `Host`."""
     max_body_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = 6 * 1024 * 1024

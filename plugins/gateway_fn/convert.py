@@ -79,7 +79,8 @@ def _to_1_0(event: Event) -> dict[str, Any]:
     rest = {n: v for n, v in event.attributes.items() if n not in (VERSION, "specversion", "datacontentencoding")}
     rest |= rest.pop(EXTENSIONS, None) or {}
     made = {"specversion": "1.0", **_shared(rest)}
-    for name, value in rest.items():
+    # names that stay as they are first, so that no other takes their place
+    for name, value in sorted(rest.items(), key=lambda item: _NOT_IN_NAMES.search(item[0]) is not None):
         plain = _NOT_IN_NAMES.sub("", name.lower())
         if plain and value is not None:
             made.setdefault(plain, value if isinstance(value, str | bool) or _is_integer(value) else compact(value))

@@ -9,6 +9,7 @@ from anyio.abc import TaskGroup
 from gateway_access.peer import Peer
 from gateway_serving.address import url_at
 from gateway_serving.asgi import AsgiServer, Receive, Scope, Send, listening, read_body, respond
+from gateway_serving.hosts import Hosts
 from gateway_serving.limits import ListenerLimits
 from gateway_serving.unexpected import log_unexpected
 
@@ -26,10 +27,10 @@ Handler = Callable[[Request], Awaitable[Response]]
 class Server:
     """Reads complete requests, passes each to `handler` and writes the response."""
 
-    def __init__(self, handler: Handler, limits: ListenerLimits, max_body_bytes: int) -> None:
+    def __init__(self, handler: Handler, limits: ListenerLimits, max_body_bytes: int, hosts: Hosts) -> None:
         self._handler = handler
         self._max_body_bytes = max_body_bytes
-        self._server = AsgiServer(self._app, limits, max_body_bytes)
+        self._server = AsgiServer(self._app, limits, max_body_bytes, hosts=hosts)
 
     async def start(self, listen: str, shared: bool, owner: str, tasks: TaskGroup) -> str:
         """Listens; returns the base URL. `shared` if other workers listen there too. Raises `StartError`."""

@@ -14,7 +14,9 @@ from gateway_access.exposure import refuse_open
 from gateway_access.gate import Gate, gate_of
 from gateway_cloudevents.bindings import HTTP
 from gateway_cloudevents.trace_headers import of_headers
+from gateway_serving.address import split_address
 from gateway_serving.content_coding import decoded
+from gateway_serving.hosts import Hosts
 
 from gateway_core.contract.component import BuildContext, CodecRef
 from gateway_core.contract.errors import Refused, TidegateError
@@ -53,7 +55,8 @@ class FnSource:
         self._clock = context.clock
         self._function = build_function(options.function, context)
         self._codec: Codec = context.build(CodecRef("fn"), binding=HTTP)
-        self._server = Server(self._handle, options.limits, options.max_body_bytes)
+        hosts = Hosts(split_address(options.listen)[0], options.hosts)
+        self._server = Server(self._handle, options.limits, options.max_body_bytes, hosts)
         self._base = options.public_url or ""
         self._prefix = options.path.endswith("/")
         if not context.offline:

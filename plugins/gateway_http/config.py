@@ -12,6 +12,7 @@ from gateway_access.config import AccessConfig
 from gateway_cloudevents.config import CloudEventsConfig
 from gateway_serving.address import leads_to
 from gateway_serving.asgi import checked_path
+from gateway_serving.hosts import HostName
 from gateway_serving.limits import Bytes, ListenerLimits, Seconds
 from gateway_transport.client_tls import ClientTlsConfig
 from gateway_transport.needed_files import FileFault, certificate_faults
@@ -95,6 +96,10 @@ class HttpSourceConfig(AccessConfig):
     server: Literal["native", "hypercorn"] = "native"
     """The HTTP engine. `native` is the fast one (HTTP/1.1). `hypercorn` passes HTTP/2 connections to Hypercorn and
     serves all others with the native engine."""
+    hosts: list[HostName] = []
+    """Host names by which clients call this listener, without a port; `*.` at the beginning stands for any labels, `*`
+    alone for every name. Requests for other names get 421. Without it, a listener on a loopback address answers to
+    `localhost` and loopback addresses, and one that other machines reach answers to every name."""
     tls: ServerTlsConfig | None = None
     """Serves HTTPS."""
     limits: LimitsConfig = LimitsConfig()

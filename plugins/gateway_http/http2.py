@@ -21,6 +21,7 @@ from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
 from hypercorn.events import Closed, RawData, Updated
 from hypercorn.protocol.h2 import H2Protocol
+from hypercorn.protocol.http_stream import ASGIHTTPState
 from hypercorn.typing import ConnectionState
 
 from gateway_core.contract.event import Message
@@ -101,7 +102,7 @@ class Protocol(H2Protocol):
                 self._reset(event.stream_id)
             elif isinstance(event, h2.events.RequestReceived) and self.context.terminated.is_set():
                 self._reset(event.stream_id, h2.errors.ErrorCodes.REFUSED_STREAM)
-            elif isinstance(event, h2.events.DataReceived) and number not in self.streams:
+            elif isinstance(event, h2.events.DataReceived) and not self._is_wanted(number):
                 try:
                     self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 except h2.exceptions.ProtocolError:
@@ -114,6 +115,12 @@ class Protocol(H2Protocol):
             else:
                 await super()._handle_events([event])
         await self._flush()
+
+    def _is_wanted(self, number: int | None) -> bool:
+        """Whether anybody reads a stream's data. Once it is answered nobody does, and it would be kept until the client
+        has read the answer."""
+        stream = self.streams.get(number or 0)
+        return stream is not None and stream.state is ASGIHTTPState.REQUEST
 
     def _gives_up_too_often(self) -> bool:
         now = time.monotonic()
@@ -133,7 +140,7 @@ def _is_plain(request: h2.events.RequestReceived) -> bool:
 
 
 class Http2Connection(asyncio.Protocol):
-    """One client. `held` is the number of bytes of incomplete bodies."""
+    """One client. `held` is the number of bytes of incomplete requests."""
 
     def __init__(self, engine: Http2Engine, transport: asyncio.Transport) -> None:
         self._engine = engine
@@ -246,11 +253,14 @@ class Http2Connection(asyncio.Protocol):
         limits = self._listener.limits
         if len(headers) > limits.max_headers:
             return responses.problem(431, f"More than {limits.max_headers} header fields.")
+        for name, value in headers:
+            if name == b"host" and (detail := self._listener.hosts.refusal(value)):
+                return responses.problem(421, detail)
         method, path = scope["method"].encode("latin-1"), scope["raw_path"]
         decision = decide(self._listener.routes, method, path, headers)
         if not isinstance(decision, Endpoint):
             return decision
-        counting = _Counting(self, receive)
+        counting = _Counting(self, receive, sum(len(name) + len(value) for name, value in headers))
         try:
             with anyio.fail_after(limits.body_timeout_s):
                 body = await read_body(counting, limits.max_body_bytes)
@@ -283,7 +293,7 @@ class Http2Connection(asyncio.Protocol):
     # -- the budget ---------------------------------------------------------------------------------------------------
 
     def holds(self, change: int) -> None:
-        """Adds `change` bytes of bodies; a negative number if they were handled."""
+        """Adds `change` bytes of requests; a negative number if they were handled."""
         if not self._bodies:
             self._begun = self._listener.now
         self._bodies += change
@@ -336,12 +346,13 @@ class Http2Connection(asyncio.Protocol):
 
 
 class _Counting:
-    """`receive` that counts a body's bytes in the budget until the body is complete."""
+    """`receive` that counts the bytes of a head and its body in the budget until the body is complete."""
 
-    def __init__(self, connection: Http2Connection, receive: Receive) -> None:
+    def __init__(self, connection: Http2Connection, receive: Receive, head: int) -> None:
         self._connection = connection
         self._receive = receive
-        self._size = 0
+        self._size = head
+        connection.holds(head)
 
     async def __call__(self) -> dict[str, Any]:
         message = await self._receive()

@@ -11,9 +11,10 @@ import anyio
 from anyio.abc import TaskGroup
 from gateway_serving.acceptor import Accepted, Acceptor
 from gateway_serving.budget import Budget, Unfinished
+from gateway_serving.hosts import Hosts
 
 from . import responses
-from .config import HttpSourceConfig
+from .config import HttpSourceConfig, split_listen
 from .endpoint import Endpoint, Routes
 from .tls import ServerTls
 
@@ -27,6 +28,8 @@ class Listener:
     def __init__(self, options: HttpSourceConfig, tls: ServerTls | None, owner: str) -> None:
         self.options = options
         self.limits = options.limits
+        self.hosts = Hosts(split_listen(options.listen)[0], options.hosts)
+        self.known_hosts: set[bytes] = set()  # values of `Host` that it answers to; limited in size
         self.tls = tls
         self.owner = owner
         self.routes: Routes = {}

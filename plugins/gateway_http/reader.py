@@ -33,7 +33,6 @@ _OTHER_PROTOCOL = "Invalid method for HTTP"  # the beginning of llhttp's error f
 _RTSP = b" RTSP/"
 _HOST = re.compile(rb"(?:\[[0-9A-Za-z:.%~_-]+\]|(?:[0-9A-Za-z._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?")
 _names: dict[bytes, bytes] = {}  # header names as clients write them -> lower case; limited in size
-_hosts: set[bytes] = set()  # valid ones; limited in size
 
 
 class Rejected(Exception):
@@ -176,8 +175,8 @@ class RequestReader(asyncio.Protocol):
         lower = name.lower()
         if lower == b"host":
             self._host += 1
-            if value not in _hosts:
-                _check_host(value)
+            if value not in self._listener.known_hosts:
+                _check_host(value, self._listener)
         elif lower in _SPECIAL:
             if self._special is None:
                 self._special = {}
@@ -357,13 +356,16 @@ class RequestReader(asyncio.Protocol):
             self._refuse(_malformed(cause))
 
 
-def _check_host(value: bytes) -> None:
+def _check_host(value: bytes, listener: HttpListener) -> None:
     if not _HOST.fullmatch(value):
         raise Rejected(responses.problem(400, "The Host header is not a valid host.", rule="RFC 9112 section 3.2"))
+    if detail := listener.hosts.refusal(value):
+        raise Rejected(responses.problem(421, detail))
+    known = listener.known_hosts
     if len(value) <= 100:
-        if len(_hosts) >= 1000:
-            _hosts.clear()
-        _hosts.add(value)
+        if len(known) >= 1000:
+            known.clear()
+        known.add(value)
 
 
 def _for_unknown_method(routes: Routes, data: bytes, error: Exception) -> Response:

@@ -116,7 +116,7 @@ async def follow(
 
 
 def _alike(options: HttpSourceConfig, others: HttpSourceConfig) -> bool:
-    same = {"server", "tls", "limits"}
+    same = {"server", "tls", "limits", "hosts"}
     return options.model_dump(include=same) == others.model_dump(include=same)
 
 
@@ -125,7 +125,7 @@ def _check_shared(listener: Listener, options: HttpSourceConfig, endpoint: Endpo
     if (taken := listener.routes.get(endpoint.target)) is not None:
         raise StartError(f"{where} already serves the path {endpoint.path!r} for {taken.owner}")
     if not _alike(options, listener.options):
-        raise StartError(f"{where} is shared with {listener.owner}: server, tls and limits must be the same")
+        raise StartError(f"{where} is shared with {listener.owner}: server, tls, limits and hosts must be the same")
 
 
 async def detach(listener: Listener, endpoint: Endpoint) -> None:

@@ -8,6 +8,7 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 
 from gateway_core.contract.event import Event, text_of
 from gateway_core.contract.interfaces import Filter
+from gateway_core.contract.normal_form import normal_attributes
 from gateway_core.pipeline.filters import indexable
 from gateway_core.pipeline.guards import Errors
 
@@ -100,6 +101,8 @@ class Router(Generic[T]):
     def _buckets(self, event: Event) -> list[_Bucket[T]]:
         """All filters that may match."""
         attributes = event.attributes
+        if attributes.get("specversion") != "1.0":
+            attributes = normal_attributes(attributes)
         found = [self._scan] if self._scan else []
         for name, values in self._exact.items():
             value = attributes.get(name)

@@ -22,6 +22,7 @@ from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Intake
+from gateway_core.contract.normal_form import without_names
 from gateway_core.contract.one_line import one_line
 
 from . import own_metrics
@@ -199,7 +200,10 @@ class MqttSource:
 
     def _mark(self, event: Event, topic: str) -> None:
         if self._options.topic_attribute is not None:
-            event.attributes[self._options.topic_attribute] = topic
+            name = self._options.topic_attribute
+            if "specversion" not in event.attributes:
+                event.attributes = without_names(event.attributes, (name,))
+            event.attributes[name] = topic
         if self._options.key == "topic":
             event.key = topic.encode()
 

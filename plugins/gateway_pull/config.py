@@ -6,6 +6,7 @@ from typing import Annotated
 
 from gateway_http.config import Listen, ServerTlsConfig, UrlPath
 from gateway_serving.access import Origin, Token
+from gateway_serving.hosts import HostName
 from gateway_serving.limits import ListenerLimits, Seconds
 from pydantic import AfterValidator, Field
 
@@ -37,6 +38,10 @@ class PullSinkConfig(Config):
     origins: list[Origin] = []
     """The web pages that may fetch events, by the `Origin` header of browsers, such as `https://app.example.com`; `*`
     for all. By default none may."""
+    hosts: list[HostName] = []
+    """Host names by which clients call this listener, without a port; `*.` at the beginning stands for any labels, `*`
+    alone for every name. Requests for other names get 421. Without it, a listener on a loopback address answers to
+    `localhost` and loopback addresses, and one that other machines reach answers to every name."""
     tls: ServerTlsConfig | None = None
     """Serves HTTPS."""
     limits: ListenerLimits = ListenerLimits()

@@ -13,6 +13,7 @@ from gateway_http.server import bind
 from gateway_http.tls import server_tls
 from gateway_serving.address import url_at
 from gateway_serving.asgi import AsgiServer, Receive, Scope, Send, respond
+from gateway_serving.hosts import Hosts
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import StartError
@@ -35,8 +36,9 @@ class Listener:
         self.owner = owner
         self.routes: dict[str, list[Endpoint]] = {}
         self.port = 0
+        self.hosts = Hosts(split_listen(options.listen)[0], options.hosts)
         tls = server_tls(options.tls, owner)
-        self._server = AsgiServer(self._app, options.limits, MAX_BODY_BYTES, tls)
+        self._server = AsgiServer(self._app, options.limits, MAX_BODY_BYTES, tls, self.hosts)
 
     def open(self, sockets: list[socket.socket], tasks: TaskGroup) -> None:
         self.port = sockets[0].getsockname()[1]
@@ -86,8 +88,9 @@ def attach(endpoint: Endpoint, options: PullSinkConfig, context: BuildContext, t
         where = f"{context.owner}: {options.listen}"
         if taken := [e for e in listener.routes.get(options.path, ()) if e.owner != endpoint.owner]:
             raise StartError(f"{where} already serves the path {options.path!r} for {taken[0].owner}")
-        if (options.tls, options.limits) != (listener.options.tls, listener.options.limits):
-            raise StartError(f"{where} is shared with {listener.owner}: tls and limits must be the same")
+        other = listener.options
+        if (options.tls, options.limits, options.hosts) != (other.tls, other.limits, other.hosts):
+            raise StartError(f"{where} is shared with {listener.owner}: tls, limits and hosts must be the same")
     listener.routes.setdefault(options.path, []).insert(0, endpoint)
     return listener
 

@@ -48,7 +48,10 @@ class Tls(Protocol):
 
 
 class Acceptor:
-    """Accepts connections on `sockets` and owns them. `make` returns a protocol for each connection."""
+    """Accepts connections on `sockets` and owns them. `make` returns a protocol for each connection.
+
+    Beyond the limit new connections get 503; if it `makes_room`, the one that has been silent for longest is closed
+    instead. That takes time that grows with the number of connections."""
 
     def __init__(
         self,
@@ -56,12 +59,15 @@ class Acceptor:
         make: Callable[[], asyncio.Protocol],
         limits: ListenerLimits,
         tls: Tls | None = None,
+        *,
+        makes_room: bool = False,
     ) -> None:
-        self.connections: set[Accepted] = set()
+        self.connections: dict[Accepted, None] = {}  # in the order in which they came
         self._sockets = sockets
         self._make = make
         self._limits = limits
         self._tls = tls
+        self._makes_room = makes_room
         self._loop = asyncio.get_running_loop()
         self._opening: dict[asyncio.Protocol, tuple[float, asyncio.Task[bool]]] = {}
         self._timers: dict[socket.socket, asyncio.TimerHandle] = {}
@@ -91,11 +97,11 @@ class Acceptor:
     def made(self, connection: Accepted) -> bool:
         """A connection is open, its handshake done. Returns whether there is room for it."""
         self._opening.pop(cast(asyncio.Protocol, connection), None)
-        self.connections.add(connection)
+        self.connections[connection] = None
         return self.count() <= self._limits.max_connections and not self.closed
 
     def lost(self, connection: Accepted) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
 
     # -- for the budget of descriptors
     # ----------------------------------------------------------------------------------------
@@ -133,10 +139,23 @@ class Acceptor:
                     return
                 descriptors.refused()
                 self._refuse(sock)
-            elif self.count() >= self._limits.max_connections + POLITE:
-                sock.close()
             else:
-                self._open(sock)
+                if self._makes_room and self.count() >= self._limits.max_connections:
+                    self._close_one()
+                if self.count() >= self._limits.max_connections + POLITE:
+                    sock.close()
+                else:
+                    self._open(sock)
+
+    def _close_one(self) -> None:
+        """Closes the connection that has been silent for longest, if any is."""
+        silent = [(found, c) for c in self.connections if (found := c.idle_since()) is not None]
+        if silent:  # of several with the same time, the one that came first
+            _, connection = min(silent, key=lambda pair: pair[0])
+            self.lost(connection)  # it counts until the loop's next turn otherwise
+            connection.abort()
+        elif self._tls is not None and (handshakes := self._handshakes()):
+            min(handshakes, key=lambda pair: pair[0])[1].cancel()
 
     def _failed(self, listener: socket.socket, error: OSError) -> None:
         """Tries again after a pause: the connection waits in the system's queue, and an immediate retry would spin."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from .acceptor import Accepted
 from .budget import Budget, Unfinished
+from .hosts import Hosts
 from .limits import ListenerLimits
 
 
@@ -49,6 +50,7 @@ class ConnectionServer(Protocol):
     """A server, as its connections see it. `now` is a coarse clock."""
 
     limits: ListenerLimits
+    hosts: Hosts | None
     budget: Budget
     stopping: bool
     encrypted: bool

@@ -20,7 +20,7 @@ from typing import Any, cast
 import h11
 
 from .exchange import ClientDisconnected, ConnectionServer, Exchange
-from .refusal import RequestRefused, check_head, problem, reason_phrase
+from .refusal import RequestRefused, check_head, check_host, problem, reason_phrase
 from .unexpected import log_unexpected
 
 log = logging.getLogger("tidegate.server")
@@ -155,6 +155,8 @@ class Http1Connection(asyncio.Protocol):
 
     def _begin(self, request: h11.Request) -> None:
         check_head(request, self._limits)
+        if (hosts := self._server.hosts) is not None:
+            check_host(request, hosts)
         path, _, query = request.target.partition(b"?")
         peer, own = self._name("peername"), self._name("sockname")
         headers = [(name, value) for name, value in request.headers if name not in (b"upgrade", b"http2-settings")]

@@ -8,6 +8,7 @@ from http import HTTPStatus
 
 import h11
 
+from .hosts import Hosts
 from .limits import ListenerLimits
 
 _ALLOW = ((b"allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),)
@@ -42,6 +43,13 @@ def check_head(request: h11.Request, limits: ListenerLimits) -> None:
     for name, value in headers:
         if name == b"expect" and value.lower() != b"100-continue":
             raise RequestRefused(417, "The only supported expectation is 100-continue.")
+
+
+def check_host(request: h11.Request, hosts: Hosts) -> None:
+    """Checks the host name. Raises `RequestRefused`. Only programs leave it out (HTTP/1.0)."""
+    for name, value in request.headers:
+        if name == b"host" and (detail := hosts.refusal(value)):
+            raise RequestRefused(421, detail)
 
 
 def reason_phrase(status: int) -> bytes:

@@ -19,6 +19,7 @@ from .acceptor import Acceptor, Tls
 from .budget import Budget
 from .exchange import ClientDisconnected as ClientDisconnected
 from .exchange import Exchange, ServedConnection
+from .hosts import Hosts
 from .http1 import Http1Connection
 from .limits import ListenerLimits
 from .unexpected import log_unexpected
@@ -37,7 +38,8 @@ _LEAVE_S = 1.0  # so that responses are sent
 
 class AsgiServer:
     """Serves `app`, which gets HTTP requests only and may raise `ClientDisconnected`. `max_body_bytes` is the longest
-    body that the application accepts; the application itself refuses longer ones."""
+    body that the application accepts; the application itself refuses longer ones. Without `hosts`, the
+    application checks host names, too. `makes_room`: see `Acceptor`."""
 
     def __init__(
         self,
@@ -45,14 +47,19 @@ class AsgiServer:
         limits: ListenerLimits | None = None,
         max_body_bytes: int = 1024 * 1024,
         tls: Tls | None = None,
+        hosts: Hosts | None = None,
+        *,
+        makes_room: bool = False,
     ) -> None:
         self._app = app
+        self.hosts = hosts
         self.limits = limits or ListenerLimits()
         self.budget = Budget(self.limits.max_unfinished_bytes, self.limits.max_header_bytes + max_body_bytes)
         self.stopping = False
         self.encrypted = tls is not None
         self.now = 0.0
         self._tls = tls
+        self._makes_room = makes_room
         self._acceptor: Acceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._under_way = 0
@@ -61,7 +68,7 @@ class AsgiServer:
         """Serves on `sockets` and owns them. `stop` waits at most `graceful_s` for responses."""
         self._tasks = tasks
         self._graceful_s = graceful_s
-        self._acceptor = Acceptor(sockets, self._connection, self.limits, self._tls)
+        self._acceptor = Acceptor(sockets, self._connection, self.limits, self._tls, makes_room=self._makes_room)
         self._acceptor.start()
 
     async def stop(self) -> None:

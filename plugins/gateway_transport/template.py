@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, text_of
+from gateway_core.contract.normal_form import normal_attributes
 
 _PART = re.compile(r"\{([^{}]*)\}")
 _NAME = re.compile("[a-z0-9]+")
@@ -57,8 +58,9 @@ def name_of(template: str, rules: NameRules) -> Callable[[Event], str]:
 
     def name(event: Event) -> str:
         values = []
+        attributes = normal_attributes(event.attributes)
         for attribute in wanted:
-            value = event.attributes.get(attribute)
+            value = attributes.get(attribute)
             if value is None:
                 text = f"the {rules.what} needs the attribute {attribute}, which the event does not have"
                 raise Refused(text, attribute=attribute)

@@ -18,6 +18,8 @@ from gateway_http.tls import ServerTls, server_tls
 from gateway_serving.acceptor import Acceptor
 from gateway_serving.access import has_token
 from gateway_serving.address import url_at
+from gateway_serving.budget import Budget
+from gateway_serving.hosts import Hosts
 from gateway_serving.refusal import RequestRefused, problem
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
@@ -29,12 +31,13 @@ from gateway_core.contract.event import Message
 from gateway_core.contract.identity import Identity
 
 from .options import WebSocketConfig
-from .socket import SILENT, WebSocket
+from .socket import SILENT, TRY_LATER, WebSocket
 from .subprotocol import offered
 
 _END = b"\r\n\r\n"
 _MOST_LINES, _LONGEST_LINE = 128, 8190  # the library's
 _LINGER_S = 2.0
+_SWEEP_S = 0.5
 
 
 class Endpoint:
@@ -63,8 +66,13 @@ class Listener:
         self.owner = owner
         self.routes: dict[str, Endpoint] = {}
         self.port = 0
+        assert options.listen is not None
+        self.hosts = Hosts(split_listen(options.listen)[0], options.hosts)
+        limits = options.limits
+        self.budget = Budget(limits.max_unfinished_bytes, limits.max_header_bytes + options.max_message_bytes)
         self._tls = tls
         self._acceptor: Acceptor | None = None
+        self._timer: asyncio.TimerHandle | None = None  # while there are connections
 
     def open(self, sockets: list[socket.socket]) -> None:
         self.port = sockets[0].getsockname()[1]
@@ -73,11 +81,22 @@ class Listener:
 
     def made(self, connection: ServerSocket) -> bool:
         """Returns whether there is room for it."""
+        if self._timer is None:
+            self._sweep()
         return self._acceptor is not None and self._acceptor.made(connection)
 
     def lost(self, connection: ServerSocket) -> None:
+        self.budget.release(connection)
         if self._acceptor is not None:
             self._acceptor.lost(connection)
+            if not self._acceptor.connections and self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.budget.sweep(loop.time())
+        self._timer = loop.call_later(_SWEEP_S, self._sweep)
 
     async def close(self) -> None:
         """Stops listening. Open connections stay; the others end."""
@@ -122,9 +141,10 @@ def attach(endpoint: Endpoint, context: BuildContext) -> Listener:
         if taken is not None and taken.owner != endpoint.owner:
             where = f"{context.owner}: {options.listen}"
             raise StartError(f"{where} already serves the path {options.path!r} for {taken.owner}")
-        if (options.tls, options.limits) != (listener.options.tls, listener.options.limits):
+        other = listener.options
+        if (options.tls, options.limits, options.hosts) != (other.tls, other.limits, other.hosts):
             where = f"{context.owner}: {options.listen}"
-            raise StartError(f"{where} is shared with {listener.owner}: tls and limits must be the same")
+            raise StartError(f"{where} is shared with {listener.owner}: tls, limits and hosts must be the same")
     listener.routes[options.path] = endpoint
     return listener
 
@@ -155,6 +175,9 @@ class ServerSocket(WebSocket):
         self._room = True
         self._refused = False
         self._rest = b""  # what came behind the head
+        self._held_back = False
+        self._begun = 0.0
+        self.held = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -168,6 +191,10 @@ class ServerSocket(WebSocket):
         return None if self.is_open else (1, self._heard)
 
     def _read(self, data: bytes) -> None:
+        self._read_part(data)
+        self._count()
+
+    def _read_part(self, data: bytes) -> None:
         head = self._head
         if self._refused:
             return
@@ -191,6 +218,51 @@ class ServerSocket(WebSocket):
         if self._rest and self.is_open:
             rest, self._rest = self._rest, b""
             super()._read(rest)
+            self._count()
+
+    # -- the budget of what has not come in completely ----------------------------------------------------------------
+
+    def _count(self) -> None:
+        size = 0
+        if not self._refused:
+            size = len(self._head or b"") + len(self._rest) + self.unfinished
+        if size:
+            if not self.held:
+                self._begun = self._heard
+            self._listener.budget.hold(self, size)
+        elif self.held:
+            self._listener.budget.release(self)
+
+    def begun(self) -> float:
+        return self._begun
+
+    def hold_back(self, paused: bool) -> None:
+        self._held_back = paused
+        if self._transport is None or self._transport.is_closing() or self.holding:
+            return
+        if paused:
+            self._transport.pause_reading()
+        else:
+            self._heard, self._pinged = self._loop.time(), None
+            self._transport.resume_reading()
+
+    def resume(self) -> None:
+        super().resume()
+        if self._held_back and self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def evict(self) -> None:
+        self._listener.budget.release(self)
+        self._rest = b""
+        if self.is_open:
+            self.fail(TRY_LATER, "too many incomplete messages; this one was the slowest")
+        elif self._head is not None:
+            self._head = None
+            self._refuse(503, "Too many incomplete requests; this one was the slowest.", ("Retry-After", "1"))
+        else:  # its credentials are being checked
+            self.abort()
+
+    # -- the handshake ------------------------------------------------------------------------------------------------
 
     def _request(self, head: bytes) -> None:
         lines = head.split(b"\r\n")
@@ -208,6 +280,8 @@ class ServerSocket(WebSocket):
         endpoint = self._listener.routes.get(event.path.partition("?")[0])
         if not self._room:
             self._refuse(503, "Too many connections.", ("Retry-After", "1"))
+        elif detail := self._listener.hosts.refusal(event.headers.get("Host", "localhost").encode()):
+            self._refuse(421, detail)
         elif endpoint is None or endpoint.closed:
             self._refuse(404, "There is nothing at this path.")
         elif endpoint.token and not _has_token(event, endpoint.token):

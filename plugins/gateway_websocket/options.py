@@ -11,6 +11,7 @@ from gateway_http.credentials.config import BearerConfig
 from gateway_http.url import in_the_clear
 from gateway_serving.access import Origin, Token
 from gateway_serving.address import leads_to
+from gateway_serving.hosts import HostName
 from gateway_serving.limits import Bytes, ListenerLimits, Seconds
 from gateway_transport.client_tls import ClientTlsConfig
 from pydantic import AfterValidator, model_validator
@@ -36,7 +37,7 @@ def _url(text: str) -> str:
 
 Url = Annotated[str, AfterValidator(_url)]
 
-_LISTEN_ONLY = ("path", "origins", "tls", "limits")
+_LISTEN_ONLY = ("path", "origins", "hosts", "tls", "limits")
 _URL_ONLY = ("headers", "client_tls", "credentials")
 
 
@@ -62,6 +63,10 @@ class WebSocketConfig(Config):
     origins: list[Origin] = []
     """With `listen`: the web pages that may connect, by the `Origin` header of browsers, such as
     `https://app.example.com`; `*` for all. By default none may. Clients that send no `Origin` always may."""
+    hosts: list[HostName] = []
+    """With `listen`: host names by which clients call this listener, without a port; `*.` at the beginning stands for
+    any labels, `*` alone for every name. Requests for other names get 421. Without it, a listener on a loopback address
+    answers to `localhost` and loopback addresses, and one that other machines reach answers to every name."""
     headers: Headers = {}
     """With `url`: additional header fields of the opening handshake."""
     tls: ServerTlsConfig | None = None

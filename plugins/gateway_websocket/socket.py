@@ -17,7 +17,7 @@ from gateway_core.contract.identity import Identity
 from gateway_core.contract.one_line import one_line
 
 TEXT, BINARY, CONT, PING = Opcode.TEXT, Opcode.BINARY, Opcode.CONT, Opcode.PING
-GOING_AWAY, POLICY, TOO_BIG = 1001, 1008, 1009
+GOING_AWAY, POLICY, TOO_BIG, TRY_LATER = 1001, 1008, 1009, 1013
 """Status codes of a close (RFC 6455 section 7.4.1)."""
 CLOSE_S = 5.0
 """How long the other end may take to close, in seconds."""
@@ -86,12 +86,18 @@ class WebSocket(asyncio.Protocol):
         self._flushing = False
         self._deaf = False
         self._parts: list[bytes] = []  # of a fragmented message
+        self._part_bytes = 0
         self._is_text = False
 
     @property
     def is_open(self) -> bool:
         """Whether messages can be sent."""
         return self.protocol.state is State.OPEN
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes of a message that has not come in completely."""
+        return len(self.protocol.reader.buffer) + self._part_bytes
 
     @property
     def subprotocol(self) -> str:
@@ -158,10 +164,12 @@ class WebSocket(asyncio.Protocol):
                 self._message(bytes(frame.data), opcode is TEXT)
             else:
                 self._parts, self._is_text = [bytes(frame.data)], opcode is TEXT
+                self._part_bytes = len(frame.data)
         elif opcode is CONT:
             self._parts.append(bytes(frame.data))
+            self._part_bytes += len(frame.data)
             if frame.fin:
-                parts, self._parts = self._parts, []
+                parts, self._parts, self._part_bytes = self._parts, [], 0
                 self._message(b"".join(parts), self._is_text)
             elif len(self._parts) >= MOST_FRAGMENTS:
                 self.fail(TOO_BIG, "too many fragments")
@@ -250,6 +258,7 @@ class WebSocket(asyncio.Protocol):
     def fail(self, code: int, reason: str) -> None:
         """Closes because of what the other end did. What still comes is ignored."""
         self._deaf = True
+        self._parts, self._part_bytes = [], 0
         if self.is_open:
             self.reason = self.reason or f"{code} {reason}"
             self.protocol.fail(code, reason)

@@ -35,7 +35,7 @@ TARGETS = {
     "memory after events": "<= 70 MB",
 }
 EVENT = (
-    b"POST / HTTP/1.1\r\nhost: bench\r\nce-specversion: 1.0\r\nce-id: 1\r\nce-source: /bench\r\nce-type: bench\r\n"
+    b"POST / HTTP/1.1\r\nhost: localhost\r\nce-specversion: 1.0\r\nce-id: 1\r\nce-source: /bench\r\nce-type: bench\r\n"
     b"content-type: application/json\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}"
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -68,7 +69,14 @@ def _camel(draw: Draw, mode: str) -> dict[str, Any]:
     names = LOWER.filter(lambda n: n not in CAMEL_DEFINED)
     attributes |= draw(st.dictionaries(names, SCALAR, max_size=1))
     keys = WORDS if mode == "structured" else CAMEL_KEY
-    if extensions := draw(st.dictionaries(keys, ANY, max_size=4)):
+    extensions: dict[str, Any] = {}
+    taken = {*CAMEL_DEFINED, "id", "type", "time", "datacontenttype", "dataschema", "database64", *attributes}
+    for name, value in draw(st.dictionaries(keys, ANY, max_size=4)).items():
+        plain = re.sub("[^a-z0-9]", "", name.casefold())
+        if not taken & {plain, name.casefold()}:  # an extension has a name of its own, however it is spelt
+            extensions[name] = value
+            taken.add(name.casefold())
+    if extensions:
         attributes["extensions"] = extensions
     return attributes
 

@@ -7,7 +7,7 @@ import tomllib
 
 from tests.docs.blocks import ROOT
 
-CODE = re.compile(r"\b[A-Z]{2,5}-\d\d\b")
+CODE = re.compile(r"\b[A-Z]{2,5}-\d{2,3}\b")
 """`AB-01`"""
 
 

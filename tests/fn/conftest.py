@@ -36,7 +36,7 @@ class Rig:
         return self.answer(event_in(received))
 
     def _config(self) -> str:
-        to = f'listen: "127.0.0.1:0", function: "{self.function.url}"'
+        to = f'listen: "127.0.0.1:0", hosts: ["*"], function: "{self.function.url}"'
         return f"""
 brokers:
   default:

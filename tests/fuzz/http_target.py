@@ -110,7 +110,7 @@ class Listener(NativeListener):
 
 
 async def _listener() -> Listener:
-    return Listener(HttpSourceConfig.model_validate({"limits": LIMITS}), None, "fuzz")
+    return Listener(HttpSourceConfig.model_validate({"limits": LIMITS, "hosts": ["*"]}), None, "fuzz")
 
 
 class Run:

@@ -163,7 +163,7 @@ class Kit:
         self, intake: MemoryIntake, owner: str = "here", clock: Clock | None = None, **options: Any
     ) -> AsyncIterator[Source]:
         changes: dict[str, Any] = {"owner": owner, "clock": clock or SystemClock()}
-        source: Source = self.build("source", {"listen": "127.0.0.1:0", **options}, **changes)
+        source: Source = self.build("source", {"listen": "127.0.0.1:0", "hosts": ["*"], **options}, **changes)
         async with anyio.create_task_group() as tasks:
             await source.start(cast(Intake, intake), tasks)
             try:

@@ -172,7 +172,7 @@ async def test_too_many_connections(kit: Any, intake: Any, request_bytes: Any) -
 
 async def test_stop_closes_idle_connections_and_ends_busy_ones(kit: Any, intake: Any, request_bytes: Any) -> None:
     intake.hold = True
-    source = kit.build("source", {"listen": "127.0.0.1:0"})
+    source = kit.build("source", {"listen": "127.0.0.1:0", "hosts": ["*"]})
     async with anyio.create_task_group() as tasks:
         await source.start(intake, tasks)
         async with kit.connect(source) as idle, kit.connect(source) as busy, kit.connect(source) as half:

@@ -18,7 +18,7 @@ from gateway_testing import GatewayProcess, Subscriber
 
 MIB = 1024 * 1024
 HEAD = (
-    b"POST / HTTP/1.1\r\nHost: x\r\nce-specversion: 1.0\r\nce-type: t\r\nce-source: /s\r\n"
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nce-specversion: 1.0\r\nce-type: t\r\nce-source: /s\r\n"
     b"ce-id: %d\r\nContent-Length: %d\r\n\r\n"
 )
 

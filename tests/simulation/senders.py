@@ -21,17 +21,18 @@ NONSENSE = (
     b"",
     b"\r\n\r\n",
     b"GET / HTTP/1.1\r\n\r\n",
-    b"POST /default HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\ncontent-length: 8\r\n\r\n",
+    b"POST /default HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\ncontent-length: 8\r\n\r\n",
     b"\x16\x03\x01\x02\x00" + bytes(300),
-    b"POST /default HTTP/1.1\r\nhost: x\r\nce-id: nonsense\r\ncontent-length: 2\r\n\r\n{}",
-    b"POST /default HTTP/1.1\r\nhost: x\r\ncontent-type: application/cloudevents+json\r\ncontent-length: 3\r\n\r\n{}{",
-    b"POST /default HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5\r\nabc",
+    b"POST /default HTTP/1.1\r\nhost: localhost\r\nce-id: nonsense\r\ncontent-length: 2\r\n\r\n{}",
+    b"POST /default HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/cloudevents+json\r\n"
+    b"content-length: 3\r\n\r\n{}{",
+    b"POST /default HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n5\r\nabc",
 )
 
 
 def request(send: Send) -> bytes:
     """The request's bytes (CloudEvents HTTP binding 1.0.2)."""
-    headers = [b"POST /%s HTTP/1.1" % send.to.encode(), b"host: gateway"]
+    headers = [b"POST /%s HTTP/1.1" % send.to.encode(), b"host: localhost"]
     if send.mode == "binary" and len(send.events) == 1:
         event = send.events[0]
         for name, value in event.attributes.items():

@@ -117,7 +117,7 @@ async def test_ends_with_one_address_share_it_by_path(kit: Kit) -> None:
         b: Any = kit.source("websocket", {"listen": listen, "path": "/b", "limits": {"max_connections": 5}})
         async with anyio.create_task_group() as tasks:
             b._context = _owned(b, "other")
-            with pytest.raises(StartError, match="tls and limits must be the same"):
+            with pytest.raises(StartError, match="tls, limits and hosts must be the same"):
                 await b.start(of_a, tasks)
         async with sink(kit, listen=listen, path="/c"), client(f"ws://{listen}/c"), client(a.address) as sender:
             await sender.send(EVENT % 1)

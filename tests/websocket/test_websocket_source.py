@@ -198,7 +198,7 @@ async def raw(url: str, data: bytes) -> bytes:
     """What comes back if these bytes follow a handshake, until the other end closes."""
     host, _, port = url.removeprefix("ws://").partition("/")[0].partition(":")
     async with await anyio.connect_tcp(host, int(port)) as stream:
-        head = ["GET / HTTP/1.1", "Host: x", *UPGRADE, KEY, speaks(ACK), "", ""]
+        head = ["GET / HTTP/1.1", "Host: localhost", *UPGRADE, KEY, speaks(ACK), "", ""]
         await stream.send("\r\n".join(head).encode() + data)
         found = b""
         try:

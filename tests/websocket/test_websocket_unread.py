@@ -37,7 +37,7 @@ async def deaf(url: str) -> Any:
     """An open connection of an end that reads nothing after the handshake."""
     parts = urlsplit(url)
     stream = await anyio.connect_tcp(parts.hostname or "", parts.port or 0)
-    lines = [f"GET {parts.path} HTTP/1.1", "Host: h", *UPGRADE, KEY, speaks(ACK), "", ""]
+    lines = [f"GET {parts.path} HTTP/1.1", "Host: localhost", *UPGRADE, KEY, speaks(ACK), "", ""]
     await stream.send("\r\n".join(lines).encode())
     assert b" 101 " in await stream.receive()
     return stream

@@ -14,6 +14,7 @@ from gateway_core.contract.clock import Clock
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter, Observer, Outcome
+from gateway_core.contract.normal_form import normal_form
 from gateway_core.delivery.dead_letter import rfc3339, without_facts
 from gateway_core.pipeline.guards import text_of_error
 
@@ -72,7 +73,7 @@ class Tap(Observer):
     def _event(self, kind: str, event: Event, **facts: Any) -> None:
         if self._matches is not None:
             try:
-                if not self._matches(event):
+                if not self._matches(normal_form(event)):
                     return
             except Exception as e:  # the event is shown with the error
                 facts["filter_error"] = text_of_error(e)

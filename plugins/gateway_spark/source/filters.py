@@ -12,6 +12,7 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, FilterRef
 from gateway_core.contract.event import Event, text_of
+from gateway_core.contract.normal_form import normal_attributes
 from gateway_core.pipeline.filters import all_of
 from gateway_core.pipeline.guards import FilterGuard
 
@@ -50,6 +51,7 @@ def _attributes(wanted: Mapping[str, str]) -> Matches:
     pairs = list(wanted.items())
 
     def matches(row: Row, attributes: dict[str, Any]) -> bool:
+        attributes = normal_attributes(attributes)
         for name, value in pairs:
             found = attributes.get(name)
             if found is None or (value and text_of(found) != value):
