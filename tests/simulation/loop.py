@@ -123,6 +123,9 @@ class Loop(asyncio.BaseEventLoop):
     def remove_reader(self, fd: Any) -> bool:
         return bool(fd.remove_reader())
 
+    def remove_writer(self, fd: Any) -> bool:  # type: ignore[override]
+        return False
+
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:  # type: ignore[override]
         return [(sockets.AF_INET, sockets.SOCK_STREAM, 6, "", (host, port))]
 

@@ -93,7 +93,7 @@ def _names(simulation: Simulation) -> dict[int, Any]:
 PACKAGES = (
     "gateway_core", "gateway_log", "gateway_http", "gateway_serving", "gateway_access", "gateway_transport",
     "gateway_cloudevents", "gateway_basics", "gateway_cesql", "gateway_file", "gateway_deadletter", "gateway_audit",
-    "gateway_reload", "gateway_process",
+    "gateway_reload", "gateway_process", "gateway_mqtt", "gateway_nats",
 )  # fmt: skip
 """Their modules are imported before the first run: one that is imported later would have the real names."""
 
