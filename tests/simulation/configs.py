@@ -69,7 +69,7 @@ def _sink(one: Trigger | Bridge, kafka: Kafka) -> dict[str, Any]:
 
 
 def _consumer(kafka: Kafka) -> dict[str, Any]:
-    own = {"ingress", "channel", "not_an_event"}
+    own = {"ingress", "channel", "not_an_event", "wire"}
     return {**KAFKA, **{name: value for name, value in asdict(kafka).items() if name not in own}}
 
 

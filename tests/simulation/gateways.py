@@ -58,7 +58,7 @@ class Process:
         self.generation = generation
         self.machine = Machine(world.network, generation)
         self.machine.short = world.out_of_descriptors
-        self.loop = Loop(world.scheduler, self.machine, world.broken, world.thread_delay)
+        self.loop = Loop(world.scheduler, self.machine, self._unexpected, world.thread_delay)
         self.running = False
         self.gateway: Gateway | None = None
         self._stop: anyio.Event | None = None
@@ -66,6 +66,11 @@ class Process:
         self._reloading: asyncio.Lock
         threads.Threads.current = self.loop.threads
         forget()
+
+    def _unexpected(self, what: str) -> None:
+        """asyncio would log this. aiokafka tells of a connection whose bootstrap was cancelled, and closes it."""
+        if not what.startswith("Unclosed AIOKafkaConnection"):
+            self._world.broken(what)
 
     @property
     def inside(self) -> bool:

@@ -50,6 +50,9 @@ class Loop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self.scheduler.now
 
+    def is_running(self) -> bool:
+        return events._get_running_loop() is self
+
     # -- steps ------------------------------------------------------------------------------------------------------
 
     def next_at(self) -> float:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 MQTT, NATS = "mqtt", "nats"
 QUEUES = (MQTT, NATS)
 """Sends in these modes are messages to the server of this name. In MQTT, `Send.connection` chooses the topic."""
-SHARE = 0.12
+SHARE = 0.3
 """The part of the seeds without another rule whose plans are about queues."""
 
 

@@ -44,6 +44,7 @@ from .history import (
 from .kafka_clients import connected
 from .kafka_cluster import Cluster
 from .kafka_senders import write
+from .kafka_wire import WireBroker
 from .letters import letters
 from .logs import captured
 from .mqtt_stream import streaming
@@ -125,6 +126,8 @@ class World:
         self.gateway: Process | None = None
         self.faults = Faults(self)
         self.cluster = Cluster(self)
+        if self.cluster.wire:
+            WireBroker(self.cluster)
         self.queues = Queues(self)
         self.paused: dict[str, int] = {}
         self._folder = folder
