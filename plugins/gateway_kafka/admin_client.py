@@ -13,7 +13,7 @@ from aiokafka.conn import create_conn
 
 from .aio.faults import check_token, fault_of, probe, quieten, refuses_us, text_of
 from .aio.metadata import only_reading
-from .aio.options import client_options, connection_options
+from .aio.options import client_options, connect_limit_s, connection_options
 from .client import KafkaFault
 from .client_config import KafkaConfig
 
@@ -38,7 +38,7 @@ class AdminClient:
         client = AIOKafkaClient(**client_options(self._config))
         only_reading(client)
         try:
-            with anyio.fail_after(self._config.request_timeout_s):
+            with anyio.fail_after(connect_limit_s(self._config)):
                 await client.bootstrap()
         except BaseException as error:
             with anyio.CancelScope(shield=True):

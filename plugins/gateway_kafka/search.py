@@ -23,7 +23,7 @@ from .admin import Admin
 from .aio.faults import fault_of
 from .aio.lenient import install
 from .aio.metadata import only_reading
-from .aio.options import client_options
+from .aio.options import client_options, connect_limit_s
 from .aio.session import close
 from .client import KafkaFault, Partition, Record
 from .client_config import KafkaConfig
@@ -178,7 +178,7 @@ class TopicSearch:
         )
         only_reading(consumer._client)
         try:
-            with anyio.fail_after(self._config.request_timeout_s):
+            with anyio.fail_after(connect_limit_s(self._config)):
                 await consumer.start()
             yield _Windows(consumer)
         finally:

@@ -9,14 +9,14 @@ from random import Random
 Drawn = tuple[float, str, str, float, int]
 """The fields of a `plan.Fault`."""
 
-SERVER, TRIGGER, SENDER, GROUP, NONE = "server", "trigger", "sender", "group", "none"
+SERVER, TRIGGER, SENDER, GROUP, QUEUE, NONE = "server", "trigger", "sender", "group", "queue", "none"
 
 
 @dataclass(frozen=True)
 class Kind:
     """A kind of fault. `target` says what its target is: a server's name, a trigger's name, the number of a sender's
-    connection, the number of a consumer group or topic, or none. `seconds` and `amounts` are choices; none if they mean
-    nothing for it."""
+    connection, the number of a consumer group or topic, the name of a queue's server, or none. `seconds` and `amounts`
+    are choices; none if they mean nothing for it."""
 
     meaning: str
     target: str = NONE
@@ -123,9 +123,14 @@ KINDS: dict[str, Kind] = {
         "another member gets all; the gateway learns it after `amount` ms", GROUP, _SHORT, (0, 300, 3000, 15_000)
     ),
     "kafka-recreate": Kind("a topic is deleted, and created again", GROUP),
+    # -- the servers of queues (`queue_plan.py`)
+    "queue-away": Kind("refuses connections, and cuts those that are open", QUEUE),
+    "queue-vanish": Kind("no answer to anything on the network, not even to a connection", QUEUE),
+    "queue-cut": Kind("cuts its connections", QUEUE),
+    "queue-consumer": Kind("an administrator deletes the NATS consumers", QUEUE),
 }
 IN_FOCUS = frozenset({"hang", "mixed", "short", "memory", "sync-once", "disk-lies"})
-DRAWN_APART = IN_FOCUS | {"authenticator"} | {name for name in KINDS if name.startswith("kafka-")}
+DRAWN_APART = IN_FOCUS | {"authenticator"} | {name for name in KINDS if name.startswith(("kafka-", "queue-"))}
 """Kinds that came later. They are drawn by themselves, so that the plan of a seed has what it had before."""
 
 

@@ -6,10 +6,12 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from .plan import Bridge, Config, Filter, Kafka, Policy, Trigger
+from .plan import Bridge, Config, Filter, Kafka, Policy, Queues, Trigger
 
 LISTEN = "127.0.0.1:8080"
 KAFKA = {"bootstrap": "127.0.0.1:9092"}
+STREAM = "events"
+"""The NATS stream."""
 BROKEN = "brokers: {default: {ingress: 7}}\ntriggers: {none: {}}\n"
 
 
@@ -27,6 +29,9 @@ def text(config: Config) -> str:
     kafka = config.kafka or Kafka()
     if kafka.ingress:
         broker["ingress"].append(_kafka_source(kafka, "default"))
+    if config.queues is not None:
+        fetched = _queues(config.queues)
+        broker["ingress"] = [*fetched, *broker["ingress"]] if config.queues.first else [*broker["ingress"], *fetched]
     if kafka.channel:
         broker["channel"] = {"kafka": {**_consumer(kafka), "partitions": 2, "key": "partitionkey"}}
     if config.dead_letter == "http":
@@ -64,13 +69,24 @@ def _sink(one: Trigger | Bridge, kafka: Kafka) -> dict[str, Any]:
 
 
 def _consumer(kafka: Kafka) -> dict[str, Any]:
-    own = {"ingress", "channel", "not_an_event"}
+    own = {"ingress", "channel", "not_an_event", "wire"}
     return {**KAFKA, **{name: value for name, value in asdict(kafka).items() if name not in own}}
 
 
 def _kafka_source(kafka: Kafka, name: str) -> dict[str, Any]:
     more = {"topic": f"in-{name}", "start": "earliest", "not_an_event": kafka.not_an_event}
     return {"kafka": {**_consumer(kafka), **more}}
+
+
+def _queues(queues: Queues) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = [
+        {"mqtt": {"server": "mqtt", "topic": topic, "receive_maximum": queues.receive_maximum}}
+        for topic in queues.topics
+    ]
+    if queues.subject:
+        more = {"max_in_flight": queues.max_in_flight, "ack_wait_s": queues.ack_wait_s, "start": "earliest"}
+        made.append({"nats": {"servers": ["nats://nats:4222"], "subject": queues.subject, "stream": STREAM, **more}})
+    return made
 
 
 def _bridge(bridge: Bridge, kafka: Kafka) -> dict[str, Any]:

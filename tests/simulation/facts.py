@@ -29,6 +29,7 @@ from .history import (
     Over,
     Partial,
     Paused,
+    Published,
     Refused,
     Reloaded,
     Replied,
@@ -40,6 +41,7 @@ from .history import (
 )
 from .kafka_facts import KafkaFacts
 from .plan import Config, Event, Plan, Policy, Trigger
+from .queue_plan import MQTT, NATS
 
 FACTS = (
     *("knativeerrordest", "knativeerrorcode", "knativeerrordata", "tidegatetrigger", "tidegateattempts"),
@@ -148,6 +150,7 @@ class Facts:
         self.kafka = KafkaFacts(self.plan, self.history)
         self._index()
         self._index_kafka()
+        self._index_queues()
 
     # -- indexes ----------------------------------------------------------------------------------------------------
 
@@ -381,6 +384,24 @@ class Facts:
                 whole = any(span.begin - 2 <= at < until for at in moved) or span.begin < 2
                 found.append((0.0, power, power) if whole else (span.begin - 1 - self.lag, until + self.lag, power))
         return found
+
+    def _index_queues(self) -> None:
+        """Messages of queues may come again whenever something goes wrong; none may be missing where the config has had
+        their topic all the time."""
+        published = list(self.history.of(Published))
+        if not published:
+            return
+        always: set[tuple[str, str]] = set()
+        for config in self.plan.configs:
+            queues = config.queues
+            topics = {(MQTT, t) for t in queues.topics} if queues is not None else set()
+            topics |= {(NATS, "in.x")} if queues is not None and queues.subject else set()
+            always = always & topics if config is not self.plan.configs[0] else topics
+        again = AGAIN if self.spans or len(self.lives) > 1 else 0
+        for one in published:
+            stored = True if (one.server, one.topic) in always else None
+            self.copies[one.id] += [Copy(one.at, EVER, stored, None, one.send, 0, True)]
+            self.copies[one.id] += [Copy(one.at, EVER, None, None, one.send, 0, True)] * again
 
     # -- events -------------------------------------------------------------------------------------------------------
 

@@ -111,6 +111,10 @@ class Faults:
                 if world.cluster.begin(fault):
                     return "nothing"
                 self._until(fault, lambda: world.cluster.over(fault))
+            case "queue-away" | "queue-vanish" | "queue-cut" | "queue-consumer":
+                self._lasting.append(fault)
+                self._until(fault, lambda: self._end_lasting(fault))
+                return world.queues.begin(fault)
             case _:
                 self._lasting.append(fault)
                 if fault.kind == "kafka-away" and fault.amount:

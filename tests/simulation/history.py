@@ -64,6 +64,17 @@ class Arrived(Record):
 
 
 @dataclass(frozen=True)
+class Published(Record):
+    """A message with the event of `Plan.sends[send]` was published to a queue that the gateway reads, or has read: in
+    MQTT a topic that was subscribed to before, in NATS a stream."""
+
+    server: str
+    topic: str
+    id: str
+    send: int
+
+
+@dataclass(frozen=True)
 class Replied(Record):
     """What a server did with arrival `number`: it wrote the whole answer `status` at this time (the gateway gets it
     later, or never; `how`: "retry-after" or "announced" if it asked for a pause or for the end of the connection), or

@@ -346,7 +346,8 @@ def connected(cluster: Cluster) -> Iterator[None]:
     """Inside, the plugin's clients are those of this cluster."""
     users: Sequence[Any] = (source, channel, feed)
     before = connect.producer, connect.consumer, [user.Admin for user in users]
-    connect.producer = lambda config: SimulatedProducer(cluster, config)
+    real = connect.producer
+    connect.producer = lambda config: real(config) if cluster.wire else SimulatedProducer(cluster, config)
     connect.consumer = lambda config, **given: SimulatedConsumer(cluster, config, **given)
     SimulatedAdmin.cluster = cluster
     for user in users:

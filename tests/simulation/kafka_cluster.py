@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 from zlib import crc32
 
+from aiokafka.partitioner import murmur2
 from gateway_kafka.client import Headers, Partition, Record
 
 from .history import Arrived, Committed, Produced, Recreated, Replied, Taken
@@ -39,9 +40,9 @@ def topic_out(name: str) -> str:
     return f"out-{name}"
 
 
-def partition_of_key(key: bytes) -> int:
-    """The partition of all records with this key."""
-    return crc32(key) % PARTITIONS
+def partition_of_key(key: bytes, *, wire: bool = False) -> int:
+    """The partition of all records with this key; `wire` if Kafka's own clients choose it."""
+    return (murmur2(key) & 0x7FFFFFFF if wire else crc32(key)) % PARTITIONS
 
 
 class Client(Protocol):
@@ -98,6 +99,8 @@ class Cluster:
         self.world = world
         self.topics: dict[str, Topic] = {}
         self.groups: dict[str, Group] = {}
+        self.wire = any(config.kafka is not None and config.kafka.wire for config in world.plan.configs)
+        """Whether producers are the plugin's own, which speak with a `kafka_wire.WireBroker`."""
         self._random = world.plan.random("kafka")
         for config in world.plan.configs:
             for name in (*config.reads, *config.writes):
@@ -129,7 +132,7 @@ class Cluster:
 
     def partition_of(self, topic: str, key: bytes | None) -> Partition:
         """The partition in which a record with this key belongs; any for one without."""
-        return topic, partition_of_key(key) if key is not None else self._random.randrange(PARTITIONS)
+        return topic, partition_of_key(key, wire=self.wire) if key is not None else self._random.randrange(PARTITIONS)
 
     def write(
         self,

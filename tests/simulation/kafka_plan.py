@@ -33,6 +33,8 @@ class Kafka:
     session_timeout_s: float = 10.0
     request_timeout_s: float = 5.0
     max_poll_records: int = 500
+    wire: bool = False
+    """Whether records are written by the plugin's own producer on aiokafka, in Kafka's protocol."""
 
 
 def drawn(plan: Plan) -> Plan:
@@ -51,6 +53,8 @@ def drawn(plan: Plan) -> Plan:
         request_timeout_s=random.choice((1.0, 5.0, 20.0)),
         max_poll_records=random.choice((1, 5, 500)),
     )
+    if kafka.client == "aiokafka" and plan.random("kafka-wire").random() < 0.5:
+        kafka = replace(kafka, wire=True)
     sinks = {t.name for config in plan.configs for t in config.triggers if random.random() < 0.25}
     bridge = random.random() < 0.6
     ends = random.choice(("http", "http", "kafka"))

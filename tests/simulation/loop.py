@@ -50,6 +50,9 @@ class Loop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self.scheduler.now
 
+    def is_running(self) -> bool:
+        return events._get_running_loop() is self
+
     # -- steps ------------------------------------------------------------------------------------------------------
 
     def next_at(self) -> float:
@@ -122,6 +125,9 @@ class Loop(asyncio.BaseEventLoop):
 
     def remove_reader(self, fd: Any) -> bool:
         return bool(fd.remove_reader())
+
+    def remove_writer(self, fd: Any) -> bool:  # type: ignore[override]
+        return False
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:  # type: ignore[override]
         return [(sockets.AF_INET, sockets.SOCK_STREAM, 6, "", (host, port))]

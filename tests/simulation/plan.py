@@ -21,10 +21,11 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from .choices import KINDS, Choices
 from .kafka_plan import MODES, Kafka
 from .kafka_plan import drawn as with_kafka
+from .queue_plan import QUEUES, Queues
 
 __all__ = [
-    "KINDS", "MODES", "Bridge", "Config", "Event", "Fault", "Filter", "Kafka", "Network", "Plan", "Policy", "Send",
-    "Trigger",
+    "KINDS", "MODES", "QUEUES", "Bridge", "Config", "Event", "Fault", "Filter", "Kafka", "Network", "Plan", "Policy",
+    "Queues", "Send", "Trigger",
 ]  # fmt: skip
 
 SOURCE = "/sim"
@@ -72,7 +73,7 @@ class Send:
     mode: str = "binary"
     """binary, structured, or batch; more than one event needs batch. One of `kafka_plan.MODES`: not a request, but a
     record for each event in the topic that the broker or bridge reads; those without a key go to partition
-    `connection`."""
+    `connection`. One of `queue_plan.QUEUES`: a message for each event."""
     tries: int = 1
     """How often it is sent at most: again after 429, 503 or no answer, as the table of delivery.md says."""
 
@@ -165,6 +166,8 @@ class Config:
     """Whether the broker's ingress has an authenticator, which faults make raise, hang or refuse."""
     kafka: Kafka | None = None
     """What of it is on Kafka; None only if nothing is."""
+    queues: Queues | None = None
+    """What the broker fetches from queues; None if nothing."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -242,8 +245,9 @@ class Plan:
     def of(seed: int) -> Plan:
         """Draws a plan."""
         from .focus import focused
+        from .queue_plan import queued
 
-        return focused(seed) or _drawn(seed)
+        return focused(seed) or queued(seed) or _drawn(seed)
 
     def random(self, name: str) -> Random:
         """The generator of something that has this name."""

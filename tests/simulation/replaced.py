@@ -93,7 +93,7 @@ def _names(simulation: Simulation) -> dict[int, Any]:
 PACKAGES = (
     "gateway_core", "gateway_log", "gateway_http", "gateway_serving", "gateway_access", "gateway_transport",
     "gateway_cloudevents", "gateway_basics", "gateway_cesql", "gateway_file", "gateway_deadletter", "gateway_audit",
-    "gateway_reload", "gateway_process",
+    "gateway_reload", "gateway_process", "gateway_mqtt", "gateway_nats",
 )  # fmt: skip
 """Their modules are imported before the first run: one that is imported later would have the real names."""
 
@@ -134,6 +134,9 @@ class Ordered(MutableSet[Any]):
         return Ordered(self)
 
 
+OURS = ("gateway_", "aiokafka")
+"""What the names of modules begin with that get other names."""
+
 _found: list[tuple[dict[str, Any], str, int]] = []
 _seen: set[str] = set()
 _modules = 0
@@ -153,7 +156,7 @@ def look() -> None:
     wanted = {id(thing) for thing in (time, time.monotonic, time.time_ns, time.time, time.perf_counter, threading,
               queue.SimpleQueue, concurrent.futures.ThreadPoolExecutor, socket, select, secrets, uuid)}  # fmt: skip
     for name, module in list(sys.modules.items()):
-        if name in _seen or not name.startswith("gateway_"):
+        if name in _seen or not name.startswith(OURS):
             continue
         _seen.add(name)
         space = vars(module)

@@ -85,6 +85,8 @@ def _line(plan: Plan, record: h.Record, numbers: dict[int, str], about: set[str]
                 f" ({attributes.get('tidegateattempts')} attempts: {attributes.get('tidegatereason')})" * record.dead
             )
             return f"{record.server} gets {id}{dead}{tries}"
+        case h.Published():
+            return "" if about is not None and record.id not in about else f"{record.id} is published to {record.topic}"
         case h.Replied():
             if record.number not in numbers:
                 return ""

@@ -20,7 +20,7 @@ from gateway_core.runtime.config_read import ConfigRead
 from . import configs, plugins
 from .disk import Disk
 from .faults import Faults
-from .gateways import Process
+from .gateways import Process, unheard
 from .history import (
     Arrived,
     Broken,
@@ -44,10 +44,13 @@ from .history import (
 from .kafka_clients import connected
 from .kafka_cluster import Cluster
 from .kafka_senders import write
+from .kafka_wire import WireBroker
 from .letters import letters
 from .logs import captured
+from .mqtt_stream import streaming
 from .network import Endpoint, Network
-from .plan import MODES, Fault, Plan
+from .plan import MODES, QUEUES, Fault, Plan
+from .queue_server import Queues
 from .repairs import repaired
 from .replaced import close_all, look, replaced
 from .scheduler import Scheduler
@@ -82,7 +85,14 @@ def run(plan: Plan, folder: Path | None = None) -> History:
     try:
         world = World(plan, where)
         held = patch.object(subscription, "MOST_HELD", plan.most_held or deliveries.MOST_HELD)
-        with held, world.disk, replaced(world), connected(world.cluster), captured(world.logged, where):
+        with (
+            held,
+            world.disk,
+            replaced(world),
+            connected(world.cluster),
+            streaming(world),
+            captured(world.logged, where),
+        ):
             plugins.playing = world
             try:
                 world.run()
@@ -116,6 +126,9 @@ class World:
         self.gateway: Process | None = None
         self.faults = Faults(self)
         self.cluster = Cluster(self)
+        if self.cluster.wire:
+            WireBroker(self.cluster)
+        self.queues = Queues(self)
         self.paused: dict[str, int] = {}
         self._folder = folder
         self._arrivals = 0
@@ -264,7 +277,8 @@ class World:
         if self.gateway is not None:
             self.gateway.kill()
             self.gateway = None
-        gc.collect()
+        with unheard():
+            gc.collect()
         close_all(self.descriptors)
 
     def _spins(self) -> bool:
@@ -276,6 +290,8 @@ class World:
     def _send(self, number: int) -> None:
         if self.plan.sends[number].mode in MODES:
             write(self.cluster, number)
+        elif self.plan.sends[number].mode in QUEUES:
+            self.queues.publish(number)
         else:
             self.sender(self.plan.sends[number].connection).queue(number)
 

@@ -13,6 +13,8 @@ from ..oauth import Tokens
 from .closed_transport import install
 
 _RETRY_MS = 100
+_REQUESTS_TO_CONNECT = 6
+"""Versions and metadata, once more at another address, a producer id, and the topics."""
 
 
 def client_options(config: KafkaConfig) -> dict[str, Any]:
@@ -22,6 +24,12 @@ def client_options(config: KafkaConfig) -> dict[str, Any]:
         "bootstrap_servers": list(config.bootstrap),
         "retry_backoff_ms": _RETRY_MS,
     }
+
+
+def connect_limit_s(config: KafkaConfig) -> float:
+    """The time limit for connecting, in seconds: it takes several requests, each with a limit of its own in aiokafka.
+    With the limit of one for all, a client far from its cluster would never connect."""
+    return _REQUESTS_TO_CONNECT * config.request_timeout_s
 
 
 def connection_options(config: KafkaConfig) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from ..health import Health
 from .closing import closed
 from .direct_sender import DirectSender
 from .faults import check_token, fault_of, probe
-from .options import client_options
+from .options import client_options, connect_limit_s
 
 _log = logging.getLogger("tidegate.kafka")
 _FIRST_WAIT_S = 0.25
@@ -135,7 +135,7 @@ class ProducerConnection:
         client = ProducerClient(producer, self._direct)
         self._clients.add(client)
         try:
-            with anyio.fail_after(config.request_timeout_s):
+            with anyio.fail_after(connect_limit_s(config)):
                 await producer.start()
                 if topics := self._topics():
                     await producer.client.set_topics(topics)

@@ -16,7 +16,7 @@ from .closing import closed
 from .faults import check_token, fault_of, probe
 from .lenient import install
 from .metadata import TopicIds, only_reading
-from .options import client_options
+from .options import client_options, connect_limit_s
 
 _CLOSE_S = 5.0
 _LEAVE_S = 2.0
@@ -46,7 +46,7 @@ async def connected(config: KafkaConfig, group: str, session_s: float) -> tuple[
     )
     known = only_reading(consumer._client)
     try:
-        with anyio.fail_after(config.request_timeout_s):
+        with anyio.fail_after(connect_limit_s(config)):
             await consumer.start()
     except BaseException as error:
         await close(consumer)

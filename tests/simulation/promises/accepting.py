@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..decoding import data_of
 from ..facts import DISK, EVER, FACTS, STOPS, SYNCS, Attempt, Copy, Facts
 from ..kafka_facts import channel, channel_troubled
-from ..plan import MODES, Event
+from ..plan import MODES, QUEUES, Event
 from ..senders import WAIT_S
 from .registry import Found, promise
 
@@ -30,7 +30,7 @@ def stored(facts: Facts) -> Iterator[tuple[str, float, float]]:
             sure = [c for c in copies if c.stored]
             if sure:
                 yield event.id, sure[0].begin, sure[0].end
-            elif any(e.id in seen for e in send.events) and copies and send.mode not in MODES:
+            elif any(e.id in seen for e in send.events) and copies and send.mode not in (*MODES, *QUEUES):
                 unsure = [c for c in copies if c.stored is None]
                 if unsure:
                     yield event.id, unsure[0].begin, EVER
@@ -73,7 +73,12 @@ def a_batch_is_whole(facts: Facts) -> Found:
     for name, id in (*facts.dead_of, *facts.letters_of):
         seen.setdefault(name, set()).add(id)
     for send in facts.plan.sends:
-        if send.to != "default" or len(send.events) < 2 or send.mode in MODES or channel(facts.plan.configs):
+        if (
+            send.to != "default"
+            or len(send.events) < 2
+            or send.mode in (*MODES, *QUEUES)
+            or channel(facts.plan.configs)
+        ):
             continue
         copies = [c for c in facts.copies.get(send.events[0].id, ()) if c.stored is not False]
         if len(copies) != 1 or lost_with_power(facts, copies[0].begin):

@@ -13,7 +13,8 @@ from .registry import Found, promise
 def lane(facts: Facts, trigger: Trigger, event: Event) -> str | None:
     """The order key of an event; None if it waits for nothing, or nobody knows for what."""
     if trigger.policy.order == "partition" and channel(facts.plan.configs):
-        return f"the partition {partition_of_key(event.key.encode())}" if event.key else None
+        wire = any(config.kafka is not None and config.kafka.wire for config in facts.plan.configs)
+        return f"the partition {partition_of_key(event.key.encode(), wire=wire)}" if event.key else None
     if trigger.policy.order == "partition":
         return "the partition"
     if trigger.policy.order == "key" and event.key:

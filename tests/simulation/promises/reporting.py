@@ -109,7 +109,7 @@ def accepted_events_are_counted(facts: Facts) -> Found:
         for told in status.document.get("brokers", ()):
             if told["name"] != "default":
                 continue
-            if facts.plan.configs[0].readers or channel(facts.plan.configs):
+            if facts.plan.configs[0].readers or facts.plan.configs[0].queues or channel(facts.plan.configs):
                 continue
             copies = [
                 c
