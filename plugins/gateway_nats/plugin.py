@@ -104,6 +104,6 @@ def gateway_channels() -> list[Component]:
 
 @hookimpl
 def gateway_config_checks() -> list[Callable[[GatewayConfig], Iterable[ConfigFinding]]]:
-    from .config_check import ordered, readers
+    from .config_check import one_consumer, ordered, readers
 
-    return [readers, ordered]
+    return [readers, ordered, one_consumer]
