@@ -103,6 +103,7 @@ GROUPS = [
 
 ALONE_FAULTS = {
     "even waits": {"spacing_grows"},
+    "no waits": {"spacing_grows"},
     "no retry-after": {"retry_after"},
 }
 
