@@ -18,6 +18,7 @@ from ..contract.errors import ConfigError
 from ..contract.runners import Started
 from . import start_conditions
 from .config_read import ConfigRead, read_config
+from .folder import DataFolder
 from .gateway import Gateway, Task
 from .settings import Settings
 from .stopping import StopSignals
@@ -72,6 +73,7 @@ async def _run(config: ConfigRead, on_started: Callable[[Started], None], watch:
         stop.set()
 
     with StopSignals(asyncio.get_running_loop(), begin_stop) as signals, watch(signals):
+        DataFolder(settings.data_dir.absolute())  # its name may be impossible on this machine
         with start_conditions.as_faults():
             gateway = Gateway(config.loaded.config, settings, config.registry, read=config)
 

@@ -145,13 +145,13 @@ MACHINE = re.compile(
 )
 """What the machine, its files or the installation refuse: another start may find it mended."""
 SAID_ELSEWHERE = {
+    "cli/lazy.py": "commands",
     "config/installed.py": "plugins that can't be used: `check` reads the same registry",
     "config/registry.py": "the same; and components, which are built by `of_components`",
     "runtime/component_tasks.py": "what a component raised at its start",
     "gateway_access/exposure.py": "`of_components`, and as a check of the config with lines",
     "gateway_admin/applied.py": "a file of the data directory",
     "gateway_admin/server.py": "`of_settings`",
-    "gateway_admin/service.py": "triggers that were applied while other policies were in force",
     "gateway_auth/edited_file.py": "`of_components`: keys and passwords in files",
     "gateway_auth/standard_webhooks.py": "`of_components`: secrets",
     "gateway_cloudevents/codec.py": "`of_components`",
