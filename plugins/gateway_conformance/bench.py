@@ -17,7 +17,7 @@ from gateway_testing.vectors import Vector
 from .sink import Script, Sink
 
 if TYPE_CHECKING:
-    from .triggers import Triggers
+    from .trigger_config import Triggers
 
 Level = Literal["M", "S", "m"]
 """RFC 2119: must, should, may."""

@@ -15,7 +15,7 @@ from gateway_core.cli.options import Json
 
 from .run import CHECKS, Result, chosen, run
 from .sink import Sink
-from .triggers import BadTriggers, Triggers, read
+from .trigger_config import BadTriggers, Triggers, read
 
 app = typer.Typer(add_completion=False)
 

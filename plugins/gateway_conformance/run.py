@@ -16,7 +16,8 @@ from .delivery import DELIVERY
 from .ingress import INGRESS
 from .replies import REPLIES
 from .sink import Sink
-from .triggers import TRIGGERS, Triggers
+from .trigger_config import Triggers
+from .triggers import TRIGGERS
 
 CHECKS: list[Check] = [*INGRESS, *DELIVERY, *REPLIES, *TRIGGERS]
 SIDE_BY_SIDE = 16

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_conformance import triggers
+from gateway_conformance import trigger_config, triggers
 from gateway_conformance.bench import Bench, Check
 from gateway_conformance.command import _out_of_sight
 from gateway_conformance.report import as_json, line
@@ -180,10 +180,10 @@ def test_a_fault_of_timing_fails_its_checks(fault: str) -> None:
     assert failed(results({fault}, "alone")) == ALONE_FAULTS[fault]
 
 
-def read_triggers(tmp_path: Path, port: int) -> triggers.Triggers:
+def read_triggers(tmp_path: Path, port: int) -> trigger_config.Triggers:
     file = tmp_path / "triggers.yaml"
     file.write_text(TRIGGERS.replace("PORT", str(port)))
-    return triggers.read(file, port)
+    return trigger_config.read(file, port)
 
 
 def with_triggers(tmp_path: Path, faults: set[str], checks: list[Check]) -> list[Result]:
@@ -232,8 +232,8 @@ def test_what_a_config_hides_is_named(tmp_path: Path) -> None:
     ):
         file = tmp_path / "x.yaml"
         file.write_text(text)
-        with pytest.raises(triggers.BadTriggers, match=why):
-            triggers.read(file, 8099)
+        with pytest.raises(trigger_config.BadTriggers, match=why):
+            trigger_config.read(file, 8099)
 
 
 def test_every_planted_fault_is_in_a_group() -> None:
