@@ -1,4 +1,4 @@
-# Every job of this tree. All need only Python 3.11+; the first one that is run makes .venv (tools/bootstrap.sh).
+# Every job of this tree. All need only Python 3.11.2+; the first one that is run makes .venv (tools/bootstrap.sh).
 .DEFAULT_GOAL := help
 .PHONY: notebook help demo demo-kafka test test-all quick fuzz soak oldest check conformance simulate bench docs screenshots lock
 
@@ -92,9 +92,9 @@ notebook: $(READY)  ## run the notebooks of docs and write their outputs anew
 	$(BIN)/python tools/notebook.py
 
 lock:  ## resolve requirements/dev.txt anew, with hashes (needs uv)
-	uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
+	uv pip compile --quiet --generate-hashes --universal --python-version 3.11.2 --no-emit-index-url \
 	  --custom-compile-command "make lock" --all-extras --group dev pyproject.toml -o requirements/dev.txt $(ARGS)
-	for sdk in 1 2 node go spark-4.1; do uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
+	for sdk in 1 2 node go spark-4.1; do uv pip compile --quiet --generate-hashes --universal --python-version 3.11.2 --no-emit-index-url \
 	  --custom-compile-command "make lock" tests/sdk/requirements-$$sdk.in -o tests/sdk/requirements-$$sdk.txt $(ARGS) || exit 1; done
 
 $(READY): requirements/dev.txt pyproject.toml tools/bootstrap.sh

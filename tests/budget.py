@@ -1,7 +1,8 @@
 """How many examples a property is tried with.
 
 `make quick` tries a fifth of what `make test` tries, `make test-all` five times as many: the profiles `quick`,
-`default` and `all` of `--hypothesis-profile`.
+`default` and `all` of `--hypothesis-profile`. What one finds stays in its test as an `@example`; a run prints the blob
+that plays it again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _SHARES = {"quick": 0.2, "default": 1.0, "all": 5.0}
 def register_profiles() -> None:
     """For tests/conftest.py; a time limit for one example says more about the machine than about the code."""
     for name, share in _SHARES.items():
-        settings.register_profile(name, max_examples=int(100 * share), deadline=None)
+        settings.register_profile(name, max_examples=int(100 * share), deadline=None, print_blob=True)
     settings.load_profile("default")
 
 

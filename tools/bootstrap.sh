@@ -18,7 +18,7 @@ say() { printf '%s\n' "tidegate: $*"; }
 
 # A name on PATH may be a shim that starts nothing, so each candidate has to answer.
 suits() {
-  command -v "$1" >/dev/null 2>&1 && "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+  command -v "$1" >/dev/null 2>&1 && "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11, 2))' >/dev/null 2>&1
 }
 can_make_venv() { "$1" -c 'import venv, ensurepip' >/dev/null 2>&1; }
 
@@ -36,7 +36,7 @@ if [ -z "$python" ]; then
   if [ -n "$lacking" ]; then
     say "$lacking has no 'venv' module. On Debian and Ubuntu it comes with the package python3-venv." >&2
   else
-    say "found no Python 3.11 or newer${PYTHON:+ at $PYTHON}. Install one, or name it: make PYTHON=/path/to/python3 …" >&2
+    say "found no Python 3.11.2 or newer${PYTHON:+ at $PYTHON}. Install one, or name it: make PYTHON=/path/to/python3 …" >&2
   fi
   exit 1
 fi

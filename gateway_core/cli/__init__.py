@@ -87,6 +87,12 @@ def _crash(error: Exception, args: list[str]) -> int:
 
         print(redacted("".join(traceback.format_exception(error))), end="", file=sys.stderr)
         return CRASH
+    if isinstance(error, ModuleNotFoundError):
+        from .lazy import what_installs
+
+        if needs := what_installs(error):
+            print(f"{PROGRAM}: this {needs}", file=sys.stderr)
+            return START
     if isinstance(error, OSError) and error.filename:
         print(f"{PROGRAM}: {os.fsdecode(error.filename)}: {error.strerror}", file=sys.stderr)
         return FAULT

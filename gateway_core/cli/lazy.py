@@ -30,6 +30,19 @@ def loaded(command: Command) -> Any:
     return typer.main.get_command(app)
 
 
+def what_installs(error: ImportError) -> str:
+    """ "needs aiokafka: install tidegate[kafka]" if this is about the optional library of a plugin, else ""."""
+    from ..config.registry import Registry
+
+    top = (error.name or "").partition(".")[0]
+    try:
+        offers = Registry.installed().offers() if isinstance(error, ModuleNotFoundError) else []
+    except StartError:
+        return ""
+    extra = next((o.component.extra for o in offers if o.component.extra and top in o.component.requires), "")
+    return f"needs {top}: install tidegate[{extra}]" if extra else ""
+
+
 class PluginCommand(TyperGroup):
     """A placeholder for a plugin's command, which is loaded once it is invoked."""
 
@@ -42,6 +55,8 @@ class PluginCommand(TyperGroup):
         try:
             real = loaded(self._command)
         except ImportError as e:
+            if needs := what_installs(e):
+                raise StartError(f"the command {self.name!r} {needs}") from e
             raise StartError(f"command {self.name!r} of plugin {self._plugin!r} can't be loaded: {e}") from e
         return real.make_context(info_name, args, parent=parent, **extra)
 

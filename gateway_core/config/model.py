@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from ..contract.attribute_names import AttributeName, old_names
 from ..contract.capabilities import pulls
@@ -23,6 +23,7 @@ from ..contract.component import (
 )
 from ..contract.config_extension import DocumentOrigin
 from ..contract.config_node import Place
+from ..contract.filter_values import wildcards
 from .faults import near
 
 _NAME = "[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
@@ -103,12 +104,26 @@ class BrokerConfig(EntryConfig):
             yield (), "the broker has no `ingress`: no event can come in", ""
 
 
+def _attributes(value: Any) -> Any:
+    """Refuses what belongs into `filters`, by the key that takes it."""
+    if isinstance(value, list):
+        raise ValueError("it compares attributes, and takes no list; move the list to `filters`")
+    if isinstance(value, str):
+        raise ValueError('it compares attributes, and takes no expression; write `filters: [{cesql: "…"}]`')
+    for name, inner in value.items() if isinstance(value, dict) else ():
+        if isinstance(inner, dict | list):
+            raise ValueError(
+                f"it compares attributes with texts, and `{name}` is none; write `filters: [{{{name}: …}}]`"
+            )
+    return value
+
+
 class TriggerConfig(EntryConfig):
     """A trigger sends those of its broker's events that match its filter to one subscriber."""
 
     broker: str = "default"
     """The broker it belongs to."""
-    filter: dict[AttributeName, str] = {}
+    filter: Annotated[dict[AttributeName, str], BeforeValidator(_attributes)] = {}
     """Attributes and their values: all must be equal. An empty value asks only that the attribute is there."""
     filters: list[FilterRef] = []
     """Filters that must all match (CloudEvents Subscriptions API). With any, `filter` is not asked (Knative's rule)."""
@@ -125,7 +140,7 @@ class TriggerConfig(EntryConfig):
 
     def warnings(self) -> Iterator[tuple[Place, str, str]]:
         """See `Config`."""
-        for name, message, remedy in old_names(self.filter):
+        for name, message, remedy in (*old_names(self.filter), *wildcards(self.filter)):
             yield ("filter", name), message, remedy
 
 

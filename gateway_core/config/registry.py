@@ -74,7 +74,7 @@ class Registry:
             (self.shared_names, "tidegate")
         ]
         self.settings_checks: list[Callable[[Settings], Iterable[Fault]]] = [self.missing_runner]
-        self.connection_checks: list[Callable[[GatewayConfig, Settings], Iterable[Probe]]] = []
+        self.connection_checks: list[tuple[Callable[[GatewayConfig, Settings], Iterable[Probe]], str]] = []
         self.plugins: dict[str, str] = {}  # entry-point name -> "distribution version"
 
     @classmethod
@@ -120,7 +120,7 @@ class Registry:
         self._config_files += self._ask("gateway_config_files", name)
         self.admissions += self._ask("gateway_admissions", name)
         self.settings_checks += self._ask("gateway_settings_checks", name)
-        self.connection_checks += self._ask("gateway_connection_checks", name)
+        self.connection_checks += [(check, name) for check in self._ask("gateway_connection_checks", name)]
 
     def _enter(self, table: dict[str, tuple[Any, str]], hook: str, word: str, plugin: str) -> None:
         """Adds what a plugin offers by a hook to a table of such things by name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -72,6 +73,7 @@ class Resolver:
     def check(self, config: GatewayConfig) -> None:
         """Checks what the valid entries of a config mean together."""
         self.warnings_of(config, ())
+        self._dialects_as_attributes(config)
         for check, plugin in self._registry.config_checks:
             try:
                 for finding in check(config):
@@ -79,6 +81,16 @@ class Resolver:
                     report(finding.message, finding.place, finding.remedy)
             except Exception as e:
                 self._report.fault(f"the plugin `{plugin}` failed to check the config: {type(e).__name__}: {e}", ())
+
+    def _dialects_as_attributes(self, config: GatewayConfig) -> None:
+        """Warns of a filter's name where an attribute's is expected: `filter: {cesql: "…"}`."""
+        for trigger, entry in config.triggers.items():
+            for name, text in entry.filter.items():
+                if self._registry.find("filter", name):
+                    message = f"this asks for an attribute called `{name}`, not for the filter `{name}`"
+                    quoted = text if text.isidentifier() else json.dumps(text, ensure_ascii=False)
+                    remedy = f"write `filters: [{{{name}: {quoted}}}]`"
+                    self._report.warn(message, ("triggers", trigger, "filter", name), remedy)
 
     def resolve(self, ref: ComponentRef, path: Place) -> None:
         """Sets `ref.name` and `ref.options`, or reports what is wrong with them. What is written as one word or URL
@@ -98,6 +110,8 @@ class Resolver:
         word = ref.kind.replace("_", " ")
         if offer is None:
             remedy = self._registry.suggest(ref.kind, ref.name)
+            if ref.kind == "filter" and isinstance(raw, str) and remedy.startswith("installed"):
+                remedy = f"to compare an attribute, write `exact: {{{ref.name}: {raw}}}`"
             if _ADDRESS.match(ref.name) and (scheme := self._registry.scheme(ref.kind)):
                 remedy = f"write {scheme}://{ref.name} if that is its address"
             self._report.fault(f"unknown {word} `{ref.name}`", path, remedy)

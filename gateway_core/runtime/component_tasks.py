@@ -12,7 +12,7 @@ from typing import Any, cast
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from ..contract.errors import StartError, StorageError
+from ..contract.errors import ConfigError, StartError, StorageError
 from ..pipeline.guards import text_of_error
 
 log = logging.getLogger("tidegate.plugins")
@@ -103,7 +103,8 @@ async def _awaited(coro: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def started(owner: str, start: Awaitable[None], within_s: float = START_S) -> None:
-    """Starts a component. Raises `StartError` with its name, whatever the component raises, or if it takes too long."""
+    """Starts a component. Raises `StartError` with its name, whatever the component raises, or if it takes too long;
+    and its `ConfigError`, if it finds that the config is at fault."""
     loop = asyncio.get_running_loop()
     began = loop.time()
 
@@ -115,7 +116,7 @@ async def started(owner: str, start: Awaitable[None], within_s: float = START_S)
     try:
         with anyio.fail_after(within_s):
             await start
-    except StartError:
+    except (StartError, ConfigError):
         raise
     except TimeoutError as e:
         if loop.time() - began < within_s:

@@ -18,7 +18,7 @@ from ..config.model import GatewayConfig
 from ..config.registry import Registry
 from ..contract.clock import Clock, SystemClock
 from ..contract.config_node import Place
-from ..contract.errors import StartError, TidegateError
+from ..contract.errors import ConfigError, StartError, TidegateError
 from ..contract.services import RunningService
 from ..contract.status import ConfigStatus, GatewayStatus, ProcessStatus, TriggerStatus
 from ..pipeline.broker import ReadingTrigger, Trigger
@@ -88,9 +88,10 @@ class Gateway:
         """Starts everything, sets `started`, runs until `stop` is set, then drains and stops. The tasks `beside` run
         from the beginning to the end.
 
-        Raises `StartError` if something can't start; what had started is stopped before.
+        Raises `StartError` if something can't start, and `ConfigError` if that is the config's fault; what had started
+        is stopped before.
         """
-        fault: StartError | None = None
+        fault: ConfigError | StartError | None = None
         # where sniffio is installed, anyio asks it for the loop, and it finds no task in a callback from a thread
         known: Any = getattr(sys.modules.get("sniffio"), "thread_local", SimpleNamespace(name=None))
         before, known.name = known.name, "asyncio"
@@ -102,7 +103,7 @@ class Gateway:
                 if started is not None:
                     started.set()
                 await stop.wait()
-            except StartError as e:
+            except (ConfigError, StartError) as e:
                 fault = e
             finally:
                 with anyio.CancelScope(shield=True):

@@ -16,7 +16,9 @@ import anyio
 from ..config.registry import Registry
 from ..contract.errors import ConfigError
 from ..contract.runners import Started
+from . import start_conditions
 from .config_read import ConfigRead, read_config
+from .folder import DataFolder
 from .gateway import Gateway, Task
 from .settings import Settings
 from .stopping import StopSignals
@@ -36,7 +38,7 @@ def run(
     _fill_standard_files()
     registry = registry or Registry.installed()
     config = read_config([Path(p) for p in paths], settings, registry)
-    if faults := registry.missing_runner(settings):
+    if faults := start_conditions.of_settings(settings, registry):
         raise ConfigError(faults)
     runner = registry.runner(settings)
     return runner.run(config, on_started) if runner is not None else run_process(config, on_started)
@@ -71,7 +73,9 @@ async def _run(config: ConfigRead, on_started: Callable[[Started], None], watch:
         stop.set()
 
     with StopSignals(asyncio.get_running_loop(), begin_stop) as signals, watch(signals):
-        gateway = Gateway(config.loaded.config, settings, config.registry, read=config)
+        DataFolder(settings.data_dir.absolute())  # its name may be impossible on this machine
+        with start_conditions.as_faults():
+            gateway = Gateway(config.loaded.config, settings, config.registry, read=config)
 
         def started() -> None:
             on_started(Started(gateway.status(), gateway.ingress, gateway.addresses))

@@ -65,13 +65,12 @@ def _remedy(options: object) -> str:
 
 
 def check(config: GatewayConfig) -> Iterator[ConfigFinding]:
-    """Warns of each open listener, with which `tidegate run` would not start. An ingress that lets in nobody is a
-    fault."""
+    """Open listeners, and ingresses that let in nobody."""
     for place, ref in _listeners(config):
         options = ref.options
         if is_open(options):
             text = f"anyone who reaches this address could {_could(options)}"
-            yield ConfigFinding(text, place, _remedy(options), warning=True)
+            yield ConfigFinding(text, place, _remedy(options))
         if isinstance(options, AccessConfig) and options.anonymous is False and not options.authenticate:
             text = "`anonymous: false` without `authenticate` lets in nobody"
             yield ConfigFinding(text, (*place, ref.name, "anonymous"), "add `authenticate`, or take it out")

@@ -88,7 +88,7 @@ class AdminService(RunningService):
         gateway = self.gateway
         self.gateway.pause(self._applied.paused())
         if gateway.read is not None and (faults := self._stored_faults(gateway.read.loaded)):
-            raise StartError("\n".join([f"{NOT_ALLOWED}:", *map(str, faults)]))
+            raise ConfigError([Fault(NOT_ALLOWED), *faults])  # until the config changes, each start would end so
         if gateway.worker != 0:
             return
         self._announces = True

@@ -12,6 +12,7 @@ from pydantic_core import CoreSchema
 
 from gateway_core.contract.attribute_names import AttributeName, old_names
 from gateway_core.contract.component import Config, FilterRef
+from gateway_core.contract.filter_values import wildcards
 
 from .jsonpath import parse
 
@@ -24,8 +25,9 @@ class AttributesConfig(RootModel[Annotated[dict[AttributeName, Text], Field(min_
     model_config = ConfigDict(frozen=True)
 
     def warnings(self) -> Iterable[tuple[tuple[str], str, str]]:
-        """Warns about names that only old events have (see `Config`)."""
-        return (((name,), message, remedy) for name, message, remedy in old_names(self.root))
+        """Warns about names that only old events have, and values with wildcards (see `Config`)."""
+        found = (*old_names(self.root), *wildcards(self.root))
+        return (((name,), message, remedy) for name, message, remedy in found)
 
 
 class FiltersConfig(RootModel[Annotated[list[FilterRef], Field(min_length=1)]]):

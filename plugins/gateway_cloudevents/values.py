@@ -27,13 +27,17 @@ _TIME = re.compile(
 
 # RFC 3986 appendix A, plus what producers write and common parsers accept: non-ASCII characters
 # (IRIs), and brackets after the authority (`?tags[]=1`). The value is passed on, not dereferenced.
-# Each repetition is possessive, so that there is no backtracking. The classes name the ASCII characters that are not
-# allowed: a class of all non-ASCII characters takes `re` a millisecond to compile.
+# Each repetition is possessive, so that there is no backtracking, and of one class of characters: before Python 3.11.5,
+# `re` lets a possessive group that fails halfway match all the same. So a class takes a "%", and _NO_ESCAPE finds one
+# that begins no escape. The classes name the ASCII characters that are not allowed: a class of all non-ASCII characters
+# takes `re` a millisecond to compile.
 def _characters(more: str) -> str:
-    allowed = "-._~!$&'()*+,;=" + more
+    allowed = "-._~!$&'()*+,;=%" + more
     others = "".join(c for c in map(chr, range(0x80)) if not c.isalnum() and c not in allowed)
-    return rf"(?:[^{re.escape(others)}]++|%[0-9A-Fa-f]{{2}})*+"
+    return rf"[^{re.escape(others)}]*+"
 
+
+_NO_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 _IP_LITERAL = (
     rf"\[(?:(?P<ipv6>[0-9A-Fa-f:.]++)(?:%25{_characters('')})?|[vV][0-9A-Fa-f]++\.[A-Za-z0-9\-._~!$&'()*+,;=:]++)\]"
@@ -92,6 +96,8 @@ def check_uri(text: str) -> str:
 
 def _uri_reference(text: str) -> re.Match[str] | None:
     found = _URI_REFERENCE.fullmatch(text)
+    if found and "%" in text and _NO_ESCAPE.search(text):
+        return None
     if found and found["ipv6"]:
         try:
             IPv6Address(found["ipv6"])

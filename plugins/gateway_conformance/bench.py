@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import httpx
 from gateway_testing.arrival import Arrival
 from gateway_testing.vectors import Vector
 
 from .sink import Script, Sink
+
+if TYPE_CHECKING:
+    from .trigger_config import Triggers
 
 Level = Literal["M", "S", "m"]
 """RFC 2119: must, should, may."""
@@ -83,8 +86,16 @@ class Bench:
     """`client` talks to the broker at `url`. Events get ids and the source of this run, `source`."""
 
     def __init__(
-        self, url: str, client: httpx.Client, sink: Sink | None, run: str, timeout_s: float, settle_s: float
+        self,
+        url: str,
+        client: httpx.Client,
+        sink: Sink | None,
+        run: str,
+        timeout_s: float,
+        settle_s: float,
+        triggers: Triggers | None = None,
     ) -> None:
+        self.triggers = triggers
         self.url = url
         self.client = client
         self.source = f"/tidegate/conformance/{run}"
@@ -151,11 +162,19 @@ class Bench:
         assert self._sink is not None, "only checks with sink=True may use it"
         return self._sink
 
-    def deliver(self, *answers: Script, then: Script = 202, **attributes: str) -> str:
-        """Sends an event whose deliveries get these answers, then `then`; returns its id."""
+    def deliver(
+        self,
+        *answers: Script,
+        then: Script = 202,
+        at: str = "",
+        more: Mapping[str, str] | None = None,
+        **attributes: str,
+    ) -> str:
+        """Sends an event whose deliveries get these answers, then `then`; returns its id. `at` is the path of another
+        trigger than the one that gets everything, `more` are attributes as well."""
         id = self.id()
-        self.sink.script(id, answers, then)
-        self.accepted(self.headers(id, **attributes) | {"content-type": "text/plain"}, b"conformance")
+        self.sink.script(id, answers, then, at)
+        self.accepted(self.headers(id, **attributes, **(more or {})) | {"content-type": "text/plain"}, b"conformance")
         return id
 
     def arrivals(self, id: str, count: int = 1, what: str = "", until: float | None = None) -> list[Arrival]:

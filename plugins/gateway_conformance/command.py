@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ from gateway_core.cli.options import Json
 
 from .run import CHECKS, Result, chosen, run
 from .sink import Sink
+from .trigger_config import BadTriggers, Triggers, read
 
 app = typer.Typer(add_completion=False)
 
@@ -25,6 +27,12 @@ def conformance(
         int | None,
         typer.Option(
             min=1, max=65535, help="Also check delivery. A trigger must send all events to this port of 127.0.0.1."
+        ),
+    ] = None,
+    triggers: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also check filters and dead letters: a config with the broker's triggers, at paths of --sink-port."
         ),
     ] = None,
     only: Annotated[str, typer.Option(help="Check only these requirements, such as DP-05,BR-15.")] = "",
@@ -54,12 +62,13 @@ def conformance(
     except KeyError as e:
         known = ", ".join(sorted({c.id for c in CHECKS}))
         raise typer.BadParameter(f"{e.args[0]} has no check; available: {known}", param_hint="--only") from None
+    found = _triggers(triggers, sink_port)
     headers = dict(_header(text) for text in header or [])
     plain = not as_json and not sys.stdout.isatty()
     with contextlib.ExitStack() as stack:
         bar = stack.enter_context(report.progress())
         task = bar.add_task("checks", total=len(checks))
-        sink = _sink(stack, sink_port) if sink_port else None
+        sink = _sink(stack, sink_port, found.main if found else "") if sink_port else None
 
         def told(result: Result) -> None:
             bar.advance(task)
@@ -67,14 +76,17 @@ def conformance(
                 print(report.line(result), flush=True)
 
         options = {"timeout_s": timeout_s, "settle_s": settle_s}
-        results = run(checks, url, sink, headers=headers, verify=not insecure, told=told, **options)
+        results = run(checks, url, sink, headers=headers, verify=not insecure, told=told, triggers=found, **options)
     if as_json:
-        print(json.dumps(report.as_json(url, results), indent=2, ensure_ascii=False))
+        more = {"not_seen": _out_of_sight(found)} if found is not None else {}
+        print(json.dumps({**report.as_json(url, results), **more}, indent=2, ensure_ascii=False))
     else:
         if not plain:
             from rich.console import Console
 
             Console().print(report.table(results))
+        if found is not None:
+            print("".join(f"not seen: {line}\n" for line in _out_of_sight(found)), end="")
         print(report.summary(results))
     if not report.conforms(results):
         raise typer.Exit(1)
@@ -87,8 +99,27 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value
 
 
-def _sink(stack: contextlib.ExitStack, port: int) -> Sink:
+def _triggers(file: Path | None, port: int | None) -> Triggers | None:
+    if file is None:
+        return None
+    if port is None:
+        raise typer.BadParameter("needs --sink-port", param_hint="--triggers")
     try:
-        return stack.enter_context(Sink(port))
+        return read(file, port)
+    except BadTriggers as e:
+        raise typer.BadParameter(str(e), param_hint="--triggers") from None
+
+
+def _out_of_sight(found: Triggers) -> list[str]:
+    """What a run with these triggers can't see, a line each."""
+    lines = [f"the trigger {t.name}: {t.unknown}" for t in found.triggers if t.unknown]
+    lines += [f"the trigger {name}: its subscriber is elsewhere" for name in found.elsewhere]
+    lines += [f"the dead letter of {t.name}: it is elsewhere" for t in found.known if not t.dead]
+    return lines
+
+
+def _sink(stack: contextlib.ExitStack, port: int, main: str) -> Sink:
+    try:
+        return stack.enter_context(Sink(port, main))
     except OSError as e:
         raise typer.BadParameter(f"can't listen on port {port}: {e.strerror}", param_hint="--sink-port") from None

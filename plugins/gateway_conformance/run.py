@@ -16,8 +16,10 @@ from .delivery import DELIVERY
 from .ingress import INGRESS
 from .replies import REPLIES
 from .sink import Sink
+from .trigger_config import Triggers
+from .triggers import TRIGGERS
 
-CHECKS: list[Check] = [*INGRESS, *DELIVERY, *REPLIES]
+CHECKS: list[Check] = [*INGRESS, *DELIVERY, *REPLIES, *TRIGGERS]
 SIDE_BY_SIDE = 16
 REQUEST_TIMEOUT_S = 10.0
 
@@ -57,12 +59,13 @@ def run(
     settle_s: float = 5.0,
     headers: dict[str, str] | None = None,
     verify: bool = True,
+    triggers: Triggers | None = None,
     told: Callable[[Result], None] = lambda result: None,
 ) -> list[Result]:
     """Runs the checks and returns their results in the checks' order. Calls `told` with each result."""
     limits = httpx.Limits(max_connections=SIDE_BY_SIDE)
     with httpx.Client(timeout=REQUEST_TIMEOUT_S, headers=headers, verify=verify, limits=limits) as client:
-        bench = Bench(url, client, sink, secrets.token_hex(4), timeout_s, settle_s)
+        bench = Bench(url, client, sink, secrets.token_hex(4), timeout_s, settle_s, triggers)
         found: dict[int, Result] = {}
         for result in _run_all(checks, bench, sink is not None):
             found[id(result.check)] = result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable
 from types import TracebackType
 
@@ -13,9 +14,13 @@ Script = Answer
 
 
 class Sink:
-    """`with Sink(port) as sink:` listens on loopback."""
+    """`with Sink(port) as sink:` listens on loopback. With a `main` path, requests to others are those of other
+    triggers: they are counted by path, and are no arrivals."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, main: str = "") -> None:
+        self._main = main
+        self._elsewhere: dict[tuple[str, str], int] = {}
+        self._other_scripts: dict[tuple[str, str], list[Answer]] = {}
         self._changed = threading.Condition()
         self._arrivals: dict[str, list[Arrival]] = {}
         self._scripts: dict[str, tuple[list[Answer], Answer]] = {}
@@ -33,9 +38,13 @@ class Sink:
     def url(self) -> str:
         return self._subscriber.url
 
-    def script(self, id: str, answers: Iterable[Answer], then: Answer = 202) -> None:
-        """How deliveries of an event are answered: one by one, then with `then`. Others are answered 202."""
+    def script(self, id: str, answers: Iterable[Answer], then: Answer = 202, at: str = "") -> None:
+        """How deliveries of an event are answered: one by one, then with `then`. Others are answered 202. `at` is
+        another path than the main one; there, 202 is what follows."""
         with self._changed:
+            if at not in ("", self._main):
+                self._other_scripts[at, id] = list(answers)
+                return
             self._scripts[id] = (list(answers), then)
 
     def wait(self, id: str, count: int, timeout_s: float) -> list[Arrival]:
@@ -44,6 +53,16 @@ class Sink:
             self._changed.wait_for(lambda: len(self._arrivals.get(id, ())) >= count, timeout_s)
             return list(self._arrivals.get(id, ()))
 
+    def came(self, path: str, id: str, count: int = 0, until: float = 0.0) -> int:
+        """How often an event came to a path, once it did so `count` times, or at `until` on the monotonic clock."""
+
+        def number() -> int:
+            return len(self._arrivals.get(id, ())) if path == self._main else self._elsewhere.get((path, id), 0)
+
+        with self._changed:
+            self._changed.wait_for(lambda: number() >= count, max(0.0, until - time.monotonic()))
+            return number()
+
     def got(self, id: str) -> list[Arrival]:
         """The deliveries of an event so far."""
         return self.wait(id, 0, 0)
@@ -51,6 +70,12 @@ class Sink:
     def _decide(self, request: Received) -> Answer:
         arrival = read(request)
         with self._changed:
+            if self._main and request.path not in (self._main, "/redirected"):
+                at = (request.path, arrival.attributes.get("id", ""))
+                self._elsewhere[at] = self._elsewhere.get(at, 0) + 1
+                self._changed.notify_all()
+                script = self._other_scripts.get(at)
+                return script.pop(0) if script else 202
             if not arrival.mode:
                 self.odd.append(request)
                 return 202

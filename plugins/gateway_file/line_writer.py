@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Protocol
+from typing import Protocol, TextIO
 
 from gateway_cloudevents import json_text
 
@@ -199,13 +199,14 @@ def _read(fd: int, start: int, end: int) -> bytes:
 
 
 class StreamTarget:
-    """Writes to an open file descriptor, such as standard output."""
+    """Writes to the file descriptor of an open stream, such as standard output."""
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._fd = -1
 
     def open(self) -> None:
-        return
+        self._fd = self._stream.fileno()
 
     def write(self, data: bytes) -> None:
         write_all(self._fd, data)

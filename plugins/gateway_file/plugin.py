@@ -29,7 +29,7 @@ def build_stdout(config: StdoutConfig, context: BuildContext) -> LineSink:
     if context.workers > 1:
         # the first worker reads the state of the others from their standard output
         raise StartError(f"{context.owner}: stdout works with a single worker only; use file with several")
-    return LineSink("stdout", StreamTarget(sys.stdout.fileno()), context)
+    return LineSink("stdout", StreamTarget(sys.stdout), context)
 
 
 @hookimpl

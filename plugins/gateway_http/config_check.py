@@ -16,6 +16,8 @@ from gateway_core.contract.config_node import Place, dotted
 
 _ANY = ("", "0.0.0.0", "::")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
+_OF_LISTENER = ("server", "tls", "limits")
+"""The words of options that belong to a listener, and so to all its paths."""
 
 
 def check(config: GatewayConfig) -> Iterator[ConfigFinding]:
@@ -48,6 +50,18 @@ class _Listener:
         same_path = self.url_path == other.url_path or self.transport != other.transport
         return self.port == other.port and self.port != 0 and same_path and same_host
 
+    def shares(self, other: _Listener) -> bool:
+        """Whether both have one listener, with one set of options."""
+        same = (self.transport, self.port, self.host) == (other.transport, other.port, other.host)
+        return same and self is not other and self.port != 0
+
+    def differences(self, other: _Listener) -> list[str]:
+        """The options of the listener itself that differ."""
+        return [w for w in _OF_LISTENER if getattr(self.options, w, None) != getattr(other.options, w, None)]
+
+    def alike(self, other: _Listener) -> bool:
+        return not self.differences(other)
+
 
 def _same_host(one: str, other: str) -> bool:
     return one == other or (one in _LOCAL and other in _LOCAL)
@@ -57,16 +71,19 @@ def _listeners(config: GatewayConfig) -> Iterator[_Listener]:
     for name, broker in config.brokers.items():
         for i, ref in enumerate(broker.ingress):
             yield from _listener(ref, ("brokers", name), ("brokers", name, "ingress", i))
+        yield from _listener(broker.dead_letter, ("brokers", name), ("brokers", name, "dead_letter"))
     for name, bridge in config.bridges.items():
         yield from _listener(bridge.source, ("bridges", name), ("bridges", name, "source"))
         yield from _listener(bridge.sink, ("bridges", name), ("bridges", name, "sink"))
+        yield from _listener(bridge.dead_letter, ("bridges", name), ("bridges", name, "dead_letter"))
     for name, trigger in config.triggers.items():
         yield from _listener(trigger.subscriber, ("triggers", name), ("triggers", name, "subscriber"))
+        yield from _listener(trigger.dead_letter, ("triggers", name), ("triggers", name, "dead_letter"))
 
 
-def _listener(ref: ComponentRef, owner: Place, place: Place) -> Iterator[_Listener]:
-    options = ref.options
-    if not isinstance(options, Listening) or not isinstance(options, HasPath):
+def _listener(ref: ComponentRef | None, owner: Place, place: Place) -> Iterator[_Listener]:
+    options = None if ref is None else ref.options
+    if ref is None or not isinstance(options, Listening) or not isinstance(options, HasPath):
         return
     if isinstance(options.listen, str) and isinstance(options.path, str):
         host, _, port = options.listen.rpartition(":")
@@ -86,6 +103,10 @@ def _same_address(listeners: Sequence[_Listener]) -> Iterator[ConfigFinding]:
             if taken.transport == listener.transport:
                 message, remedy = f"{message} at `{listener.url_path}`", "another `path` or `listen`"
             yield ConfigFinding(message, listener.place, f"give one of them {remedy}")
+        elif first := next((one for one in others.values() if one.shares(listener) and not one.alike(listener)), None):
+            message = f"it shares the address {first.host}:{first.port} with `{dotted(first.place)}`, but not"
+            words = " and ".join(f"`{word}`" for word in first.differences(listener))
+            yield ConfigFinding(f"{message} {words}", listener.place, "make these the same, or change `listen`")
         earlier.append(listener)
 
 

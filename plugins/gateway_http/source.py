@@ -42,6 +42,10 @@ class HttpSource:
         self._endpoint: Endpoint | None = None
         if not context.offline:
             refuse_open(options, context.owner)
+            if context.workers > 1 and split_listen(options.listen)[1] == 0:
+                # each worker would get its own port, and only the first worker's would be known
+                text = f"{context.workers} workers share one port: `listen` needs a fixed one"
+                raise StartError(f"{context.owner}: {text}")
         self._counts = Counts()
         self._gate = gate_of(options, context, counts=self._counts)
         self._witness: Witness | None = None
@@ -51,9 +55,6 @@ class HttpSource:
 
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
         options, context = self._options, self._context
-        if context.workers > 1 and split_listen(options.listen)[1] == 0:
-            # each worker would get its own port, and only the first worker's would be known
-            raise StartError(f"{context.owner}: {context.workers} workers share one port: `listen` needs a fixed one")
         self._endpoint = self._new_endpoint(intake)
         if self._gate is not None:
             await self._gate.start(tasks)

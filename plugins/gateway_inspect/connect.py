@@ -37,6 +37,8 @@ def _tried(attempt: Callable[[], None]) -> tuple[bool, str]:
         attempt()
     except (OSError, ValueError) as e:
         return False, getattr(e, "strerror", None) or str(e) or type(e).__name__
+    except Exception as e:  # of a plugin's code; the other ends are tried all the same
+        return False, f"{type(e).__name__}: {e}"
     return True, ""
 
 

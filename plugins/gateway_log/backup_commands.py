@@ -6,6 +6,7 @@ import json
 import sqlite3
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,20 +65,27 @@ def restore(
     data_dir: DataDir = DATA_DIR,
     force: Annotated[bool, typer.Option("--force", help="Move existing data aside.")] = False,
     check_only: Annotated[bool, typer.Option("--check", help="Only check that the backup is complete.")] = False,
+    sha256: Annotated[
+        str, typer.Option("--sha256", help="The SHA-256 that `tidegate backup` printed: another backup is refused.")
+    ] = "",
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also restore what may grant access: files that Tidegate did not make.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Restore a backup into a data directory that no gateway is using.
 
     Events that were delivered after the backup was made are delivered again. Spark's queries continue from the
-    checkpoints in the backup: their tables may get events twice.
+    checkpoints in the backup: their tables may get events twice. Tokens, keys and other files that are not Tidegate's
+    own stay in the backup unless you ask for --all.
 
     Exit codes: 0 done, 1 the backup is incomplete or files are in the way, 2 wrong usage, 3 a gateway is running.
     """
-    from .restore import BackupError, check, conflicts, read_manifest
+    from .restore import BackupError, check, conflicts, left_out, read_manifest, without
     from .restore import restore as bring_back
 
     try:
-        manifest = read_manifest(folder)
+        manifest = read_manifest(folder, sha256)
     except BackupError as e:
         _fail(str(e))
     if faults := check(folder, manifest, _progress()):
@@ -87,6 +95,8 @@ def restore(
     if check_only:
         _tell(manifest, folder, as_json, f"{folder} is complete: ")
         return
+    others = [] if everything else left_out(manifest)
+    manifest = without(manifest, others)
     data_folder = DataFolder(data_dir.absolute())
     try:
         data_folder.claim()
@@ -96,23 +106,30 @@ def restore(
         if not force and (found := conflicts(data_dir, manifest)):
             _fail(f"{data_dir} already has {', '.join(found)}: move it aside with --force, or name another --data-dir")
         aside = bring_back(folder, manifest, data_dir, _progress())
-    except OSError as e:
-        _fail(f"not restored: {e}")
+    except (OSError, BackupError) as e:
+        _fail(f"nothing was restored: {e}")
     finally:
         data_folder.leave()
-    _tell(manifest, folder, as_json, f"restored into {data_dir}: ")
+    _tell(manifest, folder, as_json, f"restored into {data_dir}: ", others)
+    if others:
+        names = ", ".join(others)
+        typer.echo(f"tidegate: left in the backup, as it may grant access: {names}; --all restores it, too", err=True)
     if aside is not None and not as_json:
         typer.echo(f"the previous data is in {aside}: delete it once everything works")
 
 
-def _tell(manifest: Manifest, folder: Path, as_json: bool, head: str) -> None:
+def _tell(manifest: Manifest, folder: Path, as_json: bool, head: str, others: Sequence[str] = ()) -> None:
+    from .restore import digest
+
     events = sum(s.next - s.first for s in manifest.shards.values())
     size = sum(f.bytes for f in manifest.files.values())
     if as_json:
         facts = {"folder": str(folder.absolute()), "manifest": MANIFEST, "events": events, "bytes": size}
-        typer.echo(json.dumps({**facts, "made": manifest.made, "files": len(manifest.files)}))
+        more = {"sha256": digest(folder), **({"left_out": others} if others else {})}
+        typer.echo(json.dumps({**facts, "made": manifest.made, "files": len(manifest.files), **more}))
     else:
         typer.echo(f"{head}{events} events, {len(manifest.files)} files, {size} bytes, made {manifest.made}")
+        typer.echo(f"SHA-256 of the manifest: {digest(folder)}")
 
 
 def _progress() -> ReportProgress:

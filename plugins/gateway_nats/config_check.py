@@ -55,7 +55,7 @@ def _triggers(config: GatewayConfig) -> Iterator[tuple[str, TriggerConfig, Broke
 
 
 def consumers(config: GatewayConfig) -> Iterator[ConfigFinding]:
-    """Sources that would use one consumer for two subjects. Without the streams' names nobody can say whether it is one
+    """Sources that would use one consumer with two subjects, or with other options. Without the streams' names nobody can say whether it is one
     consumer: the subjects may be in two streams."""
     known: list[tuple[Use, NatsSourceConfig]] = []
     uses = [*sources(config, "nats")]
@@ -70,11 +70,16 @@ def consumers(config: GatewayConfig) -> Iterator[ConfigFinding]:
         consumer = o.consumer_of(use.entry)
         for before, other in known:
             same = other.consumer_of(before.entry) == consumer and {*other.servers} & {*o.servers}
-            if not same or other.subject == o.subject or (o.stream and other.stream and o.stream != other.stream):
+            if not same or not _differs(o, other) or (o.stream and other.stream and o.stream != other.stream):
                 continue
             surely = o.stream is not None and o.stream == other.stream
-            text = f"uses the NATS consumer {consumer}, as {dotted(before.place)} does for another subject"
+            text = f"uses the NATS consumer {consumer}, as {dotted(before.place)} does with another subject or other options"
             if not surely:
                 text += ": `tidegate run` does not start if both subjects are in one stream"
             yield ConfigFinding(text, use.place, "give one of them a `consumer` of its own", warning=not surely)
         known.append((use, o))
+
+
+def _differs(one: NatsSourceConfig, other: NatsSourceConfig) -> bool:
+    words = ("subject", "max_in_flight", "ack_wait_s", "max_deliveries", "start")
+    return any(getattr(one, word) != getattr(other, word) for word in words)

@@ -36,6 +36,9 @@ class PullSink:
         self._context = context
         if not context.offline:
             refuse_open(options, context.owner)
+            if context.workers > 1:
+                text = "a subscriber would reach one worker only, and get its share of the events: use one worker"
+                raise StartError(f"{context.owner}: the sink `pull` works with one worker ({text})")
         self._write = writer(CodecRef("cloudevents", {"mode": "structured"}), BINDING, context)
         self._endpoint = Endpoint(context.owner, options, context.clock)
         self._listener: Listener | None = None
@@ -45,9 +48,6 @@ class PullSink:
 
     async def start(self, tasks: TaskGroup) -> None:
         """Listens. Raises `StartError`."""
-        if self._context.workers > 1:
-            text = "a subscriber would reach one worker only, and get its share of the events: use one worker"
-            raise StartError(f"{self._context.owner}: the sink `pull` works with one worker ({text})")
         self._listener = attach(self._endpoint, self._options, self._context, tasks)
         self.address = shown_url(self._listener.url(self._options.path), hidden=self._options.hides("path"))
 

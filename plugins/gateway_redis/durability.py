@@ -8,17 +8,19 @@ from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.errors import Probe
 
 from .config import RedisSinkConfig, RedisSourceConfig
-from .connect import risk
 
 LIMIT_S = 5.0
 
 
 def durability(config: GatewayConfig) -> list[Probe]:
-    """Warns of servers that lose entries in a crash. A server that can't be asked is reported elsewhere."""
+    """Warns of servers that lose entries in a crash. A server that can't be asked is reported elsewhere. Imports redis
+    only if the config has one."""
     probes: dict[str, Probe] = {}
     for path, ref in component_refs(config):
         options = ref.options
         if isinstance(options, RedisSinkConfig | RedisSourceConfig) and options.end not in probes:
+            from .connect import risk
+
             try:
                 text = risk(options, LIMIT_S)
             except OSError:

@@ -124,8 +124,6 @@ def attach(endpoint: Endpoint, context: BuildContext) -> Listener:
     options = endpoint.options
     assert options.listen is not None
     fixed = split_listen(options.listen)[1] != 0
-    if context.workers > 1 and not fixed:
-        raise StartError(f"{context.owner}: {context.workers} workers share one port: `listen` needs a fixed one")
     shared = _listeners.setdefault(asyncio.get_running_loop(), {})
     listener = shared.get(options.listen) if fixed else None
     if listener is None:

@@ -44,6 +44,9 @@ class WebSocketSink:
         self._write = writer(CodecRef("cloudevents", {"mode": "structured"}), BINDING, context)
         if not context.offline:
             refuse_open(options, context.owner)
+            if context.workers > 1 and options.url is None:
+                text = "a subscriber would reach one worker only, and get its share of the events: use `url`, or one"
+                raise StartError(f"{context.owner}: a listening sink works with one worker ({text} worker)")
         self._connection: Connection | None = None
         self._endpoint: Endpoint | None = None
         self._listener: Listener | None = None
@@ -66,9 +69,6 @@ class WebSocketSink:
             self._connection = client.connection(options, context, self._joined, self._tries)
             await self._connection.start(tasks)
             return
-        if context.workers > 1:
-            text = "a subscriber would reach one worker only, and get its share of the events: use `url`, or one worker"
-            raise StartError(f"{context.owner}: a listening sink works with one worker ({text})")
         self._endpoint = Endpoint(context.owner, options, self._joined)
         self._listener = attach(self._endpoint, context)
         self.address = self._listener.url(options.path, hidden=options.hides("path"))

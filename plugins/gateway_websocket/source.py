@@ -13,11 +13,12 @@ from anyio.abc import TaskGroup
 from gateway_access.counts import Counts
 from gateway_access.exposure import refuse_open
 from gateway_access.gate import Gate, gate_of
+from gateway_http.config import split_listen
 from gateway_transport.connection import Connection
 from gateway_transport.messages import reader
 
 from gateway_core.contract.component import BuildContext, CodecRef
-from gateway_core.contract.errors import Refused, TidegateError
+from gateway_core.contract.errors import Refused, StartError, TidegateError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Intake, Source
@@ -52,6 +53,9 @@ class WebSocketSource:
         if options.listen is not None:
             if not context.offline:
                 refuse_open(options, context.owner)
+                if context.workers > 1 and split_listen(options.listen)[1] == 0:
+                    text = f"{context.workers} workers share one port: `listen` needs a fixed one"
+                    raise StartError(f"{context.owner}: {text}")
             self._gate = gate_of(options, context, counts=self._counts)
         self._rechecks: anyio.CancelScope | None = None
         self.pulls = options.pulls

@@ -25,7 +25,7 @@ import anyio
 import msgspec
 from anyio.abc import Process, TaskGroup
 
-from gateway_core.contract.errors import StartError
+from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.runners import Started
 from gateway_core.contract.status import GatewayStatus
 from gateway_core.runtime.config_read import ConfigRead
@@ -62,6 +62,7 @@ class Worker:
         self.started = False
         self.failures = 0
         self.said = ""  # why it could not start
+        self.refused = False  # whether that is a fault of its config
         self.heard = False
         self.still_s = 0.0
         self.status: Note | None = None
@@ -87,11 +88,11 @@ class Supervisor:
         self._fetching: Worker | None = None
         self._stopping = False
         self._stop = anyio.Event()
-        self._fault: StartError | None = None
+        self._fault: ConfigError | StartError | None = None
         self._tasks: TaskGroup
 
     async def run(self) -> int:
-        """Runs until a signal. Returns the exit code; raises `StartError`."""
+        """Runs until a signal. Returns the exit code; raises `ConfigError` and `StartError`."""
         folder = DataFolder(self._settings.data_dir.absolute())
         folder.claim()
         loop = asyncio.get_running_loop()
@@ -148,6 +149,10 @@ class Supervisor:
             if self._stopping:
                 return
             if worker.number == 0 and len(self._ever) == 0:
+                if worker.refused:
+                    self._fault = ConfigError([Fault(worker.said)])
+                    self._stop.set()
+                    return
                 self._end(worker.said or "the first worker ended before it had started")
                 return
             worker.failures = 1 if anyio.current_time() - began > STEADY_S else worker.failures + 1
@@ -228,8 +233,8 @@ class Supervisor:
                     to.wire.pass_on(Note("talk", worker.number, note.body))
             case "started":
                 self._started(worker, note)
-            case "failed":
-                worker.said = str(note.value())
+            case "failed" | "refused":
+                worker.said, worker.refused = str(note.value()), note.kind == "refused"
             case "reload":
                 for other in self._workers[1:]:
                     if other.wire is not None:

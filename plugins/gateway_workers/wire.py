@@ -20,7 +20,9 @@ MAX_LINE = 32 * 1024 * 1024
 MAX_WAITING = 64 * 1024 * 1024
 """Bytes buffered for a process that does not read. Beyond that messages are dropped: they would be outdated."""
 
-Kind = Literal["job", "beat", "status", "started", "failed", "reload", "talk", "joined", "left", "ended", "fetch"]
+Kind = Literal[
+    "job", "beat", "status", "started", "failed", "refused", "reload", "talk", "joined", "left", "ended", "fetch"
+]
 
 
 class Note(msgspec.Struct, omit_defaults=True):

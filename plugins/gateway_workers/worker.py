@@ -26,9 +26,10 @@ import anyio.lowlevel
 import msgspec
 
 from gateway_core.config.registry import Registry
-from gateway_core.contract.errors import TidegateError
+from gateway_core.contract.errors import ConfigError, TidegateError
 from gateway_core.contract.runners import Started
 from gateway_core.contract.status import GatewayStatus
+from gateway_core.runtime import start_conditions
 from gateway_core.runtime.config_read import read_config
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.log_output import configure
@@ -113,7 +114,7 @@ async def _work(sock: socket.socket) -> int:
         try:
             await _serve(wire, notes, job, settings, stop)
         except TidegateError as e:
-            wire.say("failed", str(e))
+            wire.say("refused" if isinstance(e, ConfigError) else "failed", str(e))
             await anyio.sleep(0.05)  # so that the note is written
             return COULD_NOT_START
         finally:
@@ -133,7 +134,8 @@ async def _serve(
     gc.set_threshold(1_000_000)  # as in a gateway of one process (`serve` sets another)
     config = read_config([Path(p) for p in job["paths"]], settings, Registry.installed())
     role = WorkerRole(job["worker"], job["began"], wire)
-    gateway = Gateway(config.loaded.config, settings, config.registry, role=role, read=config)
+    with start_conditions.as_faults():
+        gateway = Gateway(config.loaded.config, settings, config.registry, role=role, read=config)
     started = anyio.Event()
 
     async def report() -> None:

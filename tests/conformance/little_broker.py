@@ -6,7 +6,8 @@ import http.client
 import itertools
 import json
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -34,10 +35,34 @@ def make_codec() -> Codec:
     return codec
 
 
+@dataclass(frozen=True)
+class LittleTrigger:
+    """A trigger with a path at the sink, and perhaps one of its dead letter. `conditions` are dialects, attributes and
+    texts; all must hold, or with `either` any."""
+
+    path: str
+    dead: str = ""
+    conditions: Sequence[tuple[str, str, str]] = ()
+    either: bool = False
+
+    def wants(self, event: Event, faults: Collection[str]) -> bool:
+        if not self.conditions or "no filter" in faults:
+            return True
+        join = any if self.either or "filters are alternatives" in faults else all
+        return join(self._holds(event, *condition, faults) for condition in self.conditions)
+
+    def _holds(self, event: Event, dialect: str, name: str, text: str, faults: Collection[str]) -> bool:
+        found = str(event.attributes.get(name, ""))
+        if dialect == "exact" or "prefixes are whole" in faults:
+            return found == text
+        return found.startswith(text) if dialect == "prefix" else found.endswith(text)
+
+
 class LittleBroker:
     """`with LittleBroker(sink_url, {"upgrades"}) as b:` takes events at `b.url` and posts them to `sink_url`."""
 
-    def __init__(self, sink_url: str, faults: Collection[str] = ()) -> None:
+    def __init__(self, sink_url: str, faults: Collection[str] = (), triggers: Sequence[LittleTrigger] = ()) -> None:
+        self._triggers = triggers or [LittleTrigger("/")]
         self.faults = frozenset(faults)
         self._sink = urlsplit(sink_url)
         self._codec = make_codec()
@@ -123,12 +148,17 @@ class LittleBroker:
         except Refused as e:
             return f"{e.attribute}: {e.detail}"
         for event in events:
-            threading.Thread(target=self._deliver, args=(event,), daemon=True).start()
+            self._route(event)
         return ""
+
+    def _route(self, event: Event) -> None:
+        for trigger in self._triggers:
+            if trigger.wants(event, self.faults):
+                threading.Thread(target=self._deliver, args=(event, trigger), daemon=True).start()
 
     # -- delivery -----------------------------------------------------------------------------------------------------
 
-    def _deliver(self, event: Event) -> None:
+    def _deliver(self, event: Event, trigger: LittleTrigger) -> None:
         if "upgrades" in self.faults:
             event = event.with_attributes(specversion="1.0")
         if "adds time" in self.faults:
@@ -136,9 +166,13 @@ class LittleBroker:
         event = self._altered(event)
         last = 2 if "gives up after two" in self.faults else 10
         for attempt in itertools.count():
-            wait = self._attempt(event, attempt)
+            taken: list[bool] = []
+            wait = self._attempt(event, attempt, trigger.path, taken)
             if wait is None or attempt == last or self._stopped.wait(wait):
-                return
+                break
+        lost = not taken or "always dead-lettered" in self.faults
+        if trigger.dead and lost and "no dead letter" not in self.faults:
+            self._attempt(event, 0, trigger.dead)
 
     def _altered(self, event: Event) -> Event:
         """The event as a broker with faults of keeping would deliver it."""
@@ -172,9 +206,9 @@ class LittleBroker:
             written["ce-datacontenttype"] = headers["content-type"]
         return written
 
-    def _attempt(self, event: Event, attempt: int, path: str = "") -> float | None:
+    def _attempt(self, event: Event, attempt: int, path: str, taken_by: list[bool] | None = None) -> float | None:
         """One attempt; returns how long to wait for the next, None where there is none."""
-        wait = 0.3 if "even waits" in self.faults else 0.05 * 2**attempt
+        wait = 0.3 if "even waits" in self.faults else 0.0 if "no waits" in self.faults else 0.05 * 2**attempt
         message = self._codec.encode(event)
         headers = self._written({n.decode(): v.decode() for n, v in message.headers})
         reply = event.attributes.get("type") == "dev.tidegate.conformance.reply"
@@ -182,7 +216,7 @@ class LittleBroker:
             headers["Prefer"] = "reply"
         connection = http.client.HTTPConnection(str(self._sink.hostname), self._sink.port, timeout=20)
         try:
-            connection.request("PUT" if "puts" in self.faults else "POST", path or "/", message.body or b"", headers)
+            connection.request("PUT" if "puts" in self.faults else "POST", path, message.body or b"", headers)
             answer = connection.getresponse()
             body = answer.read()
         except (OSError, http.client.HTTPException, ValueError):
@@ -191,8 +225,10 @@ class LittleBroker:
             connection.close()
         status = answer.status
         if "follows redirects" in self.faults and status in (307, 308):
-            return self._attempt(event, attempt, urlsplit(answer.headers["location"]).path)
+            return self._attempt(event, attempt, urlsplit(answer.headers["location"]).path, taken_by)
         if 200 <= status < 300:
+            if taken_by is not None:
+                taken_by.append(True)
             if "retries 204" in self.faults and status == 204:
                 return wait
             replies = status == 200 or f"takes {status} for a reply" in self.faults
@@ -235,7 +271,7 @@ class LittleBroker:
         if "traceparent" in event.attributes and "loses the trace" not in self.faults:
             reply = reply.with_attributes(traceparent=event.attributes["traceparent"])
         if "drops replies" not in self.faults:
-            threading.Thread(target=self._deliver, args=(reply,), daemon=True).start()
+            self._route(reply)
         return True
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:

@@ -21,8 +21,14 @@ brokers:
   default:
     ingress: [http: {listen: "127.0.0.1:0", path: /in}]
     delivery: {retry: 10, backoff_delay_s: 0.05}
+    dead_letter: "http://127.0.0.1:PORT/dead"
 triggers:
   all: {subscriber: "http://127.0.0.1:PORT/"}
+  prefixed: {filters: [{prefix: {type: order.}}], subscriber: "http://127.0.0.1:PORT/prefixed"}
+  both: {filters: [{exact: {type: order.paid}}, {suffix: {source: /eu}}], subscriber: "http://127.0.0.1:PORT/both"}
+  either: {filters: [{any: [{exact: {type: stock}}, {exact: {subject: cup}}]}], subscriber: "http://127.0.0.1:PORT/or"}
+  neither: {filters: [{not: {prefix: {type: order.}}}], subscriber: "http://127.0.0.1:PORT/neither"}
+  simple: {filter: {type: stock, subject: ""}, subscriber: "http://127.0.0.1:PORT/simple"}
 """
 
 
@@ -44,9 +50,11 @@ def gateway(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gat
 
 
 @pytest.fixture(scope="module")
-def document(gateway: GatewayProcess, port: int) -> dict[str, Any]:
+def document(gateway: GatewayProcess, port: int, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """One run of everything, with delivery."""
-    flags = ("--json", "--settle-s", "1", "--timeout-s", "30")
+    file = tmp_path_factory.mktemp("triggers") / "tidegate.yaml"
+    file.write_text(CONFIG.replace("PORT", str(port)))
+    flags = ("--json", "--settle-s", "1", "--timeout-s", "30", "--triggers", str(file))
     done = conformance("--url", gateway.ingress(), "--sink-port", str(port), *flags)
     assert done.stdout, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway_conformance import trigger_config, triggers
 from gateway_conformance.bench import Bench, Check
+from gateway_conformance.command import _out_of_sight
 from gateway_conformance.report import as_json, line
 from gateway_conformance.run import CHECKS, Result, run
 from gateway_conformance.sink import Sink
@@ -18,7 +22,9 @@ _SPEC = importlib.util.spec_from_file_location("little_broker", Path(__file__).p
 assert _SPEC is not None
 assert _SPEC.loader is not None
 little_broker: Any = importlib.util.module_from_spec(_SPEC)
+sys.modules["little_broker"] = little_broker  # its dataclass asks for it
 _SPEC.loader.exec_module(little_broker)
+LITTLE_SOURCE = (Path(__file__).parent / "little_broker.py").read_text()
 
 
 REFUSALS = {"required_attributes", "empty_attributes", "required_attributes_0_3", "unreadable", "unknown_version"}
@@ -103,13 +109,48 @@ GROUPS = [
 
 ALONE_FAULTS = {
     "even waits": {"spacing_grows"},
+    "no waits": {"spacing_grows"},
     "no retry-after": {"retry_after"},
 }
 
 
+TRIGGERS = """
+brokers: {default: {dead_letter: "http://127.0.0.1:PORT/dead"}}
+triggers:
+  all: {subscriber: "http://127.0.0.1:PORT/"}
+  prefixed: {filters: [{prefix: {type: order.}}], subscriber: "http://127.0.0.1:PORT/prefixed"}
+  both: {filters: [{exact: {type: order.paid}}, {suffix: {source: /eu}}], subscriber: "http://127.0.0.1:PORT/both"}
+  either:
+    filters: [{any: [{exact: {type: stock}}, {exact: {subject: cup}}]}]
+    subscriber: {http: {url: "http://127.0.0.1:PORT/either"}}
+  simple: {filter: {type: stock, subject: cup}, subscriber: "http://127.0.0.1:PORT/simple"}
+  asked: {filters: [{cesql: "type = 'order.paid'"}], subscriber: "http://127.0.0.1:PORT/asked"}
+  away: {subscriber: "http://127.0.0.1:1/"}
+"""
+LITTLE = [
+    little_broker.LittleTrigger("/", "/dead"),
+    little_broker.LittleTrigger("/prefixed", "/dead", [("prefix", "type", "order.")]),
+    little_broker.LittleTrigger("/both", "/dead", [("exact", "type", "order.paid"), ("suffix", "source", "/eu")]),
+    little_broker.LittleTrigger("/either", "/dead", [("exact", "type", "stock"), ("exact", "subject", "cup")], True),
+    little_broker.LittleTrigger("/simple", "/dead", [("exact", "type", "stock"), ("exact", "subject", "cup")]),
+]
+TRIGGER_FAULTS = {
+    "prefixes are whole": {"filters_choose"},
+    "filters are alternatives": {"filters_choose"},
+    "no filter": {"filters_choose"},
+    "no dead letter": {"dead_letters_take_what_fails"},
+    "always dead-lettered": {"dead_letters_take_nothing_else"},
+}
+BY_TRIGGERS = {c.run.__name__ for c in triggers.TRIGGERS}
+
+
 def results(faults: set[str], kind: str) -> list[Result]:
     """One run of the checks of a kind."""
-    checks = [c for c in CHECKS if kind == ("alone" if c.alone else "delivery" if c.sink else "ingress")]
+    checks = [
+        c
+        for c in CHECKS
+        if kind == ("alone" if c.alone else "delivery" if c.sink else "ingress") and c.run.__name__ not in BY_TRIGGERS
+    ]
     with Sink(0) as sink, little_broker.LittleBroker(sink.url, faults) as broker:
         return run(checks, broker.url, sink, timeout_s=4, settle_s=1)
 
@@ -137,6 +178,62 @@ def test_delivery_faults_fail_their_checks(faults: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("fault", ALONE_FAULTS)
 def test_a_fault_of_timing_fails_its_checks(fault: str) -> None:
     assert failed(results({fault}, "alone")) == ALONE_FAULTS[fault]
+
+
+def read_triggers(tmp_path: Path, port: int) -> trigger_config.Triggers:
+    file = tmp_path / "triggers.yaml"
+    file.write_text(TRIGGERS.replace("PORT", str(port)))
+    return trigger_config.read(file, port)
+
+
+def with_triggers(tmp_path: Path, faults: set[str], checks: list[Check]) -> list[Result]:
+    with Sink(0, "/") as sink, little_broker.LittleBroker(sink.url, faults, LITTLE) as broker:
+        found = read_triggers(tmp_path, int(sink.url.rstrip("/").rpartition(":")[2]))
+        return run(checks, broker.url, sink, timeout_s=4, settle_s=1, triggers=found)
+
+
+@pytest.mark.spec("SAFE-99")
+@pytest.mark.parametrize("fault", ["", *TRIGGER_FAULTS])
+def test_a_fault_that_one_trigger_does_not_show_fails_its_checks(fault: str, tmp_path: Path) -> None:
+    found = with_triggers(tmp_path, {fault}, triggers.TRIGGERS)
+    assert failed(found) == TRIGGER_FAULTS.get(fault, set()), [r.detail for r in found]
+
+
+@pytest.mark.spec("SAFE-99")
+def test_other_checks_look_at_the_trigger_that_gets_everything(tmp_path: Path) -> None:
+    found = with_triggers(tmp_path, set(), [c for c in CHECKS if c.sink and not c.alone])
+    assert [(r.check.title, r.detail) for r in found if r.state != "passed"] == []
+
+
+@pytest.mark.spec("SAFE-99")
+def test_each_planted_fault_is_caught_or_named_as_out_of_sight(tmp_path: Path) -> None:
+    """Without `--triggers`, those of `TRIGGER_FAULTS` are out of sight, and each of their checks says so."""
+    planted = set(re.findall(r'"([^"{}]+)"(?= in (?:self\.|broker\.)?faults)', LITTLE_SOURCE))
+    planted |= set(re.findall(r'^            "([^"]+)":', LITTLE_SOURCE, re.MULTILINE))
+    known = INGRESS_FAULTS.keys() | DELIVERY_FAULTS.keys() | ALONE_FAULTS.keys() | TRIGGER_FAULTS.keys()
+    assert planted <= known
+    with Sink(0) as sink, little_broker.LittleBroker(sink.url) as broker:
+        skipped = run(triggers.TRIGGERS, broker.url, sink, timeout_s=4, settle_s=0.1)
+    assert [(r.state, r.detail) for r in skipped] == [("skipped", "needs --triggers")] * len(triggers.TRIGGERS)
+
+
+@pytest.mark.spec("SAFE-99")
+def test_what_a_config_hides_is_named(tmp_path: Path) -> None:
+    found = read_triggers(tmp_path, 8099)
+    assert _out_of_sight(found) == [
+        "the trigger asked: the filter cesql is not evaluated here",
+        "the trigger away: its subscriber is elsewhere",
+    ]
+    for text, why in (
+        ("triggers: {a: {filter: {type: t}, subscriber: 'http://127.0.0.1:8099/'}}", "no trigger without a filter"),
+        ("triggers: {a: {subscriber: 'http://127.0.0.1:8099/'}, b: {subscriber: 'http://127.0.0.1:8099/'}}", "own"),
+        ("brokers: {}", "no section `triggers`"),
+        ("[", "x.yaml"),
+    ):
+        file = tmp_path / "x.yaml"
+        file.write_text(text)
+        with pytest.raises(trigger_config.BadTriggers, match=why):
+            trigger_config.read(file, 8099)
 
 
 def test_every_planted_fault_is_in_a_group() -> None:

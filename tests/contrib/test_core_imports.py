@@ -110,8 +110,6 @@ ALLOWED = {
 """Which plugins may import which others: the table in CONTRIBUTING.md."""
 
 
-
-
 def test_the_core_is_six_folders() -> None:
     folders = {f.name for f in CORE.iterdir() if (f / "__init__.py").is_file()}
     assert folders == {"contract", "config", "pipeline", "delivery", "runtime", "cli"}

@@ -54,9 +54,9 @@ def test_the_api_is_served_with_tls(tmp_path: Path) -> None:
 @pytest.mark.spec("AD-12")
 def test_a_certificate_that_can_not_be_used_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "t.yaml").write_text(CONFIG)
-    for command, code in (("check", 1), ("run", 3)):
+    for command in ("check", "run"):
         ran = tidegate(tmp_path, command, "t.yaml", TIDEGATE_ADMIN_TLS="nowhere.pem", TIDEGATE_ADMIN="127.0.0.1:0")
-        assert (ran.returncode, "the certificate files can't be used" in ran.stdout + ran.stderr) == (code, True)
+        assert (ran.returncode, "the certificate files can't be used" in ran.stdout + ran.stderr) == (1, True)
         assert "Traceback" not in ran.stderr
 
 

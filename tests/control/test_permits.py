@@ -45,8 +45,8 @@ ATTACKS = {
     "a token file": "subscriber: {kafka: {topic: t, sasl: {mechanism: OAUTHBEARER, oauth: {token_file: VICTIM}}}}",
     "a token file to send": "subscriber: {http: {url: 'http://h/', credentials: {bearer_file: {path: VICTIM}}}}",
     "code": "subscriber: {spark: {path: /tmp/x, conf: {spark.jars: 'http://h/'}}}",
-    "a port": "subscriber: {websocket: {listen: '0.0.0.0:0'}}",
-    "another port": "subscriber: {pull: {listen: '0.0.0.0:0'}}",
+    "a port": "subscriber: {websocket: {listen: '0.0.0.0:0', anonymous: true}}",
+    "another port": "subscriber: {pull: {listen: '0.0.0.0:0', anonymous: true}}",
     "the machine's credentials": "subscriber: http://169.254.169.254/latest/meta-data",
     "the same in a function": "subscriber: {fn: {function: 'http://[::ffff:169.254.169.254]/'}}",
 }
@@ -108,7 +108,7 @@ def test_what_was_applied_before_obeys_the_same_rule(tmp_path: Path) -> None:
     (applied / "old.yaml").write_text(text)
     config = CONFIG.replace("FOLDER", str(tmp_path / "elsewhere"))
     gateway = GatewayProcess(config, tmp_path, ENV)
-    with pytest.raises(AssertionError, match="the gateway ended with 3"):
+    with pytest.raises(AssertionError, match="the gateway ended with 1:"):
         gateway.start()
     log = gateway.log()
     assert f"{applied}/old.yaml" in log

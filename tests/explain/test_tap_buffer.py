@@ -97,7 +97,7 @@ async def test_who_waits_is_woken() -> None:
 
 @pytest.mark.parametrize(
     ("text", "matching"),
-    [("type=t", True), ("type=t*", True), ("type=", True), ("subject=", False), ("type=x*", False), ("n=7", True)],
+    [("type=t", True), ("type=", True), ("subject=", False), ("n=7", True)],
 )
 def test_pairs(text: str, matching: bool) -> None:
     wanted = compile_all([text], Registry.installed())
@@ -105,7 +105,7 @@ def test_pairs(text: str, matching: bool) -> None:
     assert wanted.matches(event(n=7)) is matching
 
 
-@pytest.mark.parametrize("text", ["type = ", "=x", "", "type LIKE 'a' AND"])
+@pytest.mark.parametrize("text", ["type = ", "=x", "", "type LIKE 'a' AND", "type=t*"])
 def test_a_filter_that_is_none(text: str) -> None:
     with pytest.raises(BadFilter, match="can't be used"):
         compile_all([text], Registry.installed())

@@ -185,9 +185,8 @@ async def test_sinks_share_an_address_and_a_successor_knows_the_old_leases(kit: 
             assert await fetch(client, wait_s=0) == []
             await new.stop()
             several: Any = kit.sink("pull", {"listen": listen})
-            several._context = replace(several._context, workers=2)
             with pytest.raises(StartError, match="one worker"):
-                await several.start(tasks)
+                type(several)(several._options, replace(several._context, workers=2))
             tasks.cancel_scope.cancel()
 
 

@@ -193,7 +193,5 @@ async def test_a_listening_sink_works_with_one_worker(kit: Kit) -> None:
     from dataclasses import replace
 
     made: Any = kit.sink("websocket", {"listen": f"127.0.0.1:{free_port()}"})
-    made._context = replace(made._context, workers=2)
-    async with anyio.create_task_group() as tasks:
-        with pytest.raises(StartError, match="one worker"):
-            await made.start(tasks)
+    with pytest.raises(StartError, match="one worker"):
+        type(made)(made._options, replace(made._context, workers=2))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from gateway_terminal.tables import aligned
@@ -15,12 +16,18 @@ from gateway_core.cli import common
 from gateway_core.cli.exit_codes import FAULT, OK
 from gateway_core.config.faults import render, to_json
 from gateway_core.config.load import Loaded, Loading
+from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
 from gateway_core.config.sources import gather
-from gateway_core.contract.errors import ConfigError, Fault, Probe
+from gateway_core.contract.config_node import Place
+from gateway_core.contract.errors import ConfigError, Fault, Probe, StartError
+from gateway_core.runtime import start_conditions
+from gateway_core.runtime.settings import Settings
 
 from . import secrets_list
 from .orphans import left_behind
+
+_ConnectionCheck = Callable[[GatewayConfig, Settings], Iterable[Probe]]
 
 
 def check_config(
@@ -39,10 +46,12 @@ def check_config(
         faults = [Fault(f.message, *loading.written(f.place), f.remedy) for f in faulty_files(loaded.config)]
     except ConfigError as e:
         faults = e.faults
-    faults = [*faults, *(fault for check in registry.settings_checks for fault in check(settings))]
+    faults = [*faults, *start_conditions.of_settings(settings, registry)]
+    if loaded is not None and loading is not None and not faults:
+        faults = _of_components(loaded, settings, loading, registry)
     probes: list[Probe] = []
     if connect and loaded is not None:
-        probes = [probe for check in registry.connection_checks for probe in check(loaded.config, settings)]
+        probes = [probe for asked in registry.connection_checks for probe in _probed(*asked, loaded.config, settings)]
     warnings = loaded.warnings if loaded else []
     if loaded is not None:
         warnings = [*warnings, *left_behind(common.config_paths(paths), registry, settings)]
@@ -62,3 +71,25 @@ def check_config(
         tail = f"{failed} of {len(probes)} ends FAILED" if failed else f"all {len(probes)} ends ok" if probes else ""
         print(render(faults, common.colours(sys.stdout), warnings, tail), end="")
     return OK if good else FAULT
+
+
+def _probed(check: _ConnectionCheck, plugin: str, config: GatewayConfig, settings: Settings) -> Iterable[Probe]:
+    """What a plugin found out. If its check fails, that is what it found: the others are asked all the same."""
+    try:
+        return list(check(config, settings))
+    except Exception as e:
+        return [Probe(f"plugin {plugin}", "its check", False, f"{type(e).__name__}: {e}")]
+
+
+def _of_components(loaded: Loaded, settings: Settings, loading: Loading, registry: Registry) -> list[Fault]:
+    """Why the components can't be built, with the lines."""
+    try:
+        faults = start_conditions.of_components(loaded.config, settings, registry)
+    except StartError as e:
+        faults = [Fault(str(e))]
+    return [replace(f, file=at[1], line=at[2]) for f in faults for at in [loading.written(_place(f.path))]]
+
+
+def _place(path: str) -> Place:
+    """The place of a dotted path, as far as it can be told from the text: names may have dots, too."""
+    return tuple(int(step[1:-1]) if step[0] == "[" else step for step in re.findall(r"\[\d+\]|[^.\[\]]+", path))

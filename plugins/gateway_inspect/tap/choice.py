@@ -14,9 +14,9 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, FilterRef
 from gateway_core.contract.errors import TidegateError
-from gateway_core.contract.event import Event, text_of
+from gateway_core.contract.filter_values import like
 from gateway_core.contract.interfaces import Filter
-from gateway_core.pipeline.filters import Matches, all_of, attributes_filter, on_attributes
+from gateway_core.pipeline.filters import all_of, attributes_filter
 
 MOST_HELD = 1000
 """Maximum number of unread lines; further lines are counted and dropped."""
@@ -46,23 +46,15 @@ def compile_all(texts: Sequence[str], registry: Registry) -> Filter | None:
 
 
 def compile_one(text: str, registry: Registry) -> Filter:
-    """`NAME=VALUE` compares an attribute's text. A value that ends with `*` is a prefix; an empty value requires only
-    that the attribute exists. Anything else is a CloudEvents SQL expression. Raises `BadFilter`."""
+    """`NAME=VALUE` compares an attribute's text, as a trigger's `filter` does: an empty value requires only that the
+    attribute exists, and there are no wildcards. Anything else is a CloudEvents SQL expression. Raises `BadFilter`."""
     pair = _PAIR.fullmatch(text)
     if pair is None:
         return _expression(text, registry)
     name, value = pair.groups()
-    if value.endswith("*"):
-        return on_attributes("prefix", _begins, {name: value[:-1]})
+    if "*" in value:
+        raise BadFilter(f"the filter {text!r} can't be used: `*` is no wildcard; write {like(name, value)}")
     return attributes_filter({name: value})
-
-
-def _begins(name: str, prefix: str) -> Matches:
-    def matches(event: Event) -> bool:
-        found = event.attributes.get(name)
-        return found is not None and text_of(found).startswith(prefix)
-
-    return matches
 
 
 def _expression(text: str, registry: Registry) -> Filter:
