@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from .checkpoint_files import Marks
+from .claim import Claim, claimed
 from .data.sampling import sample, sample_by_type
 from .data.schemas import ALL, Schemas
 from .job import KAFKA, Job
@@ -16,6 +18,8 @@ from .readers import KafkaBatches, events
 from .readers.kafka import records
 from .rows import REASON, for_quarantine, known_good, rejected, shaped, stream
 from .tables import FAULT, Tables
+from .tables.jvm import query_id
+from .tables.mark import Mark
 from .targets import targets_of
 
 if TYPE_CHECKING:
@@ -39,13 +43,20 @@ class Batches:
         # duplicates are dropped on the stream, which must then consist of events
         self._kafka = KafkaBatches(job) if job.channel == KAFKA and job.deduplicate_s is None else None
         self._tables = Tables()
+        self._claim = Claim(job)
+        self._mark = Mark({}, {})  # of the batch
+        self._marks: Marks | None = None
         self.quarantined = 0
         self.rows: dict[int, int] = {}
+        self.notes: list[str] = []
+        """What people should know, for who runs the query to take away."""
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The stream whose batches `write` takes. Raises `SparkFault` if the job does not fit the existing tables and
         checkpoint."""
-        job = self._job
+        self._claim = claimed(spark, self._job)
+        self._job = job = self._claim.job
+        self.notes += self._claim.notes
         return stream(events(job, spark) if self._kafka is None else records(job, spark), job)
 
     def write(self, rows: DataFrame, number: int) -> None:
@@ -59,6 +70,9 @@ class Batches:
         """`good`: no event has a fault, and Spark itself knows how many there are."""
         if self._schemas is None:
             self._schemas = Schemas(events.sparkSession, self._job)
+        if self._marks is None:
+            self._marks = Marks(events.sparkSession, self._job, self._claim.before)
+        self._mark = self._marks.of(number, query_id(events.sparkSession, self._job.checkpoint))
         if TYPE in self._job.table:
             with _kept(events):
                 rejected = self._write_by_type(events, number, self._schemas)
@@ -76,7 +90,8 @@ class Batches:
         job = self._job
         if good and job.late_s is None and schemas.of(ALL) is None:
             table = self._tables.at(job, events.sparkSession, job.table)
-            if table.append(known_good(shaped(events, job)), number, {}) is not None:
+            rows = known_good(shaped(self._lacking(events, job.table), job))
+            if table.append(rows, number, {}, self._mark) is not None:
                 return []
             # the table already has the batch, but the quarantine table may lack rows of it
         return self._append(events, number, ALL, job.table, schemas)
@@ -110,14 +125,28 @@ class Batches:
         from pyspark.sql import functions as f
 
         job, of = self._job, schemas.of(event_type)
-        rows = shaped(events, job, of)
+        lacking = self._lacking(events, location)
+        rows = shaped(lacking, job, of)
         measures = {"rows": f.count(f.lit(1)), "bad": f.count(FAULT)}
-        found = self._tables.at(job, events.sparkSession, location).append(rows, number, measures)
+        mark = self._mark
+        if name and mark.owner is not None:
+            mark = replace(mark, owner=replace(mark.owner, type=event_type))
+        found = self._tables.at(job, events.sparkSession, location).append(rows, number, measures, mark)
         if found is not None:
             self._count(number, found["rows"])
-        if found is not None and not found["bad"]:
+        if found is not None and not found["bad"] and lacking is events:
             return []
         return [(quarantine_of(job.table, job.quarantine, name), rejected(events, job, of))]
+
+    def _lacking(self, events: DataFrame, location: str) -> DataFrame:
+        """The events that a table lacks: all, unless it had some of them before this query began."""
+        from pyspark.sql import functions as f
+
+        floors, first = self._claim.floors.get(location, {}), self._mark.first
+        for shard, floor in floors.items():
+            if first.get(shard, 0) < floor:
+                events = events.where(~((f.col("shard") == int(shard)) & (f.col("position") < floor)))
+        return events
 
     def _count(self, number: int, rows: int) -> None:
         if TYPE not in self._job.table and self._job.deduplicate_s is None:  # otherwise Spark reads them only once
@@ -132,11 +161,12 @@ class Batches:
         locations: dict[str, list[DataFrame]] = {}
         for location, rows in found:
             locations.setdefault(location, []).append(rows)
+        mark = replace(self._mark, owner=None)
         for location, parts in locations.items():
-            rows = reduce(lambda a, b: a.unionByName(b), parts)
+            rows = self._lacking(reduce(lambda a, b: a.unionByName(b), parts), location)
             if number in self.rows or not rows.isEmpty():
                 measures = {"rows": f.count(REASON)}
-                written = self._tables.at(job, rows.sparkSession, location).append(rows, number, measures)
+                written = self._tables.at(job, rows.sparkSession, location).append(rows, number, measures, mark)
                 self.quarantined += written["rows"] if written else 0
 
 

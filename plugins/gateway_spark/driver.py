@@ -48,6 +48,7 @@ class Driver:
         self.started = False
         self._reports = reports
         self._jvm: Any = None  # the Popen of spark-submit, which becomes the JVM
+        self._batches: Batches | None = None
         self._archiving: subprocess.Popen[bytes] | None = None
         self._scratch = Path(job.home) / "scratch"
 
@@ -65,6 +66,7 @@ class Driver:
         progress = Progress(query, batches)
         self.started = True
         self.report("running", ui=spark.sparkContext.uiWebUrl)
+        self._batches = batches
         self._follow(query, progress)
         finish(query, self.job.finish_s)
         self._report_batches(progress)
@@ -154,6 +156,8 @@ class Driver:
             raise error
 
     def _report_batches(self, progress: Progress) -> None:
+        while self._batches and self._batches.notes:
+            self.report("note", text=self._batches.notes.pop(0))
         for facts in progress.new():
             self.report("progress", **facts)
 
