@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from .checkpoint_files import Marks
 from .claim import Claim, claimed
-from .data.sampling import sample, sample_by_type
+from .data.evolution import MAX_DEPTH, MAX_FIELDS
+from .data.sampling import Sample, sample, sample_by_type
 from .data.schemas import ALL, Schemas
 from .job import KAFKA, Job
 from .naming import OTHER, TYPE, UNKNOWN, quarantine_of
@@ -86,7 +87,7 @@ class Batches:
 
     def _write_one(self, events: DataFrame, number: int, schemas: Schemas, good: bool) -> Rejected:
         if schemas.needs_sample(number):
-            schemas.learn({ALL: sample(events)}, number)
+            self._learn({ALL: sample(events)}, number, schemas)
         job = self._job
         if good and job.late_s is None and schemas.of(ALL) is None:
             table = self._tables.at(job, events.sparkSession, job.table)
@@ -101,7 +102,7 @@ class Batches:
 
         job = self._job
         found = sample_by_type(events, schemas, number, job.max_tables)
-        schemas.learn({t: seen for t, seen in found.items() if t is not None}, number)
+        self._learn({t: seen for t, seen in found.items() if t is not None}, number, schemas)
         tables = schemas.tables()
         rejected: Rejected = []
         targets = targets_of(found, tables)
@@ -117,6 +118,17 @@ class Batches:
             none = events.where(f.col(FAULT).isNotNull())
             rejected.append((quarantine_of(job.table, job.quarantine, UNKNOWN), for_quarantine(none, f.col(FAULT))))
         return rejected
+
+    def _learn(self, found: dict[str, Sample], number: int, schemas: Schemas) -> None:
+        schemas.learn(found, number)
+        for event_type, seen in found.items():
+            if seen.first is not None:
+                of = "" if event_type == ALL else f" of type {event_type}"
+                self.notes.append(
+                    f"{seen.skipped} events{of} of batch {number} have more than {MAX_DEPTH} levels or {MAX_FIELDS} "
+                    f"fields: no columns are inferred from them; the first is at shard {seen.first[0]}, position "
+                    f"{seen.first[1]}"
+                )
 
     def _append(
         self, events: DataFrame, number: int, event_type: str, location: str, schemas: Schemas, name: str = ""

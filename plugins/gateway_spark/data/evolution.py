@@ -7,6 +7,8 @@ from .types import Type, array, fields, kind, mapping, parse, render, struct
 MAX_FIELDS = 1000
 """The most fields that are inferred for one table, so that data with values as keys does not create a column for each
 value."""
+MAX_DEPTH = 20
+"""The most levels of data that are inferred. With some hundreds, Spark can't write the type, or its JVM ends."""
 _UNFIT = frozenset(" ,;{}()\n\t=")  # no table format allows all of these in column names
 
 

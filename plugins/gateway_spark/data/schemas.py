@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ..job import Job
+    from .sampling import Sample
 
 INFER = "infer"
 ALL = "*"
-Seen = Mapping[str, tuple[int, str | None]]
-"""By event type (`ALL` in a single table): the number of events with JSON objects as data, and the result of
-`schema_of_variant_agg` for those."""
+Seen = Mapping[str, "Sample | tuple[int, str | None]"]
+"""By event type (`ALL` in a single table): what was found in a batch."""
 
 
 class Schemas:
@@ -61,7 +61,7 @@ class Schemas:
         before = deepcopy(self._known)
         for event_type in seen:
             self._name(event_type)
-        for event_type, (count, text) in seen.items():
+        for event_type, (count, text, *_) in seen.items():
             if count and self.needs_sample(number, event_type):
                 known = self._known.schemas.get(event_type, data_types.struct([]))
                 self._known.schemas[event_type] = grow(known, observed(text))
