@@ -25,6 +25,7 @@ from . import connect, unnamed_user
 from .batch import Batches
 from .errors import NO_JVM, SparkFault
 from .job import Job, report
+from .launch import hidden_options, launched
 from .processes import Lock, lock_of
 from .query import environment, jars_of, jvm_options, settings
 from .query_run import POLL_S, Progress, finish, one_line, start
@@ -110,7 +111,6 @@ class Driver:
     def _session(self, locks: list[Lock]) -> SparkSession:
         from pyspark import SparkConf, SparkContext
         from pyspark.errors import PySparkRuntimeError
-        from pyspark.java_gateway import launch_gateway
         from pyspark.sql import SparkSession
 
         job, found = self.job, java.find()
@@ -124,16 +124,14 @@ class Driver:
             others=jars_of(job, found),
             memory=job.memory,
             scratch=str(self._scratch),
-            more=conf_of(job),
+            more=hidden_options(conf_of(job), self._scratch),
             jvm=jvm_options(found),
         )
         conf = shipped(conf, self._scratch)
         spark_conf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
         # PySpark could start the JVM itself, but without the descriptors that hold the locks
         try:
-            gateway = launch_gateway(  # type: ignore[no-untyped-call]
-                spark_conf, {"pass_fds": [lock.fileno() for lock in locks]}
-            )
+            gateway = launched(conf, self._scratch, pass_fds=[lock.fileno() for lock in locks])
         except PySparkRuntimeError as e:
             raise SparkFault(NO_JVM) from e
         self._jvm = gateway.proc
