@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from .checkpoint_files import Marks
 from .claim import Claim, claimed
-from .data.evolution import MAX_DEPTH, MAX_FIELDS
-from .data.sampling import Sample, sample, sample_by_type
+from .data import types
+from .data.evolution import MAX_DEPTH, MAX_FIELDS, unlike
+from .data.sampling import Sample, sample, sample_by_type, settled
 from .data.schemas import ALL, Schemas
 from .job import KAFKA, Job
 from .naming import OTHER, TYPE, UNKNOWN, quarantine_of
@@ -44,6 +45,7 @@ class Batches:
         # duplicates are dropped on the stream, which must then consist of events
         self._kafka = KafkaBatches(job) if job.channel == KAFKA and job.deduplicate_s is None else None
         self._tables = Tables()
+        self._told: set[tuple[str, str]] = set()
         self._claim = Claim(job)
         self._mark = Mark({}, {})  # of the batch
         self._marks: Marks | None = None
@@ -87,7 +89,7 @@ class Batches:
 
     def _write_one(self, events: DataFrame, number: int, schemas: Schemas, good: bool) -> Rejected:
         if schemas.needs_sample(number):
-            self._learn({ALL: sample(events)}, number, schemas)
+            self._learn({ALL: sample(events)}, number, schemas, events)
         job = self._job
         if good and job.late_s is None and schemas.of(ALL) is None:
             table = self._tables.at(job, events.sparkSession, job.table)
@@ -102,7 +104,7 @@ class Batches:
 
         job = self._job
         found = sample_by_type(events, schemas, number, job.max_tables)
-        self._learn({t: seen for t, seen in found.items() if t is not None}, number, schemas)
+        self._learn({t: seen for t, seen in found.items() if t is not None}, number, schemas, events)
         tables = schemas.tables()
         rejected: Rejected = []
         targets = targets_of(found, tables)
@@ -119,8 +121,17 @@ class Batches:
             rejected.append((quarantine_of(job.table, job.quarantine, UNKNOWN), for_quarantine(none, f.col(FAULT))))
         return rejected
 
-    def _learn(self, found: dict[str, Sample], number: int, schemas: Schemas) -> None:
-        schemas.learn(found, number)
+    def _learn(self, found: dict[str, Sample], number: int, schemas: Schemas, events: DataFrame) -> None:
+        schemas.learn({of: settled(events, of, seen) for of, seen in found.items()}, number)
+        for event_type, seen in found.items():
+            of = schemas.of(event_type)
+            for field, known in unlike(of, types.parse(seen.ddl, observed=True)) if of and seen.ddl else ():
+                if (event_type, field) not in self._told:
+                    self._told.add((event_type, field))
+                    self.notes.append(
+                        f"batch {number} has data with the field {field}, and a column {known}: names that differ only "
+                        f"in case can't both be columns, so {field} is in data_raw only"
+                    )
         for event_type, seen in found.items():
             if seen.first is not None:
                 of = "" if event_type == ALL else f" of type {event_type}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .job import KAFKA, Job
-from .query_run import offsets
+from .source.offsets import of_source as offsets
 from .tables.jvm import jvm_class
 from .tables.mark import Mark, Owner
 from .tables.owner import local_path

@@ -486,3 +486,42 @@ def test_deeply_nested_data_does_not_stop_an_inferred_table(queries: Queries, sa
     assert note.startswith("6 events of ")
     assert "have more than 20 levels or 1000 fields: no columns are inferred from them" in note
     assert "the first is at shard 0, position 2" in note
+
+
+@pytest.mark.spec("SAFE-87")
+def test_of_fields_that_differ_in_case_only_the_frequent_one_gets_the_column_and_it_is_told(
+    queries: Queries, said: Any
+) -> None:
+    queries.append(
+        said("A", b'{"A": 2, "o": {"X": 1}}'), *(said(f"a{n}", b'{"a": 1, "o": {"x": 1}}') for n in range(5))
+    )
+    batches = queries.run(data_schema="infer")
+    queries.append(said("again", b'{"A": 3, "a": 4}'))
+    batches.notes += queries.run(data_schema="infer").notes
+    rows = {r.id: r.data.asDict(True) for r in queries.rows()}
+    assert rows["a1"] == {"a": 1, "o": {"x": 1}}
+    assert rows["A"] == {"a": None, "o": {"x": None}}
+    assert rows["again"] == {"a": 4, "o": None}
+    assert [note.split(":")[0] for note in batches.notes] == [
+        "batch 0 has data with the field data.A, and a column data.a",
+        "batch 0 has data with the field data.o.X, and a column data.o.x",
+        "batch 1 has data with the field data.A, and a column data.a",
+    ]
+
+
+@pytest.mark.spec("SAFE-87")
+def test_a_time_that_the_column_does_not_hold_is_kept_as_text(queries: Queries, said: Any) -> None:
+    times = {
+        "plain": "2026-01-02T03:04:05Z",
+        "micros": "2026-01-02T03:04:05.123456000+01:00",
+        "nanos": "2026-01-02T03:04:05.123456789Z",
+        "none": "yesterday",
+    }
+    queries.append(*(said(id, time=text, ext="x") for id, text in times.items()), said("timeless"))
+    queries.run()
+    assert {r.id: r.extensions.get("time") for r in queries.rows()} == {
+        **dict.fromkeys(("plain", "micros", "timeless")),
+        "nanos": times["nanos"],
+        "none": "yesterday",
+    }
+    assert queries.rows()[2].time.microsecond == 123456

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..tables.table import FAULT
-from .evolution import MAX_DEPTH, MAX_FIELDS
+from .evolution import ALL, MAX_DEPTH, MAX_FIELDS, clashes, without
+from .types import parse, render
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from .schemas import Schemas
 
@@ -16,11 +19,11 @@ _SHORTEST = len('"k":1,')  # characters of a field
 
 
 class Sample(NamedTuple):
-    """`count`: the number of events with a JSON object as data that was examined; `ddl`: the result of
+    """`examined`: the number of events with a JSON object as data that was examined; `ddl`: the result of
     `schema_of_variant_agg` for those; `skipped`: the number that was not examined, since the data is too deep or has
     too many fields; `first`: the shard and position of one of these."""
 
-    count: int
+    examined: int
     ddl: str | None
     skipped: int = 0
     first: tuple[int, int] | None = None
@@ -30,7 +33,8 @@ def sample(events: DataFrame) -> Sample:
     """Examines the data of all events in one pass."""
     from pyspark.sql import functions as f
 
-    row = events.where(f.col(FAULT).isNull()).select(*_objects()).agg(*_measures()).head()
+    with _exact_names(events.sparkSession):
+        row = events.where(f.col(FAULT).isNull()).select(*_objects()).agg(*_measures()).head()
     assert row is not None
     return _sample(*row)
 
@@ -46,12 +50,44 @@ def sample_by_type(events: DataFrame, schemas: Schemas, number: int, most: int) 
     rows = events.select(group, *_objects()) if wanted else events.select(group)
     order = [f.col("type").isNull().desc(), f.col("type").isin(tables).desc(), f.col("type")]
     measures = _measures() if wanted else [f.lit(0), f.lit(None).cast("string"), f.lit(0), f.lit(None).cast("string")]
-    found = rows.groupBy("type").agg(*measures).orderBy(*order).limit(most + 2).collect()
+    with _exact_names(events.sparkSession):
+        found = rows.groupBy("type").agg(*measures).orderBy(*order).limit(most + 2).collect()
     return {r[0]: _sample(*r[1:]) for r in found}
 
 
-def _sample(count: int, ddl: str | None, skipped: int, first: tuple[int, int] | None) -> Sample:
-    return Sample(count, ddl, skipped, (first[0], first[1]) if first else None)
+@contextmanager
+def _exact_names(spark: SparkSession) -> Iterator[None]:
+    """Within it, fields whose names differ in case only are not taken for one, whichever came first."""
+    name = "spark.sql.caseSensitive"
+    before = spark.conf.get(name)
+    spark.conf.set(name, "true")
+    try:
+        yield
+    finally:
+        spark.conf.set(name, str(before))
+
+
+def _sample(examined: int, ddl: str | None, skipped: int, first: tuple[int, int] | None) -> Sample:
+    return Sample(examined, ddl, skipped, (first[0], first[1]) if first else None)
+
+
+def settled(events: DataFrame, event_type: str, seen: Sample) -> Sample:
+    """The same with one field of those whose names differ in case only: the one that most of these events have."""
+    from pyspark.sql import functions as f
+
+    found = parse(seen.ddl, observed=True) if seen.ddl else "void"
+    groups = clashes(found)
+    names = [path for group in groups for path in group]
+    if not names or any("'" in name or "\\" in name for path in names for name in path):
+        return seen
+    rows = events.where(f.col(FAULT).isNull())
+    rows = rows if event_type == ALL else rows.where(f.col("type") == event_type)
+    paths = ["$" + "".join(f"['{name}']" for name in path) for path in names]
+    counts = rows.select(*_objects()).agg(*[f.count(f.get_json_object("object", path)) for path in paths]).head()
+    assert counts is not None
+    often = dict(zip(names, counts, strict=True))
+    lost = {path for group in groups for path in group if path != max(group, key=lambda each: often[each])}
+    return seen._replace(ddl=render(without(found, lost)))
 
 
 def _objects() -> list[Column]:

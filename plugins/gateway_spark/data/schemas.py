@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import naming
 from ..errors import SparkFault
 from . import types as data_types
+from .evolution import ALL as ALL
 from .evolution import conflict, grow, merge, observed
 from .schema_state import SchemaState, SchemaStateFile, StateFile
 from .types import Type
@@ -17,11 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ..job import Job
-    from .sampling import Sample
 
 INFER = "infer"
-ALL = "*"
-Seen = Mapping[str, "Sample | tuple[int, str | None]"]
+Seen = Mapping[str, tuple[Any, ...]]
 """By event type (`ALL` in a single table): what was found in a batch."""
 
 
