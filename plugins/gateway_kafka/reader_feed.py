@@ -38,9 +38,11 @@ class KafkaReaderFeed:
         self.name = name
         self.group = group
         self.location = f"kafka://{','.join(config.bootstrap)}/{topic}"
+        self._ids: dict[str, str] = {}
         self.options: Mapping[str, Any] = {
             "kind": "kafka",
             "topic": topic,
+            "topic_ids": self._ids,  # topic -> its id, once it is known
             "group": group,
             "from_start": from_start,
             "properties": properties(config),  # of Kafka's Java clients
@@ -84,6 +86,7 @@ class KafkaReaderFeed:
         """Sets the start offsets of a new group, and loads the current ones. Raises `KafkaFault`."""
         await admin.prepare(self.group, [self._topic], self._first)
         partitions = await admin.partitions([self._topic])
+        self._ids |= {self._topic: admin.ids.get(self._topic, "")}
         committed = await admin.committed(self.group, partitions)
         firsts = await admin.beginnings(partitions)
         ends = await admin.ends(partitions)

@@ -8,7 +8,11 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from .data.sampling import sample, sample_by_type
+from .checkpoint_files import Marks
+from .claim import Claim, claimed
+from .data import types
+from .data.evolution import MAX_DEPTH, MAX_FIELDS, unlike
+from .data.sampling import Sample, sample, sample_by_type, settled
 from .data.schemas import ALL, Schemas
 from .job import KAFKA, Job
 from .naming import OTHER, TYPE, UNKNOWN, quarantine_of
@@ -16,6 +20,8 @@ from .readers import KafkaBatches, events
 from .readers.kafka import records
 from .rows import REASON, for_quarantine, known_good, rejected, shaped, stream
 from .tables import FAULT, Tables
+from .tables.jvm import query_id
+from .tables.mark import Mark
 from .targets import targets_of
 
 if TYPE_CHECKING:
@@ -39,13 +45,21 @@ class Batches:
         # duplicates are dropped on the stream, which must then consist of events
         self._kafka = KafkaBatches(job) if job.channel == KAFKA and job.deduplicate_s is None else None
         self._tables = Tables()
+        self._told: set[tuple[str, str]] = set()
+        self._claim = Claim(job)
+        self._mark = Mark({}, {})  # of the batch
+        self._marks: Marks | None = None
         self.quarantined = 0
         self.rows: dict[int, int] = {}
+        self.notes: list[str] = []
+        """What people should know, for who runs the query to take away."""
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The stream whose batches `write` takes. Raises `SparkFault` if the job does not fit the existing tables and
         checkpoint."""
-        job = self._job
+        self._claim = claimed(spark, self._job)
+        self._job = job = self._claim.job
+        self.notes += self._claim.notes
         return stream(events(job, spark) if self._kafka is None else records(job, spark), job)
 
     def write(self, rows: DataFrame, number: int) -> None:
@@ -59,6 +73,9 @@ class Batches:
         """`good`: no event has a fault, and Spark itself knows how many there are."""
         if self._schemas is None:
             self._schemas = Schemas(events.sparkSession, self._job)
+        if self._marks is None:
+            self._marks = Marks(events.sparkSession, self._job, self._claim.before)
+        self._mark = self._marks.of(number, query_id(events.sparkSession, self._job.checkpoint))
         if TYPE in self._job.table:
             with _kept(events):
                 rejected = self._write_by_type(events, number, self._schemas)
@@ -72,11 +89,12 @@ class Batches:
 
     def _write_one(self, events: DataFrame, number: int, schemas: Schemas, good: bool) -> Rejected:
         if schemas.needs_sample(number):
-            schemas.learn({ALL: sample(events)}, number)
+            self._learn({ALL: sample(events)}, number, schemas, events)
         job = self._job
         if good and job.late_s is None and schemas.of(ALL) is None:
             table = self._tables.at(job, events.sparkSession, job.table)
-            if table.append(known_good(shaped(events, job)), number, {}) is not None:
+            rows = known_good(shaped(self._lacking(events, job.table), job))
+            if table.append(rows, number, {}, self._mark) is not None:
                 return []
             # the table already has the batch, but the quarantine table may lack rows of it
         return self._append(events, number, ALL, job.table, schemas)
@@ -86,7 +104,7 @@ class Batches:
 
         job = self._job
         found = sample_by_type(events, schemas, number, job.max_tables)
-        schemas.learn({t: seen for t, seen in found.items() if t is not None}, number)
+        self._learn({t: seen for t, seen in found.items() if t is not None}, number, schemas, events)
         tables = schemas.tables()
         rejected: Rejected = []
         targets = targets_of(found, tables)
@@ -103,6 +121,26 @@ class Batches:
             rejected.append((quarantine_of(job.table, job.quarantine, UNKNOWN), for_quarantine(none, f.col(FAULT))))
         return rejected
 
+    def _learn(self, found: dict[str, Sample], number: int, schemas: Schemas, events: DataFrame) -> None:
+        schemas.learn({of: settled(events, of, seen) for of, seen in found.items()}, number)
+        for event_type, seen in found.items():
+            of = schemas.of(event_type)
+            for field, known in unlike(of, types.parse(seen.ddl, observed=True)) if of and seen.ddl else ():
+                if (event_type, field) not in self._told:
+                    self._told.add((event_type, field))
+                    self.notes.append(
+                        f"batch {number} has data with the field {field}, and a column {known}: names that differ only "
+                        f"in case can't both be columns, so {field} is in data_raw only"
+                    )
+        for event_type, seen in found.items():
+            if seen.first is not None:
+                of = "" if event_type == ALL else f" of type {event_type}"
+                self.notes.append(
+                    f"{seen.skipped} events{of} of batch {number} have more than {MAX_DEPTH} levels or {MAX_FIELDS} "
+                    f"fields: no columns are inferred from them; the first is at shard {seen.first[0]}, position "
+                    f"{seen.first[1]}"
+                )
+
     def _append(
         self, events: DataFrame, number: int, event_type: str, location: str, schemas: Schemas, name: str = ""
     ) -> Rejected:
@@ -110,14 +148,28 @@ class Batches:
         from pyspark.sql import functions as f
 
         job, of = self._job, schemas.of(event_type)
-        rows = shaped(events, job, of)
+        lacking = self._lacking(events, location)
+        rows = shaped(lacking, job, of)
         measures = {"rows": f.count(f.lit(1)), "bad": f.count(FAULT)}
-        found = self._tables.at(job, events.sparkSession, location).append(rows, number, measures)
+        mark = self._mark
+        if name and mark.owner is not None:
+            mark = replace(mark, owner=replace(mark.owner, type=event_type))
+        found = self._tables.at(job, events.sparkSession, location).append(rows, number, measures, mark)
         if found is not None:
             self._count(number, found["rows"])
-        if found is not None and not found["bad"]:
+        if found is not None and not found["bad"] and lacking is events:
             return []
         return [(quarantine_of(job.table, job.quarantine, name), rejected(events, job, of))]
+
+    def _lacking(self, events: DataFrame, location: str) -> DataFrame:
+        """The events that a table lacks: all, unless it had some of them before this query began."""
+        from pyspark.sql import functions as f
+
+        floors, first = self._claim.floors.get(location, {}), self._mark.first
+        for shard, floor in floors.items():
+            if first.get(shard, 0) < floor:
+                events = events.where(~((f.col("shard") == int(shard)) & (f.col("position") < floor)))
+        return events
 
     def _count(self, number: int, rows: int) -> None:
         if TYPE not in self._job.table and self._job.deduplicate_s is None:  # otherwise Spark reads them only once
@@ -132,11 +184,12 @@ class Batches:
         locations: dict[str, list[DataFrame]] = {}
         for location, rows in found:
             locations.setdefault(location, []).append(rows)
+        mark = replace(self._mark, owner=None)
         for location, parts in locations.items():
-            rows = reduce(lambda a, b: a.unionByName(b), parts)
+            rows = self._lacking(reduce(lambda a, b: a.unionByName(b), parts), location)
             if number in self.rows or not rows.isEmpty():
                 measures = {"rows": f.count(REASON)}
-                written = self._tables.at(job, rows.sparkSession, location).append(rows, number, measures)
+                written = self._tables.at(job, rows.sparkSession, location).append(rows, number, measures, mark)
                 self.quarantined += written["rows"] if written else 0
 
 

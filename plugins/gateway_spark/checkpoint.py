@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from .query_run import offsets
+from .source.offsets import of_source as offsets
 
 
 def committed(checkpoint: Path) -> dict[str, int] | None:

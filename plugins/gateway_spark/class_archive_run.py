@@ -11,7 +11,8 @@ from gateway_java import java
 
 from .batch import Batches
 from .job import Job
-from .query import JVM_OPTIONS, session
+from .launch import JVM_OPTIONS
+from .query import session
 from .rows import stream
 from .session_conf import conf_of
 from .source.schema import DDL

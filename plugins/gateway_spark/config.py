@@ -104,9 +104,13 @@ class SparkSinkConfig(Config):
     fail_on_data_loss: bool = True
     """What happens if Kafka has deleted events before they were read: the query stops with an error until an operator
     acts, or (false) it continues with the remaining events."""
+    adopt: bool = False
+    """Whether to take over a table that another query fills: after the trigger was renamed, the checkpoint was lost or
+    the data directory has moved. The query then starts where the table ends, so that each event stays in it once.
+    Without it, such a table stops the query, and status names both."""
     checkpoint: str | None = None
     """The folder of Spark's checkpoint, by default below the data directory. It belongs to the table: delete both or
-    neither."""
+    neither. If only the checkpoint is lost, `adopt` continues the table."""
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgKMG]$")] = "1g"
     """The memory of Spark's JVM: `512m`, `2g`."""
     ui: bool = True

@@ -25,6 +25,7 @@ from . import connect, unnamed_user
 from .batch import Batches
 from .errors import NO_JVM, SparkFault
 from .job import Job, report
+from .launch import hidden_options, launched
 from .processes import Lock, lock_of
 from .query import environment, jars_of, jvm_options, settings
 from .query_run import POLL_S, Progress, finish, one_line, start
@@ -48,6 +49,7 @@ class Driver:
         self.started = False
         self._reports = reports
         self._jvm: Any = None  # the Popen of spark-submit, which becomes the JVM
+        self._batches: Batches | None = None
         self._archiving: subprocess.Popen[bytes] | None = None
         self._scratch = Path(job.home) / "scratch"
 
@@ -65,6 +67,7 @@ class Driver:
         progress = Progress(query, batches)
         self.started = True
         self.report("running", ui=spark.sparkContext.uiWebUrl)
+        self._batches = batches
         self._follow(query, progress)
         finish(query, self.job.finish_s)
         self._report_batches(progress)
@@ -108,7 +111,6 @@ class Driver:
     def _session(self, locks: list[Lock]) -> SparkSession:
         from pyspark import SparkConf, SparkContext
         from pyspark.errors import PySparkRuntimeError
-        from pyspark.java_gateway import launch_gateway
         from pyspark.sql import SparkSession
 
         job, found = self.job, java.find()
@@ -122,16 +124,14 @@ class Driver:
             others=jars_of(job, found),
             memory=job.memory,
             scratch=str(self._scratch),
-            more=conf_of(job),
+            more=hidden_options(conf_of(job), self._scratch),
             jvm=jvm_options(found),
         )
         conf = shipped(conf, self._scratch)
         spark_conf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
         # PySpark could start the JVM itself, but without the descriptors that hold the locks
         try:
-            gateway = launch_gateway(  # type: ignore[no-untyped-call]
-                spark_conf, {"pass_fds": [lock.fileno() for lock in locks]}
-            )
+            gateway = launched(conf, self._scratch, pass_fds=[lock.fileno() for lock in locks])
         except PySparkRuntimeError as e:
             raise SparkFault(NO_JVM) from e
         self._jvm = gateway.proc
@@ -154,6 +154,8 @@ class Driver:
             raise error
 
     def _report_batches(self, progress: Progress) -> None:
+        while self._batches and self._batches.notes:
+            self.report("note", text=self._batches.notes.pop(0))
         for facts in progress.new():
             self.report("progress", **facts)
 

@@ -17,7 +17,8 @@ class Job:
     source). `options` are those of that source, except `filters` and `attributes`, which both support. `table` and
     `checkpoint` are absolute paths or URIs; `table` may contain `{type}` for one table per event type. `home` is a
     local folder of this trigger for locks and scratch files; `interval_ms` is the trigger interval. `data_schema` maps
-    an event type ("*" for all others) to Spark DDL, or to "infer"."""
+    an event type ("*" for all others) to Spark DDL, or to "infer". `adopt`: tables of another query are taken over;
+    `channel_id` says what is read, in tables and messages."""
 
     options: dict[str, str]
     table: str
@@ -43,6 +44,8 @@ class Job:
     packages: dict[str, list[str]] = field(default_factory=dict)
     ui: bool = True
     finish_s: float = 10.0
+    adopt: bool = False
+    channel_id: str = ""
 
     def line(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
@@ -53,5 +56,5 @@ class Job:
 
 
 def report(state: str, **facts: Any) -> bytes:
-    """A report of the process: `state` is "starting", "running", "progress", "failed" or "stopped"."""
+    """A report of the process: `state` is "starting", "running", "progress", "failed", "note" or "stopped"."""
     return json.dumps({"state": state, **facts}).encode() + b"\n"

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from gateway_java import jars, java
@@ -14,13 +15,13 @@ from . import class_archive, unnamed_user
 from .connectors import connectors, missing
 from .errors import SparkFault
 from .job import Job
+from .launch import JVM_OPTIONS, hidden_options, launched
 from .session_conf import on_this_machine
 from .tables.conf import conf_of_format
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
@@ -142,12 +143,15 @@ def session(
     builder = SparkSession.builder
     more = {**(conf_of_format("iceberg", master) if iceberg else {}), **(conf or {})}
     jvm = jvm_options(found)
-    chosen = settings(master=master, app=app, delta=fetched, others=others, memory=memory, more=more, jvm=jvm)
-    for key, value in chosen.items():
-        builder = builder.config(key, value)
-    if unnamed_user.unnamed():
-        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(chosen.items())))
-        unnamed_user.name_user(SparkContext._jvm)
+    with TemporaryDirectory(prefix="tidegate-") as made:
+        more = hidden_options(more, Path(made))
+        chosen = settings(master=master, app=app, delta=fetched, others=others, memory=memory, more=more, jvm=jvm)
+        for key, value in chosen.items():
+            builder = builder.config(key, value)
+        if SparkContext._gateway is None:
+            gateway = launched(chosen, Path(made))
+            SparkContext._ensure_initialized(gateway=gateway, conf=SparkConf().setAll(list(chosen.items())))
+            unnamed_user.name_user(SparkContext._jvm)
     spark = builder.getOrCreate()
     register(spark)
     return spark

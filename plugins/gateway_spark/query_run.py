@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .source.offsets import of_source
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from .job import Job
 
 POLL_S = 0.1
+offsets = of_source
 _PYTHON_ERROR = re.compile(r"^\s*((?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Refused|Fault)): (.+)", re.MULTILINE)
 
 
@@ -88,18 +91,6 @@ def facts(progress: dict[str, Any], counted: int | None = None) -> dict[str, Any
         "state_rows": sum(s["numRowsTotal"] for s in states),
         "late": sum(s["numRowsDroppedByWatermark"] for s in states),
     }
-
-
-def offsets(found: Any) -> dict[str, int]:
-    """{"shard or partition": position} from a source's offset. Kafka's are grouped by topic, and a job has one topic.
-    Empty if there is none."""
-    value = json.loads(found) if isinstance(found, str) else found
-    if not isinstance(value, dict):
-        return {}
-    if any(isinstance(v, int) for v in value.values()):
-        return {s: p for s, p in value.items() if isinstance(p, int)}  # a log's, with its epochs beside them
-    inner = [v for name, v in value.items() if isinstance(v, dict)]
-    return inner[0] if inner else {}
 
 
 def finish(query: StreamingQuery, wait_s: float) -> None:

@@ -26,7 +26,7 @@ from .errors import NO_JVM
 from .job import LOG, Job
 from .naming import OTHER, TYPE, name_of, quarantine_of
 from .query_status import QueryStatus
-from .source_options import CHANNELS, HIDDEN, options_of
+from .source_options import CHANNELS, HIDDEN, channel_id, options_of
 from .supervisor import Supervisor
 from .tables.event_row import EventRow, event_row
 from .tables.newest_rows import NewestRows, newest, tables
@@ -171,6 +171,8 @@ class SparkSink:
             packages={name: list(coordinates) for name, coordinates in config.packages.items()},
             ui=config.ui,
             finish_s=config.stop_timeout_s,
+            adopt=config.adopt,
+            channel_id=channel_id(feed),
         )
 
     async def _watch_submitted(self) -> None:
@@ -192,6 +194,8 @@ class SparkSink:
                 self._status.fail(self._said)
             case "running":
                 self._status.run(report["ui"])
+            case "note":
+                log.warning("%s: %s", self._owner, report["text"])
             case "starting":
                 self._said = ""
                 self._status.state = "starting"

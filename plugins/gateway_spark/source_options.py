@@ -27,6 +27,14 @@ def options_of(feed: ReaderFeed, config: SparkSinkConfig) -> dict[str, str]:
     return options
 
 
+def channel_id(feed: ReaderFeed) -> str:
+    """What identifies a channel to people, and a topic that was deleted and made anew."""
+    if feed.options.get("kind") == KAFKA:
+        topic: str = feed.options["topic"]
+        return f"{topic} {feed.options.get('topic_ids', {}).get(topic, '')}".strip()
+    return str(Path(feed.location).absolute())
+
+
 def _log(feed: ReaderFeed, config: SparkSinkConfig) -> dict[str, str]:
     return {
         "location": str(Path(feed.location).absolute()),

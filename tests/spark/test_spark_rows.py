@@ -452,3 +452,76 @@ def test_all_that_is_refused_can_go_to_one_table(queries: Queries, said: Any, tm
     beyond = "no table for this type: there are 1 already (max_tables)"
     assert reasons == [("a", NOT_JSON), ("b", beyond), ("b", beyond), (None, "it is no event")]
     assert not [*queries.rows(str(tmp_path / "tables" / "a"))]
+
+
+@pytest.mark.spec("SAFE-86")
+@pytest.mark.parametrize("by_type", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_deeply_nested_data_does_not_stop_an_inferred_table(queries: Queries, said: Any, by_type: bool) -> None:
+    def objects(depth: int) -> bytes:
+        return b'{"a": ' * depth + b"1" + b"}" * depth
+
+    deep = {
+        "150": objects(150),
+        "250": objects(250),
+        "600": objects(600),
+        "arrays": b'{"l": ' + b"[" * 700 + b"]" * 700 + b', "s": "}]"}',
+        "strings": b'{"x": ' * 30 + rb'"\"}}}}}}"' + b"}" * 30,
+        "20,000": objects(20_000),
+    }
+    flat = json.dumps({"flat": [{"n": n, "s": '{"\\'} for n in range(100)]}).encode()
+    queries.append(said("before", b'{"n": 1}'), *(said(id, data) for id, data in deep.items()), said("flat", flat))
+    queries.append(said("behind", b'{"n": 2, "new": true}'))
+    if by_type:
+        queries.table = str(Path(queries.table).with_name("{type}"))
+    batches = queries.run(data_schema="infer")
+    table = queries.table.replace("{type}", "made")
+    rows = {r.id: r for r in queries.rows(table)}
+    refused = queries.reasons(f"{table}_quarantine")
+    assert {*rows, *refused} == {"before", *deep, "flat", "behind"}
+    assert refused == {"20,000": NOT_JSON}
+    assert set(rows["behind"].data.asDict()) == {"n", "new", "flat"}
+    assert rows["flat"].data.flat[99].n == 99
+    assert [bytes(rows[id].data_raw) for id in deep if id in rows] == [deep[id] for id in deep if id in rows]
+    (note,) = batches.notes
+    assert note.startswith("6 events of ")
+    assert "have more than 20 levels or 1000 fields: no columns are inferred from them" in note
+    assert "the first is at shard 0, position 2" in note
+
+
+@pytest.mark.spec("SAFE-87")
+def test_of_fields_that_differ_in_case_only_the_frequent_one_gets_the_column_and_it_is_told(
+    queries: Queries, said: Any
+) -> None:
+    queries.append(
+        said("A", b'{"A": 2, "o": {"X": 1}}'), *(said(f"a{n}", b'{"a": 1, "o": {"x": 1}}') for n in range(5))
+    )
+    batches = queries.run(data_schema="infer")
+    queries.append(said("again", b'{"A": 3, "a": 4}'))
+    batches.notes += queries.run(data_schema="infer").notes
+    rows = {r.id: r.data.asDict(True) for r in queries.rows()}
+    assert rows["a1"] == {"a": 1, "o": {"x": 1}}
+    assert rows["A"] == {"a": None, "o": {"x": None}}
+    assert rows["again"] == {"a": 4, "o": None}
+    assert [note.split(":")[0] for note in batches.notes] == [
+        "batch 0 has data with the field data.A, and a column data.a",
+        "batch 0 has data with the field data.o.X, and a column data.o.x",
+        "batch 1 has data with the field data.A, and a column data.a",
+    ]
+
+
+@pytest.mark.spec("SAFE-87")
+def test_a_time_that_the_column_does_not_hold_is_kept_as_text(queries: Queries, said: Any) -> None:
+    times = {
+        "plain": "2026-01-02T03:04:05Z",
+        "micros": "2026-01-02T03:04:05.123456000+01:00",
+        "nanos": "2026-01-02T03:04:05.123456789Z",
+        "none": "yesterday",
+    }
+    queries.append(*(said(id, time=text, ext="x") for id, text in times.items()), said("timeless"))
+    queries.run()
+    assert {r.id: r.extensions.get("time") for r in queries.rows()} == {
+        **dict.fromkeys(("plain", "micros", "timeless")),
+        "nanos": times["nanos"],
+        "none": "yesterday",
+    }
+    assert queries.rows()[2].time.microsecond == 123456

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+
+from tests.spark.conftest import QUICK
 
 pytestmark = [pytest.mark.spec("CARD-03"), pytest.mark.timeout(600)]
 
@@ -91,6 +95,55 @@ def test_a_jvm_that_does_not_start_says_why(sink: Callable[..., Any]) -> None:
     state = runner.wait_for("a restart", lambda s: s["restarts"])
     assert state["error"].startswith("Spark's JVM did not start: ")
     assert "heap" in state["error"], "the line of the JVM that says why"
+
+
+def family(pid: int) -> Iterator[int]:
+    """The processes that descend from this one."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, IndexError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    line = {pid}
+    while more := {child for child, parent in parents.items() if parent in line} - line:
+        line |= more
+        yield from more
+
+
+@pytest.mark.spec("SAFE-88")
+def test_no_secret_is_on_a_command_line_or_in_an_environment(
+    log: Any, sink: Callable[..., Any], event: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Looks at all processes below the gateway all the time, from the start of the driver to a batch in the table."""
+    log.append(event("a", b"{}", json_data=True))
+    option = "spark.driver.extraJavaOptions"
+    secrets = {
+        "spark.hadoop.fs.s3a.secret.key": "planted-one",
+        "spark.hadoop.fs.azure.account.oauth2.client.secret": 'planted-two "quoted" \\ key',
+        option: f"{QUICK[option]} -Dmade.password=planted-three",
+    }
+    runner = sink({"conf": {**QUICK, **secrets}}, options={"filters": [{"cesql": "'planted-five' <> id"}]})
+    seen: dict[str, str] = {}
+
+    def look(state: dict[str, Any]) -> bool:
+        for pid in family(runner._process.pid):
+            for what in ("cmdline", "environ"):
+                with suppress(OSError):
+                    text = Path(f"/proc/{pid}/{what}").read_text(errors="replace")
+                    seen[text] = what
+        return state["state"] == "running" and state["lag"] == 0
+
+    runner.wait_for("no lag", look)
+    assert {text.split("\0")[0].rpartition("/")[2] for text in seen if seen[text] == "cmdline"} >= {"java", "bash"}
+    assert not [text for text in seen if "planted" in text]
+    api = runner.state()["ui"] + "/api/v1/applications"
+    with urllib.request.urlopen(api, timeout=60) as page:
+        (application,) = json.load(page)
+    with urllib.request.urlopen(f"{api}/{application['id']}/environment", timeout=60) as page:
+        shown = page.read().decode()
+    assert "spark.hadoop.fs.s3a.secret.key" in shown, "the settings have reached Spark"
+    assert "made.password" in shown, "and the options its JVM"
+    assert "planted" not in shown
+    assert not [*(tmp_path / "data/spark/made/scratch").glob("*.conf")], "the file is gone once it was read"
 
 
 @pytest.mark.full

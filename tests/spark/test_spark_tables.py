@@ -71,6 +71,25 @@ def test_a_table_takes_each_batch_once(spark: Any, query: Any, tmp_path: Path, f
     assert schema.names == ["id", "batch"]
 
 
+def test_small_files_are_replaced_with_the_file_manager_of_a_gateway(spark: Any, tmp_path: Path) -> None:
+    """What a query and its tables remember, in a session as a gateway has for folders on its machine."""
+    from gateway_spark.data.schema_state import SchemaState, SchemaStateFile
+    from gateway_spark.session_conf import conf_of
+    from gateway_spark.tables.jvm import SmallFiles
+
+    name = "spark.sql.streaming.checkpointFileManagerClass"
+    spark.conf.set(name, conf_of(job(tmp_path, "parquet"))[name])
+    try:
+        files, state = SmallFiles(spark, str(tmp_path)), SchemaStateFile(spark, str(tmp_path))
+        for n in (1, 2):
+            files.save("a", {"n": n})
+            state.save(SchemaState(batch=n))
+            assert files.load("a") == {"n": n}
+            assert state.load().batch == n
+    finally:
+        spark.conf.unset(name)
+
+
 LEFT = {
     "parquet": ("_spark_metadata/.0.5c1f.tmp", "_spark_metadata/..0.5c1f.tmp.crc"),
     "delta": ("_delta_log/.00000000000000000000.json.b9c0.tmp", "_delta_log/_staged_commits/.none.crc"),

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from .types import Type, array, fields, kind, mapping, parse, render, struct
 
 MAX_FIELDS = 1000
 """The most fields that are inferred for one table, so that data with values as keys does not create a column for each
 value."""
+MAX_DEPTH = 20
+"""The most levels of data that are inferred. With some hundreds, Spark can't write the type, or its JVM ends."""
+ALL = "*"
+"""Stands for the event types that have no schema of their own."""
+Path = tuple[str, ...]
 _UNFIT = frozenset(" ,;{}()\n\t=")  # no table format allows all of these in column names
 
 
@@ -43,6 +50,38 @@ def _usable(of: Type) -> Type | None:
             return "double"
         case plain:
             return plain
+
+
+def clashes(of: Type, path: Path = ()) -> list[list[Path]]:
+    """The fields whose names differ in case only, in groups; not those within arrays."""
+    groups: dict[str, list[Path]] = {}
+    for f in fields(of):
+        groups.setdefault(f["name"].lower(), []).append((*path, f["name"]))
+    found = [group for group in groups.values() if len(group) > 1]
+    return found + [group for f in fields(of) for group in clashes(f["type"], (*path, f["name"]))]
+
+
+def without(of: Type, lost: Collection[Path], path: Path = ()) -> Type:
+    """A type without these fields."""
+    if kind(of) != "struct":
+        return of
+    kept = [f for f in fields(of) if (*path, f["name"]) not in lost]
+    return struct([(f["name"], without(f["type"], lost, (*path, f["name"])), f["nullable"]) for f in kept])
+
+
+def unlike(known: Type, seen: Type, path: str = "data") -> list[tuple[str, str]]:
+    """The fields that have no column since the names of known ones differ in case only, each with the known one."""
+    names = {f["name"].lower(): f for f in fields(known)}
+    found = []
+    for f in fields(seen):
+        other = names.get(f["name"].lower())
+        if other is not None and other["name"] != f["name"]:
+            found.append((f"{path}.{f['name']}", f"{path}.{other['name']}"))
+        elif other is not None:
+            found += unlike(other["type"], f["type"], f"{path}.{f['name']}")
+    if isinstance(known, dict) and isinstance(seen, dict) and kind(known) == kind(seen) == "array":
+        found += unlike(known["elementType"], seen["elementType"], f"{path}[]")
+    return found
 
 
 def merge(known: Type, seen: Type) -> Type:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from ..tables.jvm import SmallFiles
 from .types import Type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_MANAGERS = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
+_NAME = "known.json"
 
 
 @dataclass
@@ -35,30 +35,15 @@ class StateFile(Protocol):
 
 
 class SchemaStateFile:
-    """The file in the checkpoint, written the way Spark writes its own files there."""
+    """The file in the checkpoint."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        jvm: Any = spark._jvm
-        self._path_of = jvm.org.apache.hadoop.fs.Path
-        self._folder = self._path_of(checkpoint, "tidegate")
-        self._path = self._path_of(self._folder, "known.json")
-        manager = jvm
-        for part in _MANAGERS.split("."):
-            manager = getattr(manager, part)
-        self._files = manager.create(self._folder, spark._jsparkSession.sessionState().newHadoopConf())
+        self._files = SmallFiles(spark, f"{checkpoint.rstrip('/')}/tidegate")
 
     def load(self) -> SchemaState:
-        if not self._files.exists(self._path):
-            return SchemaState()
-        stream = self._files.open(self._path)
-        try:
-            return SchemaState(**json.loads(bytes(stream.readAllBytes())))
-        finally:
-            stream.close()
+        found = self._files.load(_NAME)
+        return SchemaState() if found is None else SchemaState(**found)
 
     def save(self, known: SchemaState) -> None:
         """Replaces the file atomically."""
-        self._files.mkdirs(self._folder)
-        stream = self._files.createAtomic(self._path, True)
-        stream.write(bytearray(json.dumps(asdict(known), indent=1).encode()))
-        stream.close()
+        self._files.save(_NAME, asdict(known))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import naming
 from ..errors import SparkFault
 from . import types as data_types
+from .evolution import ALL as ALL
 from .evolution import conflict, grow, merge, observed
 from .schema_state import SchemaState, SchemaStateFile, StateFile
 from .types import Type
@@ -19,10 +20,8 @@ if TYPE_CHECKING:
     from ..job import Job
 
 INFER = "infer"
-ALL = "*"
-Seen = Mapping[str, tuple[int, str | None]]
-"""By event type (`ALL` in a single table): the number of events with JSON objects as data, and the result of
-`schema_of_variant_agg` for those."""
+Seen = Mapping[str, tuple[Any, ...]]
+"""By event type (`ALL` in a single table): what was found in a batch."""
 
 
 class Schemas:
@@ -61,7 +60,7 @@ class Schemas:
         before = deepcopy(self._known)
         for event_type in seen:
             self._name(event_type)
-        for event_type, (count, text) in seen.items():
+        for event_type, (count, text, *_) in seen.items():
             if count and self.needs_sample(number, event_type):
                 known = self._known.schemas.get(event_type, data_types.struct([]))
                 self._known.schemas[event_type] = grow(known, observed(text))

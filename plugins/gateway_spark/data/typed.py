@@ -3,9 +3,10 @@ Python."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from . import exact
 from .types import Type, fields, kind, render, struct
 
 if TYPE_CHECKING:
@@ -19,11 +20,41 @@ _OPTIONS = {
     "columnNameOfCorruptRecord": "bad",
     "allowSingleQuotes": "false",
     "allowNonNumericNumbers": "false",
+    # by default a time without a date is today, and a date takes a time and loses its zone
+    "timestampFormat": "yyyy-MM-dd[['T'][ ]HH:mm[:ss[.SSSSSSSSS]][XXX][XX][X]]",
+    "timestampNTZFormat": "yyyy-MM-dd[['T'][ ]HH:mm[:ss[.SSSSSSSSS]]]",
+    "dateFormat": "yyyy-MM-dd",
+    "enableDateTimeParsingFallback": "false",
 }
 
 
 def parsed(text: Column, of: Type) -> Column:
     """A structure: `d`, the value of the text; `e` and `bad`, for `fault`."""
+    from pyspark.sql import functions as f
+
+    text = _safe(text, of)
+    found = _parsed(text, of)
+    if not exact.has(of, "string", "decimal", "timestamp"):
+        return found
+    value = found["d"]
+    if exact.has(of, "string", "decimal"):
+        second = _parsed(exact.marked(text), exact.texts(of), {**_OPTIONS, "allowUnquotedControlChars": "true"})
+        wanted = exact.again(text, found["d"], of) & found["bad"].isNull()
+        value = f.when(wanted, exact.merged(found["d"], second["d"], of)).otherwise(found["d"])
+    bad = found["bad"]
+    if exact.has(of, "decimal", "timestamp"):
+        bad = f.coalesce(bad, f.when(exact.refused(found["d"], value, of), text))
+    return f.struct(value.alias("d"), found["e"].alias("e"), bad.alias("bad"))
+
+
+def _safe(text: Column, of: Type) -> Column:
+    """The text, or null if it would keep the parser busy for minutes."""
+    from pyspark.sql import functions as f
+
+    return f.when(~exact.huge(text), text) if exact.has(of, "decimal") else text
+
+
+def _parsed(text: Column, of: Type, options: Mapping[str, str] = _OPTIONS) -> Column:
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
@@ -31,7 +62,7 @@ def parsed(text: Column, of: Type) -> Column:
     assert isinstance(schema, dict)
     # Spark's parser ignores text after a value, so the value is wrapped in another one
     whole = f.concat(f.lit('{"d":'), text, f.lit(',"e":true}'))
-    return f.from_json(whole, StructType.fromJson(schema), _OPTIONS)
+    return f.from_json(whole, StructType.fromJson(schema), dict(options))
 
 
 def fault(found: Column, text: Column, data: Column, of: Type) -> Column:
@@ -49,8 +80,11 @@ def reason(found: Column, text: Column, short: Column, of: Type) -> Column:
     """The full form of `fault`, for the few rows that have one: which field it is, and its value."""
     from pyspark.sql import functions as f
 
-    whole = parsed(text, "string")
+    whole = _parsed(text, "string")
     broken = f.when(_bad(whole), f.lit(NOT_JSON))
+    if exact.has(of, "decimal"):
+        long = f.lit(f"{UNFIT}: a number has an exponent of four digits or more")
+        broken = f.coalesce(broken, f.when(exact.huge(text), long))
     full = f.coalesce(broken, *_misfits(found["d"], text, whole["d"], of, ""), f.lit(UNFIT))
     return f.when(short == UNFIT, full).otherwise(short)
 
@@ -95,16 +129,16 @@ def _misfits(value: Column, text: Column, shown: Column, of: Type, path: str) ->
 
     is_struct = kind(of) == "struct"
     if is_struct or not path or kind(of) in ("array", "map"):
-        wrong = _bad(parsed(text, _OBJECT if is_struct else of))
+        wrong = _bad(_parsed(_safe(text, of), _OBJECT if is_struct else of))
     else:
-        wrong = text.isNotNull() & value.isNull()
+        wrong = text.isNotNull() & (value.isNull() | exact.refused(value, value, of))
     short = f.when(f.length(shown) > _SHOWN, f.concat(f.substring(shown, 1, _SHOWN), f.lit("…"))).otherwise(shown)
     subject = f"field {path}" if path else "it"
     what = "an object" if is_struct else render(of, False)
     found = [f.when(wrong, f.concat(f.lit(f"{UNFIT}: {subject} is not {what}: "), short))]
     if is_struct and fields(of):
         # as a structure, not as a map: with duplicate fields, the last one counts in both
-        texts = parsed(text, struct([(field["name"], "string", True) for field in fields(of)]))["d"]
+        texts = _parsed(text, struct([(field["name"], "string", True) for field in fields(of)]))["d"]
         for field in fields(of):
             name = field["name"]
             inner = f"{path}.{name}" if path else name

@@ -124,9 +124,14 @@ def _columns(found: Mapping[str, Column]) -> list[Column]:
     is_json = declares_json(found["datacontenttype"]) | found["json"]
     # a trace context with a space is invalid
     header = f.when(~found["header_trace"].contains(" "), found["header_trace"])
+    # microseconds are what the column has
+    kept = f.create_map(f.lit("time"), found["time"])
+    lacking = found["moment"].isNull() | found["time"].rlike(r"\.[0-9]{6}[0-9]*[1-9]")
+    finer = found["time"].isNotNull() & lacking & ~f.map_contains_key(found["extensions"], "time")
     made = {
         **found,
         "time": found["moment"],
+        "extensions": f.when(finer, f.map_concat(found["extensions"], kept)).otherwise(found["extensions"]),
         "data_text": f.when(is_json & f.is_valid_utf8(text), text),
         "shard": f.col("partition"),
         "position": f.col("offset"),

@@ -74,3 +74,15 @@ def ranges(start: Offsets, end: Offsets, size: int) -> list[tuple[int, int, int]
             high = first + (stop - first) * (n + 1) // count
             found.append((int(shard), low, high))
     return found
+
+
+def of_source(found: Any) -> dict[str, int]:
+    """{"shard or partition": position} from a source's offset. Kafka's are grouped by topic, and a job has one topic.
+    Empty if there is none."""
+    value = json.loads(found) if isinstance(found, str) else found
+    if not isinstance(value, dict):
+        return {}
+    if any(isinstance(v, int) for v in value.values()):
+        return {s: p for s, p in value.items() if isinstance(p, int)}  # a log's, with its epochs beside them
+    inner = [v for name, v in value.items() if isinstance(v, dict)]
+    return inner[0] if inner else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -24,10 +24,11 @@ DDL = """
     datacontenttype string, dataschema string, extensions map<string,string>,
     data binary, data_text string, key binary, shard int, position bigint, received timestamp, trace_id string
 """
-"""All columns, in order. `time` is null if it can't be parsed; `extensions` holds every other attribute as text; `data`
-is null if the event has no data, and empty if its data is empty; `data_text` is the data if it is JSON in valid UTF-8,
-else null; (`shard`, `position`) is the event's unique position in the log; `trace_id` is the trace that the gateway
-continued with this event, else the one in its attribute `traceparent`, else null."""
+"""All columns, in order. `time` is null if it can't be parsed; `extensions` holds every other attribute as text, and
+that of `time` if the column lacks part of it; `data` is null if the event has no data, and empty if its data is empty;
+`data_text` is the data if it is JSON in valid UTF-8, else null; (`shard`, `position`) is the event's unique position in
+the log; `trace_id` is the trace that the gateway continued with this event, else the one in its attribute
+`traceparent`, else null."""
 
 NAMED = ("specversion", "id", "source", "type", "subject", "datacontenttype", "dataschema")
 JSON_DATA = 1  # the log's flag: the data is JSON although `datacontenttype` does not say so
@@ -38,6 +39,8 @@ log = logging.getLogger("tidegate.spark")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRACE_ID = re.compile("(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
+_FINER = re.compile(r"\.[0-9]{6}[0-9]*[1-9]", re.ASCII)
+_MICROS = len("2026-01-02T03:04:05.123456Z")
 _decode_all = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
@@ -99,10 +102,13 @@ class Batches:
         traces = _traces(dicts, flags)
         named = {name: _texts([d.pop(name, None) for d in dicts]) for name in NAMED}
         times = [d.pop("time", None) for d in dicts]
+        moments = _times(times)
+        for n, text in _lost_times(times, moments):
+            dicts[n]["time"] = text
         payload = pa.array(data, pa.binary())
         columns = {
             **named,
-            "time": _times(times) if "time" in self._wants else None,
+            "time": moments if "time" in self._wants else None,
             "data": payload,
             "key": pa.array(keys, pa.binary()),
             "shard": pa.array([self._shard] * len(rows), pa.int32()),
@@ -186,6 +192,15 @@ def _times(values: list[Any]) -> pa.Array:
         return pa.array(values, pa.string()).cast(utc)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.array([micros(v) for v in values], pa.int64()).cast(utc)
+
+
+def _lost_times(values: list[Any], moments: pa.Array) -> Iterator[tuple[int, str]]:
+    """The rows whose time the column does not have in full, with its text: of nanoseconds, or no RFC 3339 time."""
+    if moments.null_count == values.count(None) and not any(v and len(v) > _MICROS for v in values):
+        return
+    for n, (text, known) in enumerate(zip(values, moments.is_null().to_pylist(), strict=True)):
+        if text is not None and (known or _FINER.search(text_of(text))):
+            yield n, text_of(text)
 
 
 def _received(values: Sequence[int]) -> pa.Array:

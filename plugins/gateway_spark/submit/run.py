@@ -19,7 +19,8 @@ from gateway_java.child import Child
 from gateway_core.contract.errors import StartError
 
 from ..job import KAFKA, Job
-from ..query import JVM_OPTIONS, environment, jars_of, settings
+from ..launch import JVM_OPTIONS, hidden_options, properties, write_private
+from ..query import environment, jars_of, settings
 from ..session_conf import conf_of, on_this_machine
 from ..tables.owner import local_path
 from . import submitted
@@ -115,10 +116,9 @@ class Submission:
         """The command; writes the files that it names into a folder. It contains no secrets: job and settings are in
         files that only this user can read."""
         found = java.find()
-        job_file = _write(folder / "tidegate-job.json", self.job.line())
+        job_file = write_private(folder / "tidegate-job.json", self.job.line())
         conf = self._conf(found, folder)
-        lines = [f"{key} {_escaped(value)}\n" for key, value in conf.items()]
-        conf_file = _write(folder / "tidegate.conf", "".join(lines).encode())
+        conf_file = write_private(folder / "tidegate.conf", properties(conf))
         cluster = self.deploy_mode == "cluster"
         return [
             str(submit_program()),
@@ -145,7 +145,7 @@ class Submission:
             app=f"tidegate {job.name}",
             others=jars_of(job, found),
             memory=job.memory,
-            more=conf_of(job),
+            more=conf_of(job) if self.deploy_mode == "cluster" else hidden_options(conf_of(job), folder),
         )
         if self.deploy_mode == "cluster":  # its driver has none of our files
             conf[JVM_OPTIONS] = f"{UTC} {job.conf.get(JVM_OPTIONS, '')}".strip()
@@ -194,14 +194,3 @@ def _stop(child: Child, pid_file: Path | None) -> None:
             pid = int(pid_file.read_text())
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-
-
-def _write(file: Path, data: bytes) -> Path:
-    file.touch(mode=0o600)  # it may contain passwords
-    file.write_bytes(data)
-    return file
-
-
-def _escaped(value: str) -> str:
-    """A value in a Java properties file."""
-    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")

@@ -56,6 +56,8 @@ class Submitted:
             query = start(spark, self.job, batches)
             progress = Progress(query, batches)
             self._say(f"running, into {self.job.format} at {self.job.table}", spark)
+            for note in batches.notes:
+                self._say(note)
             self._follow(query, progress)
             finish(query, self.job.finish_s)
             self._tell(progress)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..data.types import Type, fields, kind
@@ -12,6 +12,7 @@ from ..job import Job
 from .columns import grown, plain
 from .iceberg_location import IcebergLocation
 from .jvm import query_id
+from .mark import Extent, Mark, Owner, owner_of
 from .table import taken
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ LACKS = "tidegate.lacks"
 """The first two are in the summary of a snapshot. As table properties with the query's id appended, they are an
 operator's decision about a batch whose snapshot may have expired: `tidegate.batch.ID` says that the table has it,
 `tidegate.lacks.ID` that it does not."""
+OWNER = "tidegate.owner"
+FIRST, END = "tidegate.first", "tidegate.end"
+"""In the summary of a snapshot: `Owner.text`, and the positions that the batch begins at and ends before, as JSON."""
 _ANY = "write.spark.accept-any-schema"  # a batch may lack columns, and fields of structures
 PROPERTIES = {
     _ANY: "true",
@@ -47,12 +51,16 @@ class IcebergTable:
         self._fits: Any = None  # the schema of rows that the table has columns for
         self._options: dict[str, str] = {}
 
-    def append(self, rows: DataFrame, batch: int, measures: Mapping[str, Column]) -> dict[str, int] | None:
+    def append(
+        self, rows: DataFrame, batch: int, measures: Mapping[str, Column], mark: Mark | None = None
+    ) -> dict[str, int] | None:
         """See `Table`."""
         from pyspark.sql import Observation
 
         query = query_id(self._spark, self._job.checkpoint)
         if self._last is None:
+            if mark is not None and mark.owner is not None:
+                mark.owner.check(self.owner(), self.location)
             self._last = self._find(query, batch)
         if batch <= self._last:
             return None
@@ -63,7 +71,7 @@ class IcebergTable:
         self._ready(good._jdf.schema())
         marks = {f"snapshot-property.{QUERY}": query, f"snapshot-property.{BATCH}": str(batch)}
         self._last = None  # after a failure it is looked up again
-        self._at.append(good, {**self._options, **marks})
+        self._at.append(good, {**self._options, **marks, **_summary(mark)})
         self._last = batch
         found = seen.get if measures else {}
         return {name: int(found.get(name) or 0) for name in measures}
@@ -72,6 +80,35 @@ class IcebergTable:
         """See `Table`."""
         found = read(self._spark, self.location)
         return None if found is None else found.schema
+
+    def owner(self) -> Owner | None:
+        """See `Table`."""
+        return next((owner_of(found[OWNER]) for found in self._summaries() if OWNER in found), None)
+
+    def extent(self, query: str) -> Extent | None:
+        """See `Table`."""
+        for found in self._summaries():
+            if found.get(QUERY) == query and END in found:
+                return json.loads(found[FIRST]), json.loads(found[END])
+        return None
+
+    def writer(self, query: str, planned: int) -> str:
+        """See `Table`."""
+        queries = [found[QUERY] for found in self._summaries() if QUERY in found]
+        return query if query in queries else next(iter(queries), "")
+
+    def begin(self, query: str) -> None:
+        """See `Table`. Nothing: batches have the query's id."""
+
+    def _summaries(self) -> Iterator[dict[str, str]]:
+        """What our snapshots say, the newest first."""
+        table = self._at.load()
+        snapshot = None if table is None else table.currentSnapshot()
+        while snapshot is not None:
+            summary, parent = snapshot.summary(), snapshot.parentId()
+            named = {name: summary.get(name) for name in (QUERY, BATCH, OWNER, FIRST, END)}
+            yield {name: str(value) for name, value in named.items() if value is not None}
+            snapshot = None if parent is None else table.snapshot(parent)
 
     def _find(self, query: str, batch: int) -> int:
         """The query's last batch in the table, or -1."""
@@ -141,6 +178,16 @@ def read(spark: SparkSession, location: str) -> DataFrame | None:
     """The rows of a table, or None if there is none."""
     at = IcebergLocation(spark, location)
     return None if at.load() is None else at.read()
+
+
+def _summary(mark: Mark | None) -> dict[str, str]:
+    """The mark as options of a write."""
+    if mark is None:
+        return {}
+    found = {FIRST: json.dumps(dict(mark.first)), END: json.dumps(dict(mark.end))}
+    if mark.owner is not None:
+        found[OWNER] = mark.owner.text()
+    return {f"snapshot-property.{name}": text for name, text in found.items()}
 
 
 def _options(table: Any, rows: Type) -> dict[str, str]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from .owner import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -43,20 +46,30 @@ def measurements(rows: DataFrame, measures: Mapping[str, Column]) -> dict[str, i
 
 
 class SmallFiles:
-    """Small files in a folder, written atomically, like those of a checkpoint."""
+    """Small files in a folder, replaced atomically. On this machine Python writes them: there, the way of Spark's that
+    is quick (`session_conf`) does not replace a file, and says so in its log only."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
-        self._path = jvm_class(spark, "org.apache.hadoop.fs.Path")
-        self._folder = self._path(folder)
-        conf: Any = spark._jsparkSession
-        self._files = jvm_class(spark, _MANAGER).create(self._folder, conf.sessionState().newHadoopConf())
+        self._local = local_path(folder)
+        if self._local is None:
+            self._path = jvm_class(spark, "org.apache.hadoop.fs.Path")
+            self._folder = self._path(folder)
+            conf: Any = spark._jsparkSession
+            self._files = jvm_class(spark, _MANAGER).create(self._folder, conf.sessionState().newHadoopConf())
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file or folder of this name."""
+        if self._local is not None:
+            return Path(self._local, name).exists()
+        return bool(self._files.exists(self._path(self._folder, name)))
 
     def load(self, name: str) -> Any:
         """The JSON in the file, or None."""
-        path = self._path(self._folder, name)
-        if not self._files.exists(path):
+        if not self.exists(name):
             return None
-        stream = self._files.open(path)
+        if self._local is not None:
+            return json.loads(Path(self._local, name).read_bytes())
+        stream = self._files.open(self._path(self._folder, name))
         try:
             return json.loads(bytes(stream.readAllBytes()))
         finally:
@@ -64,7 +77,16 @@ class SmallFiles:
 
     def save(self, name: str, value: Any) -> None:
         """Replaces the file."""
+        text = json.dumps(value).encode()
+        if self._local is not None:
+            self._local.mkdir(parents=True, exist_ok=True)
+            new = self._local / f".{name}.new"
+            new.write_bytes(text)
+            # Hadoop keeps a checksum beside each file, but also reads files without one
+            Path(self._local, f".{name}.crc").unlink(missing_ok=True)
+            new.replace(self._local / name)
+            return
         self._files.mkdirs(self._folder)
         stream = self._files.createAtomic(self._path(self._folder, name), True)
-        stream.write(bytearray(json.dumps(value).encode()))
+        stream.write(bytearray(text))
         stream.close()

@@ -13,12 +13,17 @@ def of_query(batch: int, last: int, location: str, checkpoint: str) -> int | Non
     """In the query's own table, which gets all its batches: the batch's number, or None if the table already has it.
     `last` is the last number in the table's metadata, -1 if there is none. Raises `SparkFault` if one is missing."""
     if batch > last + 1:
-        raise SparkFault(
-            f"the table {location} has no batch {last + 1}, but the next is {batch}: it does not "
-            f"belong to the checkpoint {checkpoint}; restore the table that does, or delete the "
-            "checkpoint"
-        )
+        raise gap(last + 1, batch, location, checkpoint)
     return batch if batch > last else None
+
+
+def gap(missing: int, batch: int, location: str, checkpoint: str) -> SparkFault:
+    """The fault of a table that lacks a batch."""
+    return SparkFault(
+        f"the table {location} has no batch {missing}, but the next is {batch}: it does not "
+        f"belong to the checkpoint {checkpoint}; restore the table that does, or delete the "
+        "checkpoint"
+    )
 
 
 def of_table(batch: int, last: int, query: str, noted: Mapping[str, Any] | None) -> int | None:

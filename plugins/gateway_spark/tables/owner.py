@@ -36,22 +36,22 @@ def location_of(path: str, format: str = "parquet", conf: Mapping[str, str] | No
 
 
 def check_owner(job: Job) -> None:
-    """Raises `SparkFault` if table and checkpoint don't belong together: Spark numbers its batches, and an old table
-    would skip the batches of a new checkpoint as already written. Tables per event type, and those of other formats,
-    keep the query's id with the number; remote locations are the user's responsibility."""
+    """Raises `SparkFault` if a parquet table that an earlier version wrote does not belong to the checkpoint. That, and
+    other tables, are checked once there is a Spark session (`claim`); this is soon, and costs no JVM."""
     table, checkpoint = local_path(job.table), local_path(job.checkpoint)
-    if job.format != "parquet" or "{type}" in job.table or table is None or checkpoint is None:
+    if job.format != "parquet" or "{type}" in job.table or job.adopt or table is None or checkpoint is None:
         return
     written, planned = _last_batch(table / "_spark_metadata"), _last_batch(checkpoint / "offsets")
-    if written > planned:
+    if written > planned and not (table / "_tidegate_batch").exists():
         raise SparkFault(
-            f"the table {table} was not written with the checkpoint {checkpoint}: "
+            f"the table {table} was not written with the checkpoint {checkpoint}: set `adopt: true` to continue it, "
             "choose another path, or move the table away"
         )
     if written < 0 and _last_batch(checkpoint / "commits") >= 0:
         raise SparkFault(
             f"the table {table} is missing, but its checkpoint {checkpoint} exists: restore the table, or delete the "
-            "checkpoint to fill a new table from the events that the log still has"
+            "checkpoint to fill a new table from the events that the log still has, or set `adopt: true` to begin a "
+            "new table with the events from now on"
         )
 
 

@@ -1,0 +1,234 @@
+"""A table knows the query that fills it, and how far: another query is refused, or continues where the table ends."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateway_spark.batch import Batches
+from gateway_spark.errors import SparkFault
+from gateway_spark.job import Job
+from gateway_spark.query_run import writer
+from gateway_spark.tables import read
+from pyspark.errors import StreamingQueryException
+
+from gateway_core.contract.event import Event
+from tests.spark.conftest import Log
+
+pytestmark = [pytest.mark.spec("SAFE-85"), pytest.mark.timeout(600)]
+formats = pytest.mark.parametrize("format", ["parquet", "delta"])
+
+
+class Queries:
+    """Queries over a log, each until it has all that is there."""
+
+    def __init__(self, spark: Any, log: Log, folder: Path) -> None:
+        self.spark = spark
+        self.log = log
+        self.folder = folder
+        self._written = 0
+
+    def job(self, trigger: str, **options: Any) -> Job:
+        """A trigger's job with the default checkpoint, that starts with the oldest event."""
+        source = {"location": str(self.log.folder), "startingOffsets": '{"0": 1}', "maxEventsPerTrigger": "2"}
+        job = Job(
+            source,
+            str(self.folder / "table"),
+            str(self.folder / trigger / "checkpoint"),
+            str(self.folder / trigger),
+            name=trigger,
+            data_schema={"*": "n INT"},
+        )
+        return replace(job, **options)
+
+    def send(self, *data: str, type: str = "made") -> None:
+        for text in data:
+            self._written += 1
+            id = str(self._written)
+            attributes = {"specversion": "1.0", "id": id, "source": "/s", "type": type}
+            self.log.append(Event(attributes, text.encode(), json_data=True))
+
+    def run(self, job: Job, before: Callable[[], Any] = lambda: None) -> list[str]:
+        """What the query noted; `before` its first batch something may happen."""
+        self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # as after a restart
+        batches = Batches(job)
+        made = writer(self.spark, job, batches).trigger(processingTime="0 seconds")
+        before()
+        query = made.start()
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        return batches.notes
+
+    def ids(self, job: Job, location: str = "") -> list[int]:
+        rows = read(self.spark, job.format, location or job.table)
+        return sorted(int(r.id) for r in rows.select("id").collect())
+
+
+@pytest.fixture
+def queries(spark: Any, log: Log, tmp_path: Path) -> Queries:
+    return Queries(spark, log, tmp_path)
+
+
+@formats
+def test_a_renamed_trigger_continues_its_table_only_if_told_and_has_each_event_once(
+    queries: Queries, tmp_path: Path, format: str
+) -> None:
+    old = queries.job("old", format=format)
+    refused = f"{old.table}_quarantine"
+    queries.send('{"n": 1}', '{"n": "bad"}', '{"n": 3}')
+    queries.run(old)
+    queries.send('{"n": 4}', '{"n": "bad"}')
+    new = queries.job("new", format=format)
+    id = json.loads((tmp_path / "old/checkpoint/metadata").read_text())["id"]
+    with pytest.raises(SparkFault, match=rf"belongs to the query {id} of trigger old .*a new query of trigger new"):
+        queries.run(new)
+    assert queries.ids(old) == [1, 3]
+
+    # the batch reaches the table, and is cut before the quarantine table has it
+    adopting = replace(new, adopt=True)
+    aside = tmp_path / "aside"
+
+    def put_in_the_way() -> None:
+        shutil.move(refused, aside)
+        Path(refused).write_text("in the way")
+
+    with pytest.raises(StreamingQueryException):
+        queries.run(adopting, put_in_the_way)
+    Path(refused).unlink()
+    shutil.move(aside, refused)
+    assert queries.ids(old) == [1, 3, 4]
+    with pytest.raises(SparkFault, match=r"of trigger new .*of trigger old"):
+        queries.run(old)
+
+    # its checkpoint is lost as well
+    shutil.rmtree(tmp_path / "new")
+    queries.send('{"n": 6}')
+    with pytest.raises(SparkFault, match="belongs to the query"):
+        queries.run(new)
+    assert "it now belongs to trigger new" in queries.run(adopting)[0]
+    queries.send('{"n": "bad"}', '{"n": 8}')
+    assert queries.run(new) == [], "what it has taken over, it keeps"
+    assert queries.ids(old) == [1, 3, 4, 6, 8]
+    assert queries.ids(old, refused) == [2, 5, 7]
+
+
+@formats
+def test_a_deleted_table_is_not_begun_anew_unnoticed(queries: Queries, format: str) -> None:
+    job = queries.job("one", format=format)
+    queries.send('{"n": 1}')
+    queries.run(job)
+    shutil.rmtree(job.table)
+    queries.send('{"n": 2}')
+    with pytest.raises(SparkFault, match=r"is missing, but its checkpoint .* exists"):
+        queries.run(job)
+    assert "begins anew" in queries.run(replace(job, adopt=True))[0]
+    queries.send('{"n": 3}')
+    queries.run(job)
+    assert queries.ids(job) == [2, 3]
+
+
+@formats
+def test_a_table_that_is_behind_its_checkpoint_is_noticed(queries: Queries, tmp_path: Path, format: str) -> None:
+    job = queries.job("one", format=format)
+    queries.send('{"n": 1}')
+    queries.run(job)
+    shutil.copytree(job.table, tmp_path / "backup")
+    queries.send('{"n": 2}')
+    queries.run(job)
+    shutil.rmtree(job.table)
+    shutil.move(tmp_path / "backup", job.table)
+    with pytest.raises(SparkFault, match=r"ends at 2 of shard 0, but its checkpoint .* is at 3 of shard 0"):
+        queries.run(job)
+    shutil.rmtree(job.checkpoint)
+    queries.run(replace(job, adopt=True))
+    assert queries.ids(job) == [1, 2]
+
+
+@formats
+def test_tables_by_type_are_taken_over_with_their_names_and_inferred_types(
+    queries: Queries, tmp_path: Path, format: str
+) -> None:
+    table = str(tmp_path / "tables" / "{type}")
+    options = {"format": format, "table": table, "data_schema": {"*": "infer"}}
+    old, new = queries.job("old", **options), queries.job("new", **options)
+    queries.send('{"n": 1.5}', type="a/b")
+    queries.send('{"m": 1}', type="c")
+    queries.run(old)
+    queries.send('{"m": 2}', "no object", type="c")
+    queries.run(old)
+    queries.send('{"n": 3}', type="a/b")  # alone it would be a BIGINT
+    with pytest.raises(SparkFault, match=r"of trigger old .*of trigger new"):
+        queries.run(new)
+    queries.run(replace(new, adopt=True))
+    queries.send('{"m": 4}', "no object", type="c")
+    queries.run(new)
+    assert queries.ids(new, table.replace("{type}", "a%2Fb")) == [1, 5]
+    assert queries.ids(new, table.replace("{type}", "c")) == [2, 3, 6]
+    assert queries.ids(new, table.replace("{type}", "c_quarantine")) == [4, 7]
+    shutil.rmtree(table.replace("{type}", "c"))
+    with pytest.raises(SparkFault, match="/c is missing"):
+        queries.run(new)
+
+
+def test_a_table_moves_with_its_log_and_takes_all_of_another_log(
+    queries: Queries, make_log: Callable[[Path], Log], tmp_path: Path
+) -> None:
+    from tests.spark.test_spark_log_went_back import append
+
+    job = queries.job("one", format="delta", data_schema={})
+
+    def of(log: Path, trigger: str) -> Job:
+        options = {**job.options, "location": str(log)}
+        return replace(queries.job(trigger), options=options, format="delta", data_schema={}, adopt=True)
+
+    def found() -> list[str]:
+        return sorted(r.id for r in read(queries.spark, "delta", job.table).select("id").collect())
+
+    append(tmp_path / "first", "a1", "a2")
+    queries.run(of(tmp_path / "first", "one"))
+    shutil.copytree(tmp_path / "first", tmp_path / "moved")
+    append(tmp_path / "moved", "a3")
+    queries.run(of(tmp_path / "moved", "two"))
+    assert found() == ["a1", "a2", "a3"]
+    append(tmp_path / "other", "b1", "b2", "b3", "b4", "b5")
+    notes = queries.run(of(tmp_path / "other", "three"))
+    assert "the log is not the one of the query" in notes[0]
+    assert found() == ["a1", "a2", "a3", "b1", "b2", "b3", "b4", "b5"]
+
+
+def forget(spark: Any, table: str, format: str) -> None:
+    """Makes a table as an earlier version left it."""
+    if format == "parquet":
+        Path(table, "_tidegate_batch").unlink()
+        Path(table, "._tidegate_batch.crc").unlink(missing_ok=True)
+    else:
+        spark.sql(f"ALTER TABLE delta.`{table}` UNSET TBLPROPERTIES ('tidegate.owner')")
+
+
+@formats
+def test_a_table_of_an_earlier_version_goes_on_with_its_query(queries: Queries, format: str) -> None:
+    job = queries.job("one", format=format)
+    queries.send('{"n": 1}', '{"n": "bad"}', '{"n": 3}')
+    queries.run(job)
+    forget(queries.spark, job.table, format)
+    queries.send('{"n": 4}')
+    other = queries.job("other", format=format)
+    with pytest.raises(SparkFault, match=r"belongs to .*a new query of trigger other"):
+        queries.run(other)
+    assert "recorded no owner: it now belongs to trigger one" in queries.run(job)[0]
+    assert queries.ids(job) == [1, 3, 4]
+
+    forget(queries.spark, job.table, format)
+    queries.send('{"n": 5}', '{"n": "bad"}')
+    assert "it gets the events that its rows lack" in queries.run(replace(other, adopt=True))[0]
+    queries.send('{"n": 7}')
+    queries.run(other)
+    assert queries.ids(job) == [1, 3, 4, 5, 7]
+    assert queries.ids(job, f"{job.table}_quarantine") == [2, 6]
