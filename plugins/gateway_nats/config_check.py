@@ -55,8 +55,8 @@ def _triggers(config: GatewayConfig) -> Iterator[tuple[str, TriggerConfig, Broke
 
 
 def consumers(config: GatewayConfig) -> Iterator[ConfigFinding]:
-    """Sources that would use one consumer with two subjects, or with other options. Without the streams' names nobody can say whether it is one
-    consumer: the subjects may be in two streams."""
+    """Sources that would use one consumer with two subjects, or with other options. Without the streams' names nobody
+    can say whether it is one consumer: the subjects may be in two streams."""
     known: list[tuple[Use, NatsSourceConfig]] = []
     uses = [*sources(config, "nats")]
     if len(uses) < 2:
@@ -73,7 +73,7 @@ def consumers(config: GatewayConfig) -> Iterator[ConfigFinding]:
             if not same or not _differs(o, other) or (o.stream and other.stream and o.stream != other.stream):
                 continue
             surely = o.stream is not None and o.stream == other.stream
-            text = f"uses the NATS consumer {consumer}, as {dotted(before.place)} does with another subject or other options"
+            text = f"uses the NATS consumer {consumer}, as {dotted(before.place)} does with other subjects or options"
             if not surely:
                 text += ": `tidegate run` does not start if both subjects are in one stream"
             yield ConfigFinding(text, use.place, "give one of them a `consumer` of its own", warning=not surely)
