@@ -78,7 +78,7 @@ class Schedule:
 
     __slots__ = (
         "_alone", "_clock", "_later", "_not_before", "_policy", "_queue", "_rate", "_short_s", "_timer", "_timer_at",
-        "_wake", "_window", "outage", "short",
+        "_wake", "_window", "asked_until", "outage", "short",
     )  # fmt: skip
 
     def __init__(
@@ -99,6 +99,8 @@ class Schedule:
         self._rate = Rate(policy.rate_per_s, clock) if policy.rate_per_s else None
         self.outage = Outage(policy, clock, queue, draw)
         self._not_before = 0.0
+        self.asked_until = 0.0
+        """Until when the subscriber asked for a pause (`Retry-After`), by the clock that never goes backwards."""
         self._alone = False  # one attempt at a time
         self._short_s = 0.0
         self._timer: Timer | None = None
@@ -182,6 +184,7 @@ class Schedule:
             return 0.0
         asked = min(outcome.retry_after_s, self._policy.retry_after_max_s)
         self._not_before = max(self._not_before, now + asked)
+        self.asked_until = max(self.asked_until, now + asked)
         return asked
 
     def held_up(self) -> None:

@@ -41,6 +41,7 @@ class _NoFeed:
 
 
 NO_FEED = _NoFeed()
+_LEFT = Outcome(False, retry=True, reason="its sender did not wait for the answer")
 _NOTHING: Any = None
 _NO_QUEUE = DeliveryQueue(None, 0)
 _NO_SCHEDULE = Schedule(WAITS, _NOTHING, _NO_QUEUE, random.random, _NOTHING, _NOTHING)
@@ -54,7 +55,8 @@ class Subscription:
     tried until it is delivered. `order_key_of` says which events must wait for each other, None if none must.
     `publish` takes a reply event to the broker's channel; None if replies aren't wanted. `draw` returns the random
     numbers in [0, 1) for waits; it may be set at any time. `send` replaces that of the sink. `filter` is the guard of
-    the filter, which knows the events on which the filter raised. `what` is the kind of owner, for the log.
+    the filter, which knows the events on which the filter raised. `left(position)` says whether the sender of an event
+    that is given back does not wait any more: then no attempt begins. `what` is the kind of owner, for the log.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Subscription:
         order_key_of: OrderKeyOf | None = None,
         send: Send | None = None,
         filter: FilterGuard | None = None,
+        left: Callable[[int], bool] | None = None,
         what: str = "trigger",
     ) -> None:
         self.name = name
@@ -85,6 +88,7 @@ class Subscription:
         self._filter = filter
         self._undecided = filter.undecided if filter is not None else {}
         self._give_back = give_back
+        self._left = left
         self._endless = dead_letter is None and give_back is None
         self._publish = publish
         self._budget = budget or Budget()
@@ -228,12 +232,28 @@ class Subscription:
             while (due or spent) and not self.paused and not self.blocked and not self._stopping:
                 if spent and self._may_give_up():
                     self._give_up(spent.pop(0))
+                elif due and self._left is not None and (found := self._unwanted()) is not None:
+                    self._settle(*found)
                 elif due and (delivery := self._schedule.next(len(under_way))) is not None:
                     self._attempts.begin(delivery)
                 else:
                     break
         finally:
             self._pumping = False
+
+    def _unwanted(self) -> tuple[Delivery, Outcome] | None:
+        """Removes and returns a due delivery that goes back to its sender without another attempt, and why."""
+        due = self._queue.due
+        assert self._left is not None
+        if self._left(due[0].event.position):
+            return due.popleft(), _LEFT
+        if pause := self.pause_left_s():
+            for delivery in due:
+                if not delivery.attempts:
+                    due.remove(delivery)
+                    reason = f"the sink asked for a pause: {self.failures.last}"
+                    return delivery, Outcome(False, retry=True, reason=reason, retry_after_s=pause)
+        return None
 
     def _attempted(self, delivery: Delivery, outcome: Outcome) -> None:
         """An attempt ended."""
@@ -286,6 +306,10 @@ class Subscription:
             log.error("%s waits for its sink, it has no dead letter: %s", self.name, outcome.reason)
         self.retried += 1
         self._later(delivery, max(asked, backoff.wait_s(self.policy, delivery.attempts, self.draw())))
+
+    def pause_left_s(self) -> float:
+        """How long the sink still wants no events (`Retry-After`), in seconds."""
+        return max(0.0, self._schedule.asked_until - self.clock.monotonic()) if self._schedule.asked_until else 0.0
 
     def _later(self, delivery: Delivery, wait: float, then: Callable[[Delivery], None] | None = None) -> None:
         delivery.due_s = self.clock.monotonic() + wait
