@@ -183,8 +183,8 @@ class Schedule:
         if outcome.retry_after_s is None:
             return 0.0
         asked = min(outcome.retry_after_s, self._policy.retry_after_max_s)
-        self._not_before = max(self._not_before, now + asked)
         self.asked_until = max(self.asked_until, now + asked)
+        self._not_before = max(self._not_before, now + asked)
         return asked
 
     def held_up(self) -> None:
@@ -265,11 +265,12 @@ class Outage:
         return found
 
     def _share(self, shared: set[Delivery], outcome: Outcome) -> None:
-        now, most = self._clock.monotonic(), self._queue.most
+        now, queue = self._clock.monotonic(), self._queue
         for delivery in self._queue.startable():
-            if delivery in shared and delivery.attempts < most:  # one behind another may have had all
+            if delivery in shared and not queue.is_spent(delivery):  # one behind another may have had all
                 delivery.attempts += 1
                 delivery.first_ns = delivery.first_ns or self._began_ns
                 delivery.outcome = outcome
-                delivery.due_s = now + backoff.wait_s(self._policy, delivery.attempts, self._draw())
+                elapsed = delivery.failed(now, queue.limit_s)
+                delivery.due_s = now + backoff.wait_s(self._policy, delivery.attempts, self._draw(), elapsed)
         self._queue.sort_out()

@@ -41,6 +41,9 @@ class _NoFeed:
 
 
 NO_FEED = _NoFeed()
+RETRIES = 10
+"""With retries by time only: after so many, a bridge without a dead letter says that it waits, and a filter without
+memory is not asked again."""
 _LEFT = Outcome(False, retry=True, reason="its sender did not wait for the answer")
 _NOTHING: Any = None
 _NO_QUEUE = DeliveryQueue(None, 0)
@@ -112,11 +115,21 @@ class Subscription:
     def _prepare(self) -> None:
         """The first event is here."""
         policy, clock = self.policy, self.clock
-        self._queue = DeliveryQueue(self.order_key_of, float("inf") if self._endless else policy.retry + 1)
+        endless = float("inf")
+        self._queue = DeliveryQueue(
+            self.order_key_of,
+            endless if self._endless else policy.most_attempts,
+            endless if self._endless else policy.retries_for_s,
+        )
         self._schedule = Schedule(policy, clock, self._queue, self._drawn, self._pump, self._later)
         self._attempts = Attempts(
             *(self.name, self.sink, self._send, policy.timeout_s, clock, self._observers), ended=self._attempted
         )
+
+    @property
+    def _retries(self) -> int:
+        """How many retries count as many."""
+        return RETRIES if self.policy.retry is None else self.policy.retry
 
     def _drawn(self) -> float:
         return self.draw()
@@ -180,7 +193,7 @@ class Subscription:
         delivery.first_ns = delivery.first_ns or self.clock.now_ns()
         self.failures.last = one_line(outcome.reason)
         # a filter without memory is asked again, unless later events may not overtake this one
-        again = outcome.retry and self.order_key_of is None and delivery.attempts < self.policy.retry
+        again = outcome.retry and self.order_key_of is None and delivery.attempts < self._retries
         if not again and not self._endless:
             self._give_up_soon(delivery)
             return
@@ -298,14 +311,15 @@ class Subscription:
         now_ns = self.clock.now_ns()
         self.failures.failed(now_ns, delivery.event, delivery.attempts, outcome, self.held)
         asked = self._schedule.failed(delivery, outcome, answered)
-        last = delivery.attempts > self.policy.retry and not (self._stopping and self.dead_letters)
+        elapsed = delivery.failed(self.clock.monotonic(), self._queue.limit_s)
+        last = self._queue.is_spent(delivery) and not (self._stopping and self.dead_letters)
         if (not outcome.retry or last) and not self._endless:
             self._give_up_soon(delivery)
             return
-        if self._endless and delivery.attempts == self.policy.retry + 1:
+        if self._endless and delivery.attempts == self._retries + 1:
             log.error("%s waits for its sink, it has no dead letter: %s", self.name, outcome.reason)
         self.retried += 1
-        self._later(delivery, max(asked, backoff.wait_s(self.policy, delivery.attempts, self.draw())))
+        self._later(delivery, max(asked, backoff.wait_s(self.policy, delivery.attempts, self.draw(), elapsed)))
 
     def pause_left_s(self) -> float:
         """How long the sink still wants no events (`Retry-After`), in seconds."""
