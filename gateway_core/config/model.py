@@ -38,18 +38,26 @@ def is_name(text: str) -> bool:
     return re.fullmatch(_NAME, text) is not None
 
 
+RETRY_FOR_S = 86_400.0
+"""How long deliveries are retried by default, in seconds."""
+
+
 class DeliveryConfig(Config):
     """How events are delivered, and what follows a failure. A trigger's keys win over its broker's, one by one."""
 
-    retry: Annotated[int, Field(ge=0, le=1000)] = 10
-    """How many times a failed delivery is tried again before the event goes to the dead letter."""
+    retry_for: Annotated[float, Field(ge=0, le=31_536_000, allow_inf_nan=False)] | None = None
+    """For how long a failed delivery is tried again, in seconds since its first failure, before the event goes to the
+    dead letter. By default 86400, a day, unless `retry` is set."""
+    retry: Annotated[int, Field(ge=0, le=1000)] | None = None
+    """How many times a failed delivery is tried again. Alone it decides; with `retry_for`, whichever ends first."""
     backoff: Literal["exponential", "linear"] = "exponential"
     """How the wait grows. Before retry n = 1, 2, …: exponential `min(max, delay * 2^(n-1))`, linear
     `min(max, delay * n)`; the wait is drawn uniformly from the upper half of that."""
     backoff_delay_s: Seconds = 0.2
     """The first wait, in seconds."""
     backoff_max_s: Seconds = 30.0
-    """The longest wait, in seconds."""
+    """The longest wait, in seconds. Unless this or `retry` is set, it doubles to 60 after a quarter of an hour, and
+    again after half an hour, one hour and two hours, up to 300."""
     timeout_s: Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)] = 30.0
     """How long one attempt may take, in seconds."""
     retry_after_max_s: Seconds = 300.0
@@ -65,9 +73,29 @@ class DeliveryConfig(Config):
     order_key: KeyMapperRef | None = None
     """The key for `order: key`. By default the record key, or the attribute `partitionkey` if there is none."""
 
+    @property
+    def most_attempts(self) -> float:
+        """How many attempts an event gets at most."""
+        return float("inf") if self.retry is None else self.retry + 1
+
+    @property
+    def retries_for_s(self) -> float:
+        """After how many seconds since the first failed attempt a failed one is the last."""
+        if self.retry_for is not None:
+            return self.retry_for
+        return RETRY_FOR_S if self.retry is None else float("inf")
+
+    @property
+    def slows_down(self) -> bool:
+        """Whether the longest wait grows with time."""
+        return self.retry is None and "backoff_max_s" not in self.model_fields_set
+
     def over(self, base: DeliveryConfig) -> DeliveryConfig:
-        """The delivery of a trigger, from its own keys and its broker's: those that this one sets win, one by one."""
+        """The delivery of a trigger, from its own keys and its broker's: those that this one sets win, one by one. When
+        to give up is one choice: `retry` or `retry_for` replaces both."""
         own = {name: getattr(self, name) for name in self.model_fields_set}
+        if "retry" in own or "retry_for" in own:
+            own = {"retry": None, "retry_for": None, **own}
         return base.model_copy(update=own) if own else base
 
 

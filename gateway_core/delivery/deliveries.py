@@ -42,8 +42,8 @@ class Delivery:
     """The attempts for one event. It is its own callback, so no attempt needs a closure."""
 
     __slots__ = (
-        "_owner", "attempts", "awaited", "due_s", "event", "first_ns", "order_key", "outcome", "size", "started",
-        "timer",
+        "_owner", "attempts", "awaited", "due_s", "event", "failed_s", "first_ns", "order_key", "outcome", "over",
+        "size", "started", "timer",
     )  # fmt: skip
 
     def __init__(self, owner: Attempts, event: Event) -> None:
@@ -57,10 +57,20 @@ class Delivery:
         self.awaited = False  # an attempt is under way
         self.first_ns = 0
         self.due_s = 0.0  # of the clock that never goes backwards
+        self.failed_s = UNTIMED  # when the first attempt failed, by the same clock
+        self.over = False  # its time is over
         self.started = UNTIMED
         self.outcome: Outcome | None = None
         self.timer: Timer | None = None
         self.order_key: Hashable = None
+
+    def failed(self, now: float, limit_s: float) -> float:
+        """An attempt failed. Returns the seconds since the first failure; from `limit_s` on, it was the last."""
+        if self.failed_s == UNTIMED:
+            self.failed_s = now
+        elapsed = now - self.failed_s
+        self.over = elapsed >= limit_s
+        return elapsed
 
     def __call__(self, outcome: Outcome) -> None:
         if self.awaited:
@@ -89,16 +99,17 @@ def of_key(event: Event) -> Hashable:
 
 class DeliveryQueue:
     """Deliveries between attempts. `due` may start now; `waiting` wait for their retry (the owner moves them back to
-    `due`); `spent` have had `most` attempts, or can't have any, and can only be given up. The others wait behind one
-    with their order key."""
+    `due`); `spent` have had `most` attempts, or all their time (`limit_s` since their first failure), or can't have any
+    attempt, and can only be given up. The others wait behind one with their order key."""
 
-    __slots__ = ("_behind", "_order_key_of", "due", "most", "spent", "waiting")
+    __slots__ = ("_behind", "_order_key_of", "due", "limit_s", "most", "spent", "waiting")
 
-    def __init__(self, order_key_of: OrderKeyOf | None, most: float) -> None:
+    def __init__(self, order_key_of: OrderKeyOf | None, most: float, limit_s: float = float("inf")) -> None:
         self.due: deque[Delivery] = deque()
         self.spent: list[Delivery] = []  # few, and a deque takes ten times the memory
         self.waiting: set[Delivery] = set()
         self.most = most
+        self.limit_s = limit_s
         self._order_key_of = order_key_of
         self._behind: dict[Hashable, deque[Delivery] | None] = {}  # None: nothing waits behind the first
 
@@ -128,9 +139,13 @@ class DeliveryQueue:
         behind = self._behind[order_key]
         if behind:
             following = behind.popleft()
-            (self.due if following.attempts < self.most else self.spent).append(following)
+            (self.spent if self.is_spent(following) else self.due).append(following)
         else:
             del self._behind[order_key]
+
+    def is_spent(self, delivery: Delivery) -> bool:
+        """Whether it gets no more attempts."""
+        return delivery.over or delivery.attempts >= self.most
 
     def startable(self) -> Iterator[Delivery]:
         """Deliveries that wait for nothing but an attempt, or for one ahead of them with the same order key."""
@@ -152,8 +167,8 @@ class DeliveryQueue:
 
     def sort_out(self) -> None:
         """Moves deliveries from `due` to `spent` if they have had all their attempts."""
-        left = [d for d in self.due if d.attempts < self.most]
-        self.spent.extend(d for d in self.due if d.attempts >= self.most)
+        left = [d for d in self.due if not self.is_spent(d)]
+        self.spent.extend(d for d in self.due if self.is_spent(d))
         self.due.clear()
         self.due.extend(left)
 

@@ -78,7 +78,7 @@ class Schedule:
 
     __slots__ = (
         "_alone", "_clock", "_later", "_not_before", "_policy", "_queue", "_rate", "_short_s", "_timer", "_timer_at",
-        "_wake", "_window", "outage", "short",
+        "_wake", "_window", "asked_until", "outage", "short",
     )  # fmt: skip
 
     def __init__(
@@ -99,6 +99,8 @@ class Schedule:
         self._rate = Rate(policy.rate_per_s, clock) if policy.rate_per_s else None
         self.outage = Outage(policy, clock, queue, draw)
         self._not_before = 0.0
+        self.asked_until = 0.0
+        """Until when the subscriber asked for a pause (`Retry-After`), by the clock that never goes backwards."""
         self._alone = False  # one attempt at a time
         self._short_s = 0.0
         self._timer: Timer | None = None
@@ -181,6 +183,7 @@ class Schedule:
         if outcome.retry_after_s is None:
             return 0.0
         asked = min(outcome.retry_after_s, self._policy.retry_after_max_s)
+        self.asked_until = max(self.asked_until, now + asked)
         self._not_before = max(self._not_before, now + asked)
         return asked
 
@@ -262,11 +265,12 @@ class Outage:
         return found
 
     def _share(self, shared: set[Delivery], outcome: Outcome) -> None:
-        now, most = self._clock.monotonic(), self._queue.most
+        now, queue = self._clock.monotonic(), self._queue
         for delivery in self._queue.startable():
-            if delivery in shared and delivery.attempts < most:  # one behind another may have had all
+            if delivery in shared and not queue.is_spent(delivery):  # one behind another may have had all
                 delivery.attempts += 1
                 delivery.first_ns = delivery.first_ns or self._began_ns
                 delivery.outcome = outcome
-                delivery.due_s = now + backoff.wait_s(self._policy, delivery.attempts, self._draw())
+                elapsed = delivery.failed(now, queue.limit_s)
+                delivery.due_s = now + backoff.wait_s(self._policy, delivery.attempts, self._draw(), elapsed)
         self._queue.sort_out()

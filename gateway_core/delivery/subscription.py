@@ -49,6 +49,10 @@ MOST_REPLAYED = 3
 Replayed = Callable[[Outcome | None], None]
 """Called with None once the subscriber has the event, else with why it does not."""
 NO_FEED = _NoFeed()
+RETRIES = 10
+"""With retries by time only: after so many, a bridge without a dead letter says that it waits, and a filter without
+memory is not asked again."""
+_LEFT = Outcome(False, retry=True, reason="its sender did not wait for the answer")
 _NOTHING: Any = None
 UNWANTED = Outcome(False, stage=Stage.FILTER, reason="the trigger's filter does not match it any more")
 _ENDED = Outcome(False, retry=True, reason="the replay was ended")
@@ -64,7 +68,8 @@ class Subscription:
     tried until it is delivered. `order_key_of` says which events must wait for each other, None if none must.
     `publish` takes a reply event to the broker's channel; None if replies aren't wanted. `draw` returns the random
     numbers in [0, 1) for waits; it may be set at any time. `send` replaces that of the sink. `filter` is the guard of
-    the filter, which knows the events on which the filter raised. `what` is the kind of owner, for the log.
+    the filter, which knows the events on which the filter raised. `left(position)` says whether the sender of an event
+    that is given back does not wait any more: then no attempt begins. `what` is the kind of owner, for the log.
     """
 
     def __init__(
@@ -83,6 +88,7 @@ class Subscription:
         order_key_of: OrderKeyOf | None = None,
         send: Send | None = None,
         filter: FilterGuard | None = None,
+        left: Callable[[int], bool] | None = None,
         what: str = "trigger",
     ) -> None:
         self.name = name
@@ -95,6 +101,7 @@ class Subscription:
         self._filter = filter
         self._undecided = filter.undecided if filter is not None else {}
         self._give_back = give_back
+        self._left = left
         self._endless = dead_letter is None and give_back is None
         self._publish = publish
         self._budget = budget or Budget()
@@ -119,11 +126,21 @@ class Subscription:
     def _prepare(self) -> None:
         """The first event is here."""
         policy, clock = self.policy, self.clock
-        self._queue = DeliveryQueue(self.order_key_of, float("inf") if self._endless else policy.retry + 1)
+        endless = float("inf")
+        self._queue = DeliveryQueue(
+            self.order_key_of,
+            endless if self._endless else policy.most_attempts,
+            endless if self._endless else policy.retries_for_s,
+        )
         self._schedule = Schedule(policy, clock, self._queue, self._drawn, self._pump, self._later)
         self._attempts = Attempts(
             *(self.name, self.sink, self._send, policy.timeout_s, clock, self._observers), ended=self._attempted
         )
+
+    @property
+    def _retries(self) -> int:
+        """How many retries count as many."""
+        return RETRIES if self.policy.retry is None else self.policy.retry
 
     def _drawn(self) -> float:
         return self.draw()
@@ -210,7 +227,7 @@ class Subscription:
 
     @property
     def _most_replayed(self) -> int:
-        return min(MOST_REPLAYED, self.policy.retry + 1)
+        return min(MOST_REPLAYED, self._retries + 1)
 
     def end_replays(self) -> None:
         """Ends the replays that have no attempt under way."""
@@ -236,7 +253,7 @@ class Subscription:
         delivery.first_ns = delivery.first_ns or self.clock.now_ns()
         self.failures.last = one_line(outcome.reason)
         # a filter without memory is asked again, unless later events may not overtake this one
-        again = outcome.retry and self.order_key_of is None and delivery.attempts < self.policy.retry
+        again = outcome.retry and self.order_key_of is None and delivery.attempts < self._retries
         if not again and not self._endless:
             self._give_up_soon(delivery)
             return
@@ -293,12 +310,28 @@ class Subscription:
             while (due or spent) and not self.paused and not self.blocked and not self._stopping:
                 if spent and self._may_give_up():
                     self._give_up(spent.pop(0))
+                elif due and self._left is not None and (found := self._unwanted()) is not None:
+                    self._settle(*found)
                 elif due and (delivery := self._schedule.next(len(under_way))) is not None:
                     self._attempts.begin(delivery)
                 else:
                     break
         finally:
             self._pumping = False
+
+    def _unwanted(self) -> tuple[Delivery, Outcome] | None:
+        """Removes and returns a due delivery that goes back to its sender without another attempt, and why."""
+        due = self._queue.due
+        assert self._left is not None
+        if self._left(due[0].event.position):
+            return due.popleft(), _LEFT
+        if pause := self.pause_left_s():
+            for delivery in due:
+                if not delivery.attempts:
+                    due.remove(delivery)
+                    reason = f"the sink asked for a pause: {self.failures.last}"
+                    return delivery, Outcome(False, retry=True, reason=reason, retry_after_s=pause)
+        return None
 
     def _attempted(self, delivery: Delivery, outcome: Outcome) -> None:
         """An attempt ended."""
@@ -347,14 +380,19 @@ class Subscription:
         if replayed and (not outcome.retry or self._stopping or delivery.attempts >= self._most_replayed):
             self._settle(delivery, outcome)
             return
-        last = delivery.attempts > self.policy.retry and not (self._stopping and self.dead_letters)
+        elapsed = delivery.failed(self.clock.monotonic(), self._queue.limit_s)
+        last = self._queue.is_spent(delivery) and not (self._stopping and self.dead_letters)
         if (not outcome.retry or last) and not self._endless:
             self._give_up_soon(delivery)
             return
-        if self._endless and delivery.attempts == self.policy.retry + 1:
+        if self._endless and delivery.attempts == self._retries + 1:
             log.error("%s waits for its sink, it has no dead letter: %s", self.name, outcome.reason)
         self.retried += 1
-        self._later(delivery, max(asked, backoff.wait_s(self.policy, delivery.attempts, self.draw())))
+        self._later(delivery, max(asked, backoff.wait_s(self.policy, delivery.attempts, self.draw(), elapsed)))
+
+    def pause_left_s(self) -> float:
+        """How long the sink still wants no events (`Retry-After`), in seconds."""
+        return max(0.0, self._schedule.asked_until - self.clock.monotonic()) if self._schedule.asked_until else 0.0
 
     def _later(self, delivery: Delivery, wait: float, then: Callable[[Delivery], None] | None = None) -> None:
         delivery.due_s = self.clock.monotonic() + wait

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..contract.departure import Left, left_of
 from ..contract.errors import NotDelivered, Overloaded, StorageError, TidegateError
 from ..contract.event import PARTITION_BITS, Event
 from ..contract.interfaces import Accepted, Filter, Observer, Outcome, Sink
@@ -18,19 +19,22 @@ class _Group:
     """Events that arrived together. They are acknowledged together, once the last is settled. `position` is that of the
     first in the source; a source with positions hands its events over one by one."""
 
-    __slots__ = ("done", "left", "outcome", "position")
+    __slots__ = ("done", "left", "left_by", "outcome", "position")
 
     def __init__(self, left: int, position: int, done: Accepted) -> None:
         self.left = left
         self.position = position
         self.done = done
         self.outcome: Outcome | None = None
+        self.left_by: Left | None = None
 
 
 class Bridge(Counted):
     """The intake of a bridge's source and the feed of its subscription."""
 
     stores = False
+    sender_waits = True
+    """A sender waits for the answer, so it is told of a pause at once. False for a source that can wait."""
 
     def __init__(self, name: str, filter: Filter | None, observers: tuple[Observer, ...] = ()) -> None:
         super().__init__(name, observers)
@@ -54,10 +58,14 @@ class Bridge(Counted):
         if not events:
             done(None)
             return
+        if self.sender_waits and (pause := self.subscription.pause_left_s()):
+            done(Overloaded(f"bridge {self.name!r}: its sink asked for a pause", pause))
+            return
         if not self.subscription.room(len(events)):
             done(Overloaded(f"bridge {self.name!r} has as many events under way as it may hold"))
             return
         group = _Group(len(events), events[0].position, done)
+        group.left_by = left_of(done)
         for event in events:
             self._last += 1
             # the source's partition stays, for `order: partition` and `withdraw`
@@ -88,6 +96,12 @@ class Bridge(Counted):
 
     def resume(self) -> None:
         return  # nothing is kept here: the source retries
+
+    def left(self, position: int) -> bool:
+        """Whether the sender of this event does not wait any more. Another of its group may have been delivered: the
+        answer is that of a failure, and the sender owns them all."""
+        group = self._groups.get(position)
+        return group is not None and group.left_by is not None and group.left_by()
 
     def lag(self) -> int:
         return len(self._groups)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..contract.capabilities import ClassifiesResponses, DeadLetterStore, Previewing, lend, pulls
+from ..contract.departure import keeping
 from ..contract.errors import Refused
 from ..contract.event import Event
 from ..contract.interfaces import Accepted, Outcome, Send, Sink, Source
@@ -64,7 +65,7 @@ def traced_intake(tracer: Tracer, origin: Origin, accept: Accept) -> Accept:
                     event.trace = trace
             done(error)
 
-        accept(events, answered)
+        accept(events, keeping(done, answered))
 
     return traced
 

@@ -201,6 +201,7 @@ class Builder:
             dead_letter = self._make(config.dead_letter, (*place, "dead_letter"), broker=name)
         sink = self._make(config.sink, (*place, "sink"), broker=name)
         policy = _with_window(policy, sink)
+        bridge.sender_waits = not fetched
         bridge.subscription = Subscription(
             name,
             sink,
@@ -208,6 +209,7 @@ class Builder:
             self._clock,
             dead_letter=self._tracing.dead_letter(dead_letter, name, name) if dead_letter else None,
             give_back=None if fetched else bridge.give_back,
+            left=None if fetched else bridge.left,
             budget=self._budget,
             observers=self._built.observers,
             order_key_of=self._order_key_of(policy, place, broker=name),

@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 from gateway_serving.unexpected import log_unexpected
 
 from gateway_core.contract.component import BuildContext
+from gateway_core.contract.departure import keeping
 from gateway_core.contract.errors import Overloaded, Refused, TidegateError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.identity import ANONYMOUS, Identity
@@ -283,7 +284,7 @@ class Gate:
     def hearing(self, who: Identity, request: Message, done: Accepted) -> Accepted:
         """`done` for events that were admitted: also counts and records what the policies of the broker refuse, which
         only the intake knows."""
-        return partial(self._answered, who, request, done)
+        return keeping(done, partial(self._answered, who, request, done))
 
     def _answered(self, who: Identity, request: Message, done: Accepted, error: BaseException | None) -> None:
         if isinstance(error, Forbidden):

@@ -7,6 +7,7 @@ Sources: Knative data plane contract ("Event Delivery", "Event Acknowledgement a
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Sequence
 from email.utils import parsedate_to_datetime
@@ -28,21 +29,27 @@ Headers = list[tuple[bytes, bytes]]
 
 KEEP_BYTES = 64 * 1024  # of a body that is not a reply
 REPLY_BYTES = 1024 * 1024  # the longest reply
+_ASCTIME = re.compile(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2} [0-9]{4}")
 _RETRIED_4XX = frozenset((404, 408, 409, 429))
 _DELIVERED = {status: Outcome(True, code=status) for status in range(200, 300)}
 
 
 def retry_after_s(value: bytes, now_s: float) -> float | None:
-    """Seconds of a `Retry-After` value, which is digits or an HTTP date; None if it is neither. More than nine digits
-    count as a billion: the caller's limit is far below."""
+    """Seconds of a `Retry-After` value, which is digits or an HTTP date in any of its three forms (RFC 9110 section
+    5.6.7); None if it is neither. More than nine digits count as a billion: the caller's limit is far below."""
     value = value.strip(b" \t")
     if value.isdigit():
         value = value.lstrip(b"0") or b"0"
         return float(value) if len(value) <= 9 else 1e9
-    if not value.endswith(b" GMT"):
-        return None
     try:
-        return max(0.0, parsedate_to_datetime(value.decode("ascii")).timestamp() - now_s)
+        text = value.decode("ascii")
+        if value.endswith(b" GMT"):
+            at = parsedate_to_datetime(text)
+        elif _ASCTIME.fullmatch(text):
+            at = parsedate_to_datetime(f"{text} GMT")
+        else:
+            return None
+        return max(0.0, at.timestamp() - now_s)
     except (ValueError, OverflowError):
         return None
 

@@ -42,6 +42,9 @@ class Pending:
         self.response = response
         self.head = False
 
+    def left(self) -> bool:
+        return self.connection.left()
+
     def answered(self, error: BaseException | None) -> None:
         if self.response is None:
             self.response = responses.for_error(error)
@@ -88,6 +91,11 @@ class Connection(RequestReader):
             self._last = self._slow = True
             return self._listener.tls is None
         return False
+
+    def left(self) -> bool:
+        """Whether the client has disconnected, or has closed its side: then it may still read, but most have ended.
+        See `gateway_core.contract.departure`."""
+        return self._transport is None or self._eof
 
     def pause_writing(self) -> None:
         self._write_blocked = True

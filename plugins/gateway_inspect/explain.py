@@ -29,6 +29,8 @@ from gateway_core.pipeline.broker import ReadingTrigger, Trigger
 from gateway_core.pipeline.filters import clause_of, match_all
 from gateway_core.runtime.build import Built
 
+MOST_RETRIES = 1000
+"""The most retries that a plan lists."""
 _MOST_BODY = 64 * 1024
 
 
@@ -181,6 +183,7 @@ def _delivery(subscription: Subscription, dead_letter: str | None, event: Event)
         "timeout_s": policy.timeout_s,
         "retries": [{"retry": n, "after_s": list(wait)} for n, wait in enumerate(retry_plan(policy), 1)],
         "retry_after_max_s": policy.retry_after_max_s,
+        "retry_for_s": None if policy.retries_for_s == float("inf") else policy.retries_for_s,
         "dead_letter": dead_letter,
     }
 
@@ -237,6 +240,12 @@ def read_event(text: bytes, sources: list[Any]) -> Event:
 
 
 def retry_plan(policy: DeliveryConfig) -> list[tuple[float, float]]:
-    """For retry 1, 2, …: the shortest and the longest wait before it, in seconds. A `Retry-After` (up to
-    `retry_after_max_s`), limits and order may make the waits longer."""
-    return [(wait_s(policy, n, 0.0), ceiling_s(policy, n)) for n in range(1, policy.retry + 1)]
+    """For retry 1, 2, …: the shortest and the longest wait before it, in seconds, if each took its longest. A
+    `Retry-After` (up to `retry_after_max_s`), limits and order may make the waits longer."""
+    plan: list[tuple[float, float]] = []
+    elapsed = 0.0
+    while len(plan) < min(policy.most_attempts - 1, MOST_RETRIES) and elapsed < policy.retries_for_s:
+        n = len(plan) + 1
+        plan.append((wait_s(policy, n, 0.0, elapsed), ceiling_s(policy, n, elapsed)))
+        elapsed += plan[-1][1]
+    return plan

@@ -17,6 +17,9 @@ RETRY_S = 1.0
 DEAD_LETTER_RETRY_S = 5.0
 MAX_STORING = 1000
 """The most events that may wait to be stored: other sources of the broker queue behind them."""
+MOST_BYTES = 1024 * 1024
+"""The most bytes of data of several events that are stored together: a channel stores them whole or not at all, so many
+would be one large transaction."""
 
 Positioned = tuple[Event, int]
 """An event and its position here; the channel assigns another one."""
@@ -159,10 +162,24 @@ class _Group:
     def __init__(self, partition_id: int, events: list[Positioned]) -> None:
         self.partition_id = partition_id
         self.size = len(events)
-        self.pieces = deque([events])
+        self.pieces = _pieces(events)
         self.timer: Timer | None = None
         self.fails = False
         self.dropped = False
+
+
+def _pieces(events: list[Positioned]) -> deque[list[Positioned]]:
+    """Cuts a group into pieces of at most `MOST_BYTES`."""
+    pieces: deque[list[Positioned]] = deque()
+    first = size = 0
+    for at, (event, _) in enumerate(events):
+        length = len(event.data) if event.data else 0
+        size += length
+        if size > MOST_BYTES and at > first:
+            pieces.append(events[first:at])
+            first, size = at, length
+    pieces.append(events[first:])
+    return pieces
 
 
 class _DeadLetter:

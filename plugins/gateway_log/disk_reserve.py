@@ -65,7 +65,11 @@ class DiskReserve:
         self.most_wal_bytes = self.size * 4 // 5
         """Beyond this size, the writer waits for the copy: the ballast must have space for a copy of the write-ahead
         log."""
+        self.most_commit_bytes = self.size // 5
+        """The most bytes of events in one commit of several appends: with them, a write-ahead log of `most_wal_bytes`
+        still fits into the ballast."""
         self.full = False
+        self._wanted = 0
 
     def begin(self) -> None:
         """Creates the ballast, unless that leaves no space to open the log: then removes it."""
@@ -89,7 +93,14 @@ class DiskReserve:
 
     def missing(self) -> int:
         """The bytes to be freed until there is enough space."""
-        return 3 * self.size - self._free() - self._held()
+        return 3 * self.size + self._wanted - self._free() - self._held()
+
+    def can_take(self, size: int) -> bool:
+        """Whether one append of this size, larger than a commit should be, fits on the disk twice: in the write-ahead
+        log and in the file. If not, as much more is `missing`."""
+        fits = 2 * size <= self._free() // self._workers
+        self._wanted = 0 if fits else 2 * size * self._workers
+        return fits
 
     def can_copy(self, wal_bytes: int) -> bool:
         """Whether the file can grow by a write-ahead log of this size, if necessary in place of the ballast."""
@@ -99,6 +110,7 @@ class DiskReserve:
         """Creates the ballast again if there is space for it; returns whether events can be accepted."""
         if self.full and self._free() + self._held() >= 2 * self.size and self._hold(self.size):
             self.full = False
+        self._wanted = 0
         return not self.full
 
     def error(self) -> DiskFull:

@@ -110,7 +110,7 @@ class Checkpointer:
         self._waited = now
         try:
             if self._shard.restart_wal():
-                self._bytes, self._wait_s = 0, _WAIT_S
+                self._bytes, self._wait_s, self._waited = 0, _WAIT_S, float("-inf")
                 return
             self._wait_s = min(2 * self._wait_s, _MOST_WAIT_S)
         except (sqlite3.Error, SyncFailed) as e:

@@ -26,7 +26,6 @@ from .wal import Checkpointer
 log = logging.getLogger("tidegate.log")
 
 MAX_EVENTS = 4096
-MAX_BYTES = 8 * 1024 * 1024
 MAX_GATHERED = 128
 
 
@@ -88,6 +87,7 @@ class Writer:
         self._refused: StorageError | None = None  # why nothing may be written any more
         self._queue: SimpleQueue[list[Unit] | CursorChanges | Job | None] = SimpleQueue()
         self._gathered: list[Unit] = []  # in this iteration of the loop
+        self._rest: list[Unit] = []  # taken from the queue, but too much for one commit; the writer's thread's
         self._checkpointers = [Checkpointer(s, reserve, self._failed, self._too_long) for s in shards]
         self._worker = threading.Thread(target=self._run, name="tidegate-log", daemon=True)
 
@@ -151,15 +151,19 @@ class Writer:
     def _gather(self, units: list[Unit], changes: list[CursorChanges], jobs: list[Job]) -> bool:
         """Waits for work and takes all there is, within limits. False at the end."""
         events = size = 0
-        item = self._queue.get()
+        most = self._reserve.most_commit_bytes
+        rest, self._rest = self._rest, []
+        item = rest or self._queue.get()
         while True:
             if type(item) is list:
-                units += item
-                for unit in item:
+                for n, unit in enumerate(item):
                     events += len(unit.events)
                     size += unit.size
-                if events >= MAX_EVENTS or size >= MAX_BYTES:
-                    return True
+                    # checked before adding: a transaction that outgrows the ballast can't be copied on a full disk
+                    if units and (events > MAX_EVENTS or size > most):
+                        self._rest = item[n:]
+                        return True
+                    units.append(unit)
             elif item is None:
                 return False
             elif isinstance(item, CursorChanges):
@@ -195,15 +199,16 @@ class Writer:
             changes = _without_given_up(changes, failed)
         mine = [c for c in changes if c.shard == self._main.number]
         error: StorageError | None = None
-        if (units and not self._reserve.full) or mine:
-            rows = [] if self._reserve.full else sequence_rows(self._main.number, first, units)
+        storing = bool(units) and not self._reserve.full and self._fits(units)
+        if storing or mine:
+            rows = [] if not storing else sequence_rows(self._main.number, first, units)
             error = self._try(self._main, lambda: self._main.write(rows, _joined(mine)))
             if error is not None and self._reserve.full and mine:  # the space of the ballast is for the cursors
                 mine = _without_given_up(mine, failed)
                 error = self._try(self._main, lambda: self._main.write([], _joined(mine)))
             if error is not None:
                 failed += mine
-        if self._reserve.full:
+        if self._reserve.full or (units and not storing and error is None):
             error = self._reserve.error()
         # each shard is a transaction of its own: a fault of another shard does not affect the main one's events
         for change in changes:
@@ -212,6 +217,14 @@ class Writer:
                 if self._try(shard, partial(shard.write, [], change)) is not None:
                     failed.append(change)
         return Commit(self._main.number, units, failed, first, error), True
+
+    def _fits(self, units: list[Unit]) -> bool:
+        """Whether they may be written: a unit too large for one commit only if the disk has room for its copy, too."""
+        size = sum(unit.size for unit in units)
+        if size <= self._reserve.most_commit_bytes:
+            return True
+        self._restart_wals()
+        return self._reserve.can_take(size)
 
     def _after(self, commit: Commit, changes: list[CursorChanges]) -> None:
         """Keeps the write-ahead logs short."""

@@ -21,6 +21,9 @@ log = logging.getLogger("tidegate.transport")
 
 MOST_AT_ONCE = 512
 """The most events in one group: other sources of the broker queue behind it."""
+MOST_BYTES = 1024 * 1024
+"""The most bytes of data in one group of several events: a channel stores a group whole or not at all, so a large group
+would be one large transaction."""
 RETRY_S = 1.0
 """How long to wait after the intake could not take an event; in seconds."""
 ROOM_S = 0.1
@@ -173,12 +176,20 @@ class Handover(Generic[T]):
             if not self._groups:
                 if not self._waiting:
                     break
-                size = min(len(self._waiting), MOST_AT_ONCE)
-                self._groups.append([self._waiting.popleft() for _ in range(size)])
+                self._groups.append(self._gathered())
             self._answering = True
             self._under_way += 1
             self.intake.accept([item.event for item in self._groups[0] if item.event is not None], self._answered)
         self._handing = False
+
+    def _gathered(self) -> list[_Item[T]]:
+        """Removes and returns those that wait, as many as may go together."""
+        waiting = self._waiting
+        group = [waiting.popleft()]
+        size = _size(group[0])
+        while waiting and len(group) < MOST_AT_ONCE and (size := size + _size(waiting[0])) <= MOST_BYTES:
+            group.append(waiting.popleft())
+        return group
 
     def _answered(self, error: BaseException | None) -> None:
         group = self._groups[0]
@@ -333,6 +344,11 @@ class _Answer(Generic[T]):
 
     def __call__(self, error: BaseException | None) -> None:
         self._handover._answered_one(self._item, error)
+
+
+def _size(item: _Item[Any]) -> int:
+    data = item.event.data if item.event is not None else None
+    return len(data) if data else 0
 
 
 def _quiet(item: _Item[Any]) -> None:

@@ -29,6 +29,7 @@ def bridge(
         *("b", sink, DeliveryConfig(retry=0), FakeClock()),
         dead_letter=letters,
         give_back=made.give_back,
+        left=made.left,
         budget=budget,
         order_key_of=order_key_of,
     )
@@ -163,3 +164,64 @@ def test_refusals_are_counted() -> None:
     b = bridge(ScriptedSink())
     b.refuse(Refused("no"))
     assert b.refused == 1
+
+
+@pytest.mark.spec("SAFE-81")
+def test_while_the_sink_asks_for_a_pause_each_sender_is_told_so_at_once() -> None:
+    sink = ScriptedSink([BUSY])
+    b, answers = bridge(sink), []
+    clock = b.subscription.clock
+    assert isinstance(clock, FakeClock)
+    b.accept(events("1"), answers.append)
+    clock.advance(3)
+    b.accept(events("2"), answers.append)
+    assert [e.retry_after_s for e in answers] == [7, 4]
+    clock.advance(4)
+    b.accept(events("3"), answers.append)
+    assert answers[2:] == [None]
+    assert [e.attributes["id"] for e in sink.sent] == ["1", "3"]
+
+
+@pytest.mark.spec("SAFE-81")
+@pytest.mark.parametrize("order_key_of", [None, lambda event: "k"])
+def test_senders_whose_events_wait_already_are_told_of_a_pause(order_key_of: OrderKeyOf | None) -> None:
+    sink = ScriptedSink(hold=True)
+    b, answers = bridge(sink, order_key_of=order_key_of), []
+    for number in range(70):  # more than may be in flight at once
+        b.accept(events(str(number)), answers.append)
+    under_way = len(sink.held)
+    sink.answer(BUSY)
+    assert [e.retry_after_s for e in answers] == [7] * (70 - under_way + 1)
+    while sink.held:
+        sink.answer()
+    assert len(answers) == 70
+    assert b.lag() == 0
+
+
+class Sender:
+    def __init__(self) -> None:
+        self.gone = False
+        self.answers: list[BaseException | None] = []
+
+    def left(self) -> bool:
+        return self.gone
+
+    def done(self, error: BaseException | None) -> None:
+        self.answers.append(error)
+
+
+@pytest.mark.spec("SAFE-81")
+def test_no_attempt_begins_for_a_sender_that_has_left() -> None:
+    sink = ScriptedSink(hold=True)
+    b = bridge(sink, order_key_of=lambda event: "k")
+    first, second, third = senders = Sender(), Sender(), Sender()
+    for number, sender in enumerate(senders):
+        b.accept(events(str(number)), sender.done)
+    second.gone = True
+    sink.answer()
+    sink.answer()
+    assert [e.attributes["id"] for e in sink.sent] == ["0", "2"]
+    assert (first.answers, third.answers) == ([None], [None])
+    (error,) = second.answers
+    assert isinstance(error, Overloaded)
+    assert b.lag() == 0

@@ -62,7 +62,7 @@ async def test_a_source_that_cannot_wait_is_told(tmp_path: Path) -> None:
 
 async def test_with_a_dead_letter_it_retries_as_a_trigger_does_and_then_gives_up(tmp_path: Path) -> None:
     parts = Parts(ScriptedSink(default=BUSY))
-    async with running(parts, config(dead_letter="letters"), tmp_path) as gateway:
+    async with running(parts, config(dead_letter="letters", delivery={"retry": 10}), tmp_path) as gateway:
         answer = parts.pull.put(event(1))
         await until(lambda: answer == [None])
         assert ids(parts.far) == ["1"] * 11
@@ -108,7 +108,7 @@ async def test_what_is_withdrawn_is_dropped_without_an_answer(tmp_path: Path) ->
 async def test_what_is_no_event_goes_to_the_dead_letter_as_of_the_stage_decode(tmp_path: Path) -> None:
     parts = Parts(letters=ScriptedSink([BUSY], address="letters:"))
     answers: list[BaseException | None] = []
-    async with running(parts, config(dead_letter="letters"), tmp_path) as gateway:
+    async with running(parts, config(dead_letter="letters", delivery={"retry": 10}), tmp_path) as gateway:
         reason = Outcome(False, stage=Stage.DECODE, reason="no specversion")
         parts.pull.intake.undeliverable(event(1), reason, "pull:", answers.append)
         assert answers == []

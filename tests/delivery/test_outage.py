@@ -111,7 +111,7 @@ class Rig:
 @pytest.mark.slow
 @pytest.mark.spec("SAFE-37")
 def test_events_before_a_silent_subscriber_are_given_up_together() -> None:
-    rig = Rig(lambda e: SILENT, 30.0)
+    rig = Rig(lambda e: SILENT, 30.0, retry=10)
     rig.offer(*(event(n) for n in range(1, 2001)))
     took = rig.settle()
     assert took < 12 * 60, "not so long for each of them"
@@ -240,7 +240,7 @@ def test_an_event_that_gets_no_answer_holds_its_lane_and_is_given_up_alone() -> 
 
 @pytest.mark.spec("SAFE-37")
 def test_an_ordered_lane_before_a_silent_subscriber_is_given_up_in_order_and_soon() -> None:
-    rig = Rig(lambda e: SILENT, 30.0, of_partition)
+    rig = Rig(lambda e: SILENT, 30.0, of_partition, retry=10)
     rig.offer(*(event(n) for n in range(1, 501)))
     assert rig.settle() < 20 * 60
     assert rig.letters.ids() == [str(n) for n in range(1, 501)]

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from gateway_core.contract.departure import left_of
+
 pytestmark = pytest.mark.anyio
 
 HOST = b"POST / HTTP/1.1\r\nHost: x\r\nce-id: 1\r\n"
@@ -223,3 +225,19 @@ async def test_a_long_body_that_comes_in_many_reads_is_taken(kit: Any, intake: A
         status, _, _ = await client.response()
         assert status == 202
     assert [e.data for e in intake.events] == [body, body]
+
+
+@pytest.mark.spec("SAFE-81")
+async def test_who_waits_for_an_answer_knows_that_its_client_has_left(
+    kit: Any, intake: Any, request_bytes: Any
+) -> None:
+    intake.hold = True
+    async with kit.source(intake) as source:
+        async with kit.connect(source) as client:
+            client.write(request_bytes("1") + request_bytes("2"))
+            await kit.until(lambda: len(intake.held) == 2)
+            left = [left_of(done) for done in intake.held]
+            assert [asks() for asks in left] == [False, False]
+        await kit.until(lambda: all(asks() for asks in left))
+        for done in intake.held:
+            done(None)

@@ -163,6 +163,16 @@ async def test_retry_after_that_is_none(kit: Any, value: str) -> None:
     assert retry_after_s(value.encode(), 0.0) is None
 
 
+@pytest.mark.spec("DP-17")
+@pytest.mark.parametrize(
+    "value", ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"]
+)
+async def test_a_retry_after_date_has_three_forms(kit: Any, value: str) -> None:
+    from gateway_http.outcome import retry_after_s
+
+    assert retry_after_s(value.encode(), 784111770.0) == 7.0
+
+
 async def test_retry_after_counts_for_429_and_503_alone(kit: Any, client: str) -> None:
     assert (await answer(kit, client, (500, {"retry-after": "7"}, b""))).retry_after_s is None
 

@@ -115,6 +115,8 @@ class Policy:
     max_in_flight: int = 16
     rate_per_s: float | None = None
     order: str = "unordered"
+    retry_for: float | None = None
+    """With it, `retry` is the most that may be."""
 
 
 @dataclass(frozen=True)

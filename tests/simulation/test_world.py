@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.simulation.history import Answered, Arrived, Broken, Ended, Happened, Letter, Quiet, Started
+from tests.simulation.oracle import violations
 from tests.simulation.plan import Config, Event, Fault, Filter, Plan, Policy, Send, Trigger
 from tests.simulation.world import run
 
@@ -61,6 +64,22 @@ def test_a_subscriber_that_refuses_sends_its_events_to_the_dead_letter() -> None
     assert {dict(letter.attributes)["id"] for letter in file.of(Letter)} == {f"e{n}" for n in range(20)}
     server = Plan(1, (Config((Trigger("t1", policy=policy),)),), SENDS, faults, seconds=100)
     assert sorted(arrived(server, "dead")) == sorted(f"e{n}" for n in range(20))
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SAFE-82")
+def test_events_are_given_up_after_their_time_and_the_oracle_knows_it() -> None:
+    policy = Policy(retry=1000, retry_for=20.0)
+    faults = (Fault(0.5, "refuse", "t1", 100.0),)
+    plan = Plan(1, (Config((Trigger("t1", policy=policy),), dead_letter="file"),), SENDS, faults, seconds=100)
+    history = run(plan)
+    assert {dict(letter.attributes)["id"] for letter in history.of(Letter)} == {f"e{n}" for n in range(20)}
+    assert violations(plan, history) == []
+    early = replace(
+        plan, configs=(Config((Trigger("t1", policy=replace(policy, retry_for=60.0)),), dead_letter="file"),)
+    )
+    promised = {violation.promise for violation in violations(early, history)}
+    assert "nobody-is-given-up-before-its-time" in promised
 
 
 def test_something_that_is_no_outcome_is_a_failed_attempt() -> None:

@@ -176,3 +176,30 @@ async def test_a_drain_waits_for_what_is_under_way_and_takes_nothing_else(anyio_
     assert settled == [0]
     assert len(held) == 1, "a new group began while it drained"
     assert handover.held == 0
+
+
+@pytest.mark.spec("SAFE-80")
+@pytest.mark.anyio
+async def test_a_group_is_bounded_in_bytes() -> None:
+    groups: list[list[int]] = []
+    answers: list[Accepted] = []
+
+    class Slow:
+        stores = True
+        admissions: Sequence[Admission] = ()
+
+        def accept(self, events: Sequence[Event], done: Accepted) -> None:
+            groups.append([len(e.data or b"") for e in events])
+            answers.append(done)
+
+    settled: list[int] = []
+    handover: Handover[int] = Handover("s", "a", FakeClock(), settled.append)
+    handover.intake = Slow()  # type: ignore[assignment]
+    for number in range(50):
+        size = 3_000_000 if number == 30 else 100_000
+        handover.take(Event({**ATTRIBUTES, "id": str(number)}, bytes(size)), number)
+    while answers:
+        answers.pop()(None)
+    assert settled == list(range(50))
+    assert all(sum(group) <= 1024 * 1024 or len(group) == 1 for group in groups), groups
+    assert len(groups) < 12

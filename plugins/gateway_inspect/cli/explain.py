@@ -215,7 +215,10 @@ def _plan(delivery: Mapping[str, Any]) -> Iterator[str]:
         yield f"no retries, {then}"
         return
     low, high = (sum(r["after_s"][i] for r in retries) for i in (0, 1))
-    yield f"{len(retries)} retries, {low:g} to {high:g} s of delay in total, {then}:"
+    if (limit := delivery.get("retry_for_s")) is not None:
+        yield f"retries for {limit:g} s since the first failure ({len(retries)} with the longest waits), {then}:"
+    else:
+        yield f"{len(retries)} retries, {low:g} to {high:g} s of delay in total, {then}:"
     for first, last, (least, most) in _runs(retries):
         yield f"  retry {first if first == last else f'{first} to {last}'} after {least:g} to {most:g} s"
 

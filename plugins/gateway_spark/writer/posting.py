@@ -6,6 +6,7 @@ import base64
 import http.client
 import json
 import random
+import re
 import ssl
 import time
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from ..errors import SparkFault
 
 BACKOFF_S = 0.2
 BACKOFF_MAX_S = 30.0
+_ASCTIME = re.compile(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2} [0-9]{4}")
 RETRY_AFTER_MAX_S = 300.0
 _BODY = 64 * 1024  # of an answer: problem details are short
 
@@ -158,6 +160,8 @@ def _retry_after_s(value: str | None) -> float | None:
     value = (value or "").strip()
     if value.isascii() and value.isdigit():
         return float(value[:9])
+    if _ASCTIME.fullmatch(value):
+        value += " GMT"
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time()) if value.endswith(" GMT") else None
     except (ValueError, OverflowError):

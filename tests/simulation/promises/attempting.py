@@ -192,7 +192,7 @@ def an_event_has_all_its_tries(facts: Facts) -> Found:
             # what a plugin's sink says is not seen from outside
             if any(t is not None and t.sink != "http" for t in facts.triggers(name, 0, at)):
                 continue
-            if not any(tries == p.retry + 1 for p in policies):
+            if not any(tries == p.retry + 1 or (p.retry_for is not None and tries <= p.retry) for p in policies):
                 yield at, f"{name} gave {id} up after {tries} tries ({letter.get('tidegatereason')})"
         elif tries > max(p.retry for p in policies) + 1:
             yield at, f"{name} gave {id} up after {tries} tries"

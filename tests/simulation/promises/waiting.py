@@ -229,3 +229,22 @@ def _known_twice(failures: list[Attempt], before: float) -> bool:
             if len(moments) == 2:
                 return True
     return False
+
+
+@promise("delivery", "is given up no sooner than after it")
+def nobody_is_given_up_before_its_time(facts: Facts) -> Found:
+    if any(s.kind in ("clock", "freeze") for s in facts.spans):
+        return
+    for name, id, letter, write in facts.letters_by_attempt():
+        code = letter.get("knativeerrorcode")
+        if letter.get("tidegatestage") != "delivery" or (code is not None and not retried(int(code))):
+            continue
+        took = seconds(letter["tidegatelast"]) - seconds(letter["tidegatefirst"])
+        tries = int(letter["tidegateattempts"])
+        policies = facts.policies(name)
+        if not policies or any(p.retry_for is None or tries > p.retry for p in policies):
+            continue
+        least = min(p.retry_for for p in policies if p.retry_for is not None)
+        if took < least - 0.01:
+            at = write.at if write is not None else facts.end
+            yield at, f"{name} gave {id} up after {took:.2f} s; its policy retries for {least:g} s"

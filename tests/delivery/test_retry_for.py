@@ -1,0 +1,104 @@
+"""Retries by time: `retry_for`, its default, and how it goes together with `retry`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gateway_testing import ScriptedSink
+
+from gateway_core.config.model import BridgeConfig, DeliveryConfig
+from gateway_core.contract.interfaces import DELIVERED, Outcome
+from gateway_core.delivery.backoff import ceiling_s
+from tests.delivery.test_subscription import BUSY, Rig
+
+SILENT = Outcome(False, retry=True, reason="connection refused")
+
+
+def given_up_after(rig: Rig, outcome_s: float = 200_000.0) -> tuple[float, int]:
+    """The seconds until the event is in the dead letter, and its attempts."""
+    rig.offer(1)
+    seconds = 0.0
+    while not rig.letters.sent and seconds < outcome_s:
+        rig.clock.advance(5)
+        seconds += 5
+    return seconds, len(rig.sink.sent)
+
+
+@pytest.mark.spec("SAFE-82")
+def test_by_default_an_event_is_retried_for_a_day() -> None:
+    rig = Rig(ScriptedSink(default=BUSY))
+    seconds, attempts = given_up_after(rig)
+    assert 86_400 <= seconds <= 86_400 + 305
+    assert 300 < attempts < 400
+    assert rig.letters.sent[0].attributes["tidegateattempts"] == attempts
+
+
+@pytest.mark.spec("SAFE-82")
+def test_a_deploy_of_three_minutes_loses_nothing_to_the_dead_letter() -> None:
+    rig = Rig(ScriptedSink(default=SILENT))
+    rig.offer(*range(1, 101))
+    rig.clock.advance(180)
+    rig.sink.default = DELIVERED
+    rig.clock.advance(60)
+    assert sorted(rig.feed.acked) == list(range(1, 101))
+    assert rig.letters.sent == []
+
+
+@pytest.mark.spec("SAFE-82")
+@pytest.mark.parametrize(
+    ("policy", "attempts"),
+    [
+        ({"retry": 0}, 1),
+        ({"retry": 10}, 11),
+        ({"retry": 3, "retry_for": 10_000}, 4),
+        ({"retry_for": 0}, 1),
+        ({"retry_for": 1, "backoff_delay_s": 0.2}, 4),  # after 0, 0.2, 0.6 and 1.4 s
+        ({"retry": 100, "retry_for": 1, "backoff_delay_s": 0.2}, 4),
+    ],
+)
+def test_whichever_is_set_decides_and_of_both_the_first(policy: dict[str, Any], attempts: int) -> None:
+    assert given_up_after(Rig(ScriptedSink(default=BUSY), **policy))[1] == attempts
+
+
+@pytest.mark.spec("SAFE-82")
+def test_events_of_an_outage_are_given_up_when_their_time_is_over() -> None:
+    rig = Rig(ScriptedSink(default=SILENT), retry_for=600)
+    rig.offer(*range(1, 201))
+    rig.clock.advance(599)
+    assert rig.letters.sent == []
+    rig.clock.advance(100)
+    assert len(rig.letters.sent) == 200
+    assert sorted(rig.feed.acked) == list(range(1, 201))
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "longest"), [(0, 30), (899, 30), (900, 60), (1800, 120), (3600, 240), (7200, 300), (86_400, 300)]
+)
+def test_the_longest_wait_grows_unless_it_or_the_number_of_retries_is_set(elapsed: float, longest: float) -> None:
+    assert ceiling_s(DeliveryConfig(), 50, elapsed) == longest
+    assert ceiling_s(DeliveryConfig(retry_for=3600), 50, elapsed) == longest
+    assert ceiling_s(DeliveryConfig(retry=50), 50, elapsed) == 30
+    assert ceiling_s(DeliveryConfig(backoff_max_s=20), 50, elapsed) == 20
+
+
+@pytest.mark.parametrize(
+    ("own", "base", "ends"),
+    [
+        ({}, {}, (float("inf"), 86_400)),
+        ({}, {"retry": 5}, (6, float("inf"))),
+        ({"retry_for": 60}, {"retry": 5}, (float("inf"), 60)),
+        ({"retry": 5}, {"retry_for": 60}, (6, float("inf"))),
+        ({"timeout_s": 5}, {"retry_for": 60}, (float("inf"), 60)),
+    ],
+)
+def test_a_triggers_choice_of_when_to_give_up_replaces_its_brokers(own: Any, base: Any, ends: Any) -> None:
+    policy = DeliveryConfig(**own).over(DeliveryConfig(**base))
+    assert (policy.most_attempts, policy.retries_for_s) == ends
+
+
+def test_a_bridge_whose_sender_waits_does_not_retry_unless_told() -> None:
+    default = BridgeConfig.model_fields["delivery"].default
+    assert default.most_attempts == 1
+    assert DeliveryConfig(timeout_s=5).over(default).most_attempts == 1
+    assert DeliveryConfig(retry_for=5).over(default).retries_for_s == 5
