@@ -35,6 +35,8 @@ def listening(address: str, *, shared: bool = False) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if where[0] == "::":  # stands for all addresses, of IPv4, too
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         sock.bind(where)
         sock.listen(BACKLOG)
         sock.setblocking(False)

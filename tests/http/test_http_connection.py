@@ -197,6 +197,16 @@ async def test_ipv6(kit: Any, intake: Any, request_bytes: Any) -> None:
             assert (await client.response())[0] == 202
 
 
+async def test_the_address_for_all_takes_both_kinds_of_addresses(kit: Any, intake: Any, request_bytes: Any) -> None:
+    async with kit.source(intake, listen="[::]:0", anonymous=True) as source:
+        port = int(source.address.rpartition(":")[2].partition("/")[0])
+        for host in ("127.0.0.1", "::1"):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(request_bytes(host))
+            assert b" 202 " in await reader.readline()
+            writer.close()
+
+
 async def test_done_called_twice_answers_once(kit: Any, intake: Any, request_bytes: Any) -> None:
     intake.hold = True
     async with kit.source(intake) as source, kit.connect(source) as client:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +17,9 @@ import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 
+from gateway_core.contract.errors import StorageError
 from tests.ledger import free_port
+from tests.log.conftest import Log
 from tests.small_disk import INSIDE, fill, mounts, run_where_it_may_mount, small_disk
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.timeout(400)]
@@ -269,3 +271,39 @@ def test_dead_letters_and_changes_on_a_full_disk_are_whole_or_refused(disk: Path
             for line in file.read_bytes().splitlines()
         ]
         assert flow.accepted <= set(letters)
+
+
+@pytest.mark.anyio
+@pytest.mark.spec("SAFE-80")
+@pytest.mark.parametrize("size", [10_000, 100_000, 1_000_000])
+async def test_a_disk_that_large_appends_filled_recovers_by_itself(
+    disk: Path, log_at: Callable[[Path], Log], size: int
+) -> None:
+    """One append is one transaction, however large: as of a batch, or of a source with a backlog."""
+    log = log_at(disk)
+    taker = log.Subscriber()
+    channel = await log.open({"taker": taker})
+    stored = 0
+    full = False
+    while not full:
+        batch = log.events(max(1, 8_000_000 // size), stored)
+        for event in batch:
+            event.data = os.urandom(size)
+        try:
+            await log.append(channel, batch)
+        except StorageError:
+            full = True
+        else:
+            stored += len(batch)
+    other = fill(disk)
+    await log.wait(lambda: len(taker.got) == stored)
+    taker.ack(*taker.held)
+    await log.wait(lambda: channel.info()["writable"])
+    assert other.exists()
+    await log.append(channel, log.events(1))
+    await log.stop(channel)
+
+    taker = log.Subscriber()
+    channel = await log.open({"taker": taker})
+    await log.wait(lambda: len(taker.got) == 1)  # what had been delivered does not come again
+    await log.stop(channel)
