@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from gateway_testing.suites.kit import until
 
 from gateway_core.contract.event import Message
 from tests.mqtt.publisher import Publisher
+from tests.websocket.rig import client
 
 pytestmark = pytest.mark.anyio
 MIB = 1024 * 1024
@@ -191,5 +193,34 @@ async def test_a_long_pause_keeps_the_connection_to_rabbitmq(tmp_path: Path, rab
         intake.release()
         await until(lambda: len(intake.safe) == 20, "all events")
         assert (source.info()["connections_lost"], source.info()["redelivered"]) == (0, 0)
+        await source.stop()
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.spec("SAFE-115")
+async def test_many_websocket_connections_have_one_bound(tmp_path: Path) -> None:
+    intake = MemoryIntake()
+    intake.hold = True
+    text = json.dumps({**ATTRIBUTES, "data": "x" * 50_000})
+    source: Any = Kit(tmp_path).source("websocket", {"listen": "127.0.0.1:0", "max_held_bytes": MIB})
+    async with AsyncExitStack() as stack, anyio.create_task_group() as tasks:
+        await source.start(intake, tasks)
+        senders = [await stack.enter_async_context(client(source.address, max_size=None)) for _ in range(10)]
+
+        async def send(number: int) -> None:
+            for n in range(20):
+                await senders[number].send(text.replace("{", f'{{"id":"{number}-{n}",', 1))
+
+        async with anyio.create_task_group() as sending:
+            for number in range(10):
+                sending.start_soon(send, number)
+            highest = last = -1
+            while highest != last or last < 1:
+                last = highest
+                await anyio.sleep(0.5)
+                highest = source.info()["unacknowledged"]
+            assert highest * len(text) <= MIB + 10 * 300_000, "the bound, and what one read of each connection brought"
+            intake.release()
+        await until(lambda: len(intake.safe) == 200, "all events once there is room")
         await source.stop()
         tasks.cancel_scope.cancel()
