@@ -184,9 +184,10 @@ def _short(text: str) -> str:
 
 def _warn_of_length(name: str) -> None:
     """Warns once about a name that is longer than the specification recommends."""
-    if name not in _warned_of and len(_warned_of) < _MAX_WARNINGS:
-        _warned_of.add(name)
-        log.warning("attribute name %s has %d characters; CloudEvents recommends at most 20", _short(name), len(name))
+    short = _short(name)
+    if short not in _warned_of and len(_warned_of) < _MAX_WARNINGS:
+        _warned_of.add(short)
+        log.warning("attribute name %s has %d characters; CloudEvents recommends at most 20", short, len(name))
 
 
 V1_0 = Version(

@@ -19,6 +19,8 @@ from .client import Headers, Record
 Written = tuple[bytes | None, bytes | None, Headers]
 """Key, value, headers."""
 
+_LONGEST = 256
+
 
 class Names(dict[Any, Any]):
     """Caches the converted names of headers: there are few of them, used again and again."""
@@ -29,7 +31,7 @@ class Names(dict[Any, Any]):
 
     def __missing__(self, name: Any) -> Any:
         converted = self._convert(name)
-        if len(self) < 4096:
+        if len(self) < 4096 and len(name) <= _LONGEST:
             self[name] = converted
         return converted
 

@@ -48,6 +48,7 @@ _STRINGS = frozenset({0x03, 0x08, 0x09})
 _VARIABLE = 0x0B
 _CONTENT_TYPE_ID, _USER_ID, _EXPIRY_ID, _REASON_ID = 0x03, 0x26, 0x02, 0x1F
 
+_LONGEST = 256
 _known: dict[bytes, bool] = {b"data": False, b"content-encoding": True}
 
 
@@ -101,7 +102,7 @@ class Publish:
                 is_attribute = _known.get(name)
                 if is_attribute is None:
                     is_attribute = _ATTRIBUTE.fullmatch(name) is not None
-                    if len(_known) < 4096:
+                    if len(_known) < 4096 and len(name) <= _LONGEST:
                         _known[name] = is_attribute
                 (self.headers if is_attribute else self.other).append((name, value))
             elif identifier in _STRINGS:

@@ -180,7 +180,7 @@ class MqttClient(paho.Client):
         many seconds. Raises `OSError` if the connection breaks."""
         before = -1
         while self.arrived != before:
-            await self._until(lambda: not self.unsettled)
+            await self._until(lambda: not self.unsettled and not self._paused)
             before = self.arrived
             self._send_pingreq()
             await self._until(lambda: not self._ping_t)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import unquote
 
+from gateway_transport.held_bytes import HeldBytesConfig
 from gateway_transport.not_an_event import NotAnEventConfig
 from gateway_transport.template import NameRules
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -108,7 +109,7 @@ def _structured_only(value: Any) -> Any:
     return value
 
 
-class MqttSourceConfig(ConnectionCheck, NotAnEventConfig):
+class MqttSourceConfig(ConnectionCheck, NotAnEventConfig, HeldBytesConfig):
     """Subscribes to topics. A message is acknowledged once its event is stored or delivered."""
 
     pulls: ClassVar[bool] = True  # for `tidegate check`, which builds no component

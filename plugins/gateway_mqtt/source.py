@@ -71,6 +71,7 @@ class MqttSource:
         self._subscriptions = Subscriptions(context.data_dir, options, self._client_id)
         self._client: MqttClient | None = None
         self._stopping = False
+        self._paused: set[MqttClient] = set()
         self._witness: Witness | None = None
         self._sessions = 0
         self._resumed = False
@@ -78,7 +79,9 @@ class MqttSource:
         self._counts = {"received": 0, "retained_ignored": 0, "sessions_lost": 0}
         self.address = f"{options.url}/{options.visible('topics')}"
         self._handover: Handover[tuple[MqttClient, Publish]] = Handover(
-            context.owner, self.address, context.clock, self._settle, in_order=True
+            *(context.owner, self.address, context.clock, self._settle),
+            in_order=True,
+            most_bytes=options.max_held_bytes,
         )
         self._connection = Connection(context.owner, f"MQTT at {options.url}", self._session)
 
@@ -191,8 +194,10 @@ class MqttSource:
             if self._witness is not None:
                 self._witness((event,), Origin(f"topic {message.topic}", message.headers))
             handover.take(event, token)
-        if handover.held >= 2 * self._options.receive_maximum:
+        message.payload = b""  # the token needs no second copy of what the event has
+        if handover.held >= 2 * self._options.receive_maximum or handover.full:
             client.pause()
+            self._paused.add(client)
 
     def witness(self, witness: Witness | None) -> None:
         """See `gateway_transport.witness.Witnessed`."""
@@ -226,8 +231,14 @@ class MqttSource:
         client, message = token
         if message.qos:
             client.settled(message)
-        if client.paused and not self._stopping and self._handover.held <= self._options.receive_maximum:
-            client.resume()
+        if self._paused and not self._stopping:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        if self._handover.roomy and self._handover.held <= self._options.receive_maximum:
+            paused, self._paused = self._paused, set()
+            for client in paused:
+                client.resume()
 
     def read(self, message: Message) -> list[Event]:
         """See `gateway_core.contract.capabilities.Reading`."""

@@ -33,6 +33,7 @@ _STRUCTURED = (b"content-type", b"application/cloudevents+json")
 _CLOUDEVENTS = "application/cloudevents"
 _PLAIN = "".join(chr(c) for c in range(0x21, 0x7F) if chr(c) not in '"%')
 _MOST = 4096
+_LONGEST = 256
 
 
 class _Memory(dict[Any, Any]):
@@ -44,7 +45,7 @@ class _Memory(dict[Any, Any]):
 
     def __missing__(self, text: Any) -> Any:
         converted = self._convert(text)
-        if len(self) < _MOST:
+        if len(self) < _MOST and len(text) <= _LONGEST:
             self[text] = converted
         return converted
 

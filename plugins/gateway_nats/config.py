@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
+from gateway_transport.held_bytes import HeldBytesConfig
 from gateway_transport.not_an_event import NotAnEventConfig
 from gateway_transport.template import NameRules
 from pydantic import AfterValidator, Field, model_validator
@@ -129,7 +130,7 @@ class TimestampStart(Config):
 Start = Literal["earliest", "latest"] | SequenceStart | TimestampStart
 
 
-class NatsSourceConfig(ConnectionCheck, NotAnEventConfig):
+class NatsSourceConfig(ConnectionCheck, NotAnEventConfig, HeldBytesConfig):
     """Reads the messages of a stream with a durable pull consumer."""
 
     pulls: ClassVar[bool] = True  # for `tidegate check`, which builds no component
@@ -153,7 +154,8 @@ class NatsSourceConfig(ConnectionCheck, NotAnEventConfig):
     key_token: Annotated[int, Field(ge=1, le=64)] | None = None
     """The event's key is this token of the subject, counted from 1; without it events have no key."""
     max_in_flight: Annotated[int, Field(ge=1, le=100_000)] = 1000
-    """The most messages that are fetched and not acknowledged. Of core NATS, what comes beyond is dropped."""
+    """The most messages that are fetched and not acknowledged. Of core NATS, what comes beyond, or beyond
+    `max_held_bytes`, is dropped."""
     ack_wait_s: Annotated[float, Field(ge=1, le=3600)] = 30.0
     """When the server sends a message again that is neither acknowledged nor reported as in progress, in seconds. The
     gateway reports it at a third of that time."""

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 
 import anyio
+from gateway_transport.held_bytes import MOST_HELD_BYTES
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js import api
@@ -32,6 +33,8 @@ WATCH_S = 2.0
 HOLD_POLL_S = 0.25
 RETRY_S = 1.0
 KEPT = 4096
+EXTRA_BYTES = 16 * 1024
+"""What the server counts of a message besides what `max_payload` bounds, at most: its subject and where to reply."""
 _EXPIRES = EXPIRES_S * 1_000_000_000
 _HEARTBEAT = HEARTBEAT_S * 1_000_000_000
 
@@ -40,7 +43,9 @@ Taken = Callable[[Msg, int, int], None]
 
 
 class Puller:
-    """Fetches messages while fewer than `most` are open, and hands each to `take`, on the event loop.
+    """Fetches messages while fewer than `most` are open, and hands each to `take`, on the event loop. They have about
+    `most_bytes` at most: nothing is asked for while half of that is open, and each request is for a quarter at most.
+    But it is for one message of the largest size that the server takes, at least.
 
     `stream`     makes or checks the stream, on each new connection, and `consumer` its consumer: (the sequence number
                  at which it starts if it was there before and is gone, None for a new one) -> consumer.
@@ -59,6 +64,7 @@ class Puller:
         take: Taken,
         *,
         most: int,
+        most_bytes: int = MOST_HELD_BYTES,
         first: bool,
         api_prefix: str,
         stream: Callable[[], Awaitable[api.StreamInfo]],
@@ -69,6 +75,8 @@ class Puller:
         self._clock = clock
         self._take = take
         self._most = most
+        self._most_bytes = most_bytes
+        self._bytes = 0  # of the messages that are open
         self._first = first
         self._batch = min(BATCH, most)
         self._low = self._batch // 2
@@ -80,7 +88,7 @@ class Puller:
         self._inbox = ""
         self._next = ""
         self._stream_made = self._made = ""
-        self._open: dict[int, str] = {}  # sequence number -> where to acknowledge
+        self._open: dict[int, tuple[str, int]] = {}  # sequence number -> where to acknowledge, and its bytes
         self._acked: dict[int, str] = {}  # lately
         self._acked_before: dict[int, str] = {}
         self._outstanding = 0  # messages that were asked for and have not come
@@ -184,7 +192,7 @@ class Puller:
         if left and self._link.connected:
             await self._forget_requests()
         for sequence in left:
-            if (reply := self._open.pop(sequence, None)) is not None:
+            if reply := self._closed(sequence):
                 self._link.post(reply, NAK)
         if self._link.connected:
             with anyio.move_on_after(2):
@@ -210,7 +218,7 @@ class Puller:
         self._outstanding = 0
         held, self._held = self._held, None
         for sequence in held or ():  # not handed over yet; they come again
-            self._open.pop(sequence, None)
+            self._closed(sequence)
 
     def _resume_at(self) -> int:
         """The first message that may not be settled. The server's word counts, of the last look: what others were sent,
@@ -219,6 +227,7 @@ class Puller:
 
     def _reset(self) -> None:
         self._open.clear()
+        self._bytes = 0
         self._acked.clear()
         self._acked_before.clear()
         self._highest = self._pinged_to = self._settled_to = self._repeats_to = 0
@@ -271,10 +280,10 @@ class Puller:
         if self._stopping:  # `close` gives it back
             self._held = self._held or {}
             self._held.setdefault(sequence, (msg, delivered))
-            self._open[sequence] = msg.reply
+            self._opened(sequence, msg)
             return
         known = sequence in self._open
-        self._open[sequence] = msg.reply
+        self._opened(sequence, msg)
         if known:
             return
         if sequence > self._highest:
@@ -299,6 +308,8 @@ class Puller:
             self._link.end(f"the consumer {self._consumer[1]} was deleted")
         elif status == "408":
             self._pull()
+        elif status == "409" and "maxbytes" in text.lower():  # the next message is larger than what is left
+            self._pull(any_size=not self._open)
         elif self._retry is None:  # the server shuts down, has a new leader, or too many wait
             self._retry = self._clock.call_later(RETRY_S, self._pull_again)
 
@@ -306,25 +317,47 @@ class Puller:
         self._retry = None
         self._pull()
 
-    def _pull(self) -> None:
-        """Asks for as many messages as there is room for."""
+    def _pull(self, any_size: bool = False) -> None:
+        """Asks for as many messages as there is room for; with `any_size`, for one, however large."""
         if self._stopping or self._subscription is None or self._outstanding > self._low:
             return
         # what is held back for order does not count: what it waits for must come
         room = self._most - len(self._open) + len(self._held or ()) - self._outstanding
         if room <= 0 or (self._outstanding and room < self._low):
             return
+        if self._bytes > (self._most_bytes * 3 if self._awaits_repeats() else self._most_bytes) // 2:
+            return
         if self._outstanding == 0:
             self._heard = self._clock.monotonic()
-        count = min(room, self._batch)
+        count = 1 if any_size else min(room, self._batch)
         self._outstanding += count
-        request = f'{{"batch":{count},"expires":{_EXPIRES},"idle_heartbeat":{_HEARTBEAT}}}'
+        size = max(self._most_bytes // 4, self._link.nc.max_payload + EXTRA_BYTES)
+        limit = "" if any_size else f'"max_bytes":{size},'
+        request = f'{{"batch":{count},{limit}"expires":{_EXPIRES},"idle_heartbeat":{_HEARTBEAT}}}'
         self._link.post(self._next, request.encode(), self._inbox)
+
+    def _awaits_repeats(self) -> bool:
+        """Whether what is held back for order now waits for what the server sends first of all: messages that were not
+        acknowledged within `ack_wait`. An earlier request would only bring more to hold back."""
+        return self._held is not None and self._clock.monotonic() >= self._hold_until - 2
+
+    def _opened(self, sequence: int, msg: Msg) -> None:
+        size = len(msg.data)
+        if (before := self._open.get(sequence)) is not None:
+            self._bytes -= before[1]
+        self._open[sequence] = msg.reply, size
+        self._bytes += size
+
+    def _closed(self, sequence: int) -> str:
+        """Where to acknowledge it; "" if it is not open."""
+        reply, size = self._open.pop(sequence, ("", 0))
+        self._bytes -= size
+        return reply
 
     def settle(self, sequence: int, how: bytes = ACK) -> None:
         """The message needs no more care: acknowledges it, or tells the server in another way (`TERM`)."""
-        reply = self._open.pop(sequence, None)
-        if reply is None:
+        reply = self._closed(sequence)
+        if not reply:
             return
         if self._current:  # else after the next connection, if it is still the same stream
             self._link.post(reply, how)
@@ -370,7 +403,7 @@ class Puller:
         """Tells the server that the messages which have been open for a while are in progress."""
         self._ping = self._clock.call_later(self._ack_wait_s / 3, self._pings)
         if self._link.connected:
-            for sequence, reply in self._open.items():
+            for sequence, (reply, _) in self._open.items():
                 if sequence <= self._pinged_to:
                     self._link.post(reply, PROGRESS)
         self._pinged_to = self._highest

@@ -58,7 +58,9 @@ class NatsSource:
         self._full = self._stopping = False
         self._how = ACK
         self.address = f"{options.servers[0]}/{options.visible('subject')}"
-        self._handover: Handover[int] = Handover(self._owner, self.address, context.clock, self._settle)
+        self._handover: Handover[int] = Handover(
+            self._owner, self.address, context.clock, self._settle, most_bytes=options.max_held_bytes
+        )
         self._link = Link(
             options,
             self._owner,
@@ -72,6 +74,7 @@ class NatsSource:
             context.clock,
             self._take,
             most=options.max_in_flight,
+            most_bytes=options.max_held_bytes,
             first=context.worker == 0,
             api_prefix=options.api_prefix,
             stream=self._ensure_stream,
@@ -185,7 +188,8 @@ class NatsSource:
 
     async def _heard(self, msg: Msg) -> None:
         """A message of core NATS: nobody keeps it for us."""
-        if self._stopping or self._handover.held >= self._options.max_in_flight:
+        handover = self._handover
+        if self._stopping or handover.held >= self._options.max_in_flight or handover.full:
             self._dropped += 1
             if not self._full:
                 log.warning("%s has no room: messages are lost, since core NATS does not keep them", self._owner)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar, Literal
 
+from gateway_transport.held_bytes import HeldBytesConfig
 from gateway_transport.not_an_event import NotAnEventConfig
 from gateway_transport.template import NameRules
 from pydantic import AfterValidator, Field, model_validator
@@ -56,7 +57,7 @@ class BindingConfig(Config):
     """Arguments of the binding, such as the values that a headers exchange compares."""
 
 
-class RabbitSourceConfig(ConnectionCheck, NotAnEventConfig):
+class RabbitSourceConfig(ConnectionCheck, NotAnEventConfig, HeldBytesConfig):
     """Consumes a queue."""
 
     pulls: ClassVar[bool] = True  # for `tidegate check`, which builds no component

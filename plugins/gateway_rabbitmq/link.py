@@ -143,7 +143,7 @@ class Link(asyncio.Protocol):
     """See the module's docstring. `over` is set when the connection has ended; `fault` says why, None before.
     `blocked` is the server's reason for not reading what is published (RabbitMQ's `connection.blocked`), None if it
     reads. `takes` is False while it is blocked, or more is written than the network takes; `on_taking` is called when
-    that has passed."""
+    that has passed. While it is `paused`, nothing is read; `pauses` counts how often it was."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -163,6 +163,8 @@ class Link(asyncio.Protocol):
         self.takes = True
         self.on_taking: Callable[[], None] | None = None
         self._full = False
+        self.paused = False
+        self.pauses = 0
         self.version = ""
 
     @property
@@ -335,6 +337,23 @@ class Link(asyncio.Protocol):
             self.blocked = one_line(frame.reason) if isinstance(frame, amqp.Connection.Blocked) else None
             self._takes()
 
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Reads nothing more until `resume`. Calls get no answers meanwhile, and the end of the connection is
+        noticed later."""
+        if not self.paused and self._transport is not None and not self._transport.is_closing():
+            self.paused = True
+            self.pauses += 1
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Reads again."""
+        if self.paused:
+            self.paused = False
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
+
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
@@ -367,7 +386,7 @@ class Link(asyncio.Protocol):
 
     def _tick(self, period_s: float) -> None:
         """AMQP 0-9-1 section 4.2.7: a peer that was silent for two intervals is gone."""
-        self._silent = 0 if self._heard else self._silent + 1
+        self._silent = 0 if self._heard or self.paused else self._silent + 1
         if self._silent >= 4:
             self.fail(RabbitFault(f"the server was silent for {period_s * self._silent:g} s"))
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -116,9 +117,20 @@ def delete_queue(config: RabbitConfig, queue: str, limit_s: float) -> None:
 
 
 async def depth(link: Link, queue: str) -> int:
-    """How many messages wait in a queue. Raises `RabbitFault`, also if it does not exist."""
-    found: Any = await probe(link, amqp.Queue.Declare(0, queue, passive=True))
-    return int(found.message_count)
+    """How many messages wait in a queue. Raises `RabbitFault`, also if it does not exist. The time in which the link is
+    paused does not count: the answer may wait unread."""
+    asked = asyncio.ensure_future(_probed(link, amqp.Queue.Declare(0, queue, passive=True)))
+    try:
+        while True:
+            before = link.pauses
+            await asyncio.wait((asked,), timeout=CALL_S)
+            if asked.done():
+                found: Any = asked.result()
+                return int(found.message_count)
+            if not link.paused and link.pauses == before:
+                raise RabbitFault(f"no answer to Queue.Declare within {CALL_S:g} s")
+    finally:
+        asked.cancel()
 
 
 async def find_exchange(link: Link, name: str) -> None:
@@ -129,11 +141,15 @@ async def find_exchange(link: Link, name: str) -> None:
 async def probe(link: Link, method: Frame) -> Any:
     """Calls a method on a channel of its own, which the server closes if it does not like it."""
     async with limited(method.name):
-        channel = await link.channel()
-        channel.probe = True
-        answer = await channel.call(method)
-        await channel.close()
-        return answer
+        return await _probed(link, method)
+
+
+async def _probed(link: Link, method: Frame) -> Any:
+    channel = await link.channel()
+    channel.probe = True
+    answer = await channel.call(method)
+    await channel.close()
+    return answer
 
 
 @asynccontextmanager

@@ -47,7 +47,10 @@ class RabbitSource:
         self._keys = options.key == "routing_key"
         self._servers = session.Servers(options, context.owner, offline=context.offline)
         self.address = f"{options.where}?queue={quote(options.visible('queue'), safe='*')}"
-        self._handover: Handover[int] = Handover(context.owner, self.address, context.clock, self._settle)
+        self._handover: Handover[int] = Handover(
+            context.owner, self.address, context.clock, self._settle, most_bytes=options.max_held_bytes
+        )
+        self._link: Link | None = None
         self._connection = Connection(context.owner, f"RabbitMQ at {options.where}", self._session)
         self._acks: Acks | None = None
         self._rejected: set[int] = set()
@@ -74,6 +77,8 @@ class RabbitSource:
 
     async def stop(self) -> None:
         self._stopping = True
+        if self._link is not None:
+            self._link.resume()  # for answers; what is delivered goes back
         if self._leave is not None and self._connection.connected:
             with anyio.move_on_after(CLOSE_S):
                 await self._leave()
@@ -85,7 +90,7 @@ class RabbitSource:
     async def _session(self, connected: Callable[[], None]) -> None:
         link: Link | None = None
         try:
-            link = await self._servers.open()
+            self._link = link = await self._servers.open()
             self._server = link.version
             await topology.prepare_source(link, self._options)
             async with session.limited("Basic.Consume"):
@@ -95,7 +100,7 @@ class RabbitSource:
         except RabbitFault as e:
             raise session.as_rejected(e) from e
         finally:
-            self._acks = self._leave = None
+            self._acks = self._leave = self._link = None
             self._rejected.clear()
             self._handover.drop()
             if link is not None:
@@ -119,7 +124,7 @@ class RabbitSource:
     async def _watch(self, link: Link) -> None:
         """Returns never: raises why the connection has ended."""
         while True:
-            if self._first_worker and not self._stopping:
+            if self._first_worker and not self._stopping and not link.paused:
                 self._waiting = await session.depth(link, self._options.queue)
             with anyio.move_on_after(LOOK_S):
                 await link.over.wait()
@@ -146,6 +151,7 @@ class RabbitSource:
         if self._keys:
             event.key = content.routing_key.encode()
         self._handover.take(event, tag)
+        self._pause_if_full()
 
     def _settle(self, tag: int) -> None:
         assert self._acks is not None
@@ -154,6 +160,12 @@ class RabbitSource:
             self._acks.reject(tag)
         else:
             self._acks.ack(tag)
+        if (link := self._link) is not None and link.paused and self._handover.roomy:
+            link.resume()
+
+    def _pause_if_full(self) -> None:
+        if self._handover.full and self._link is not None:
+            self._link.pause()
 
     def _not_an_event(self, content: Content, error: Refused) -> None:
         options, tag = self._options, content.delivery_tag
@@ -163,6 +175,7 @@ class RabbitSource:
             self._handover.skip(tag)
         else:
             handle(options, self._handover, self._wrapped(content), tag, error)
+            self._pause_if_full()
 
     def _wrapped(self, content: Content) -> Event:
         """The message as an event: what it says of itself, and where it came from."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import unquote, urlsplit
 
 from gateway_transport.addresses import Listed
+from gateway_transport.held_bytes import HeldBytesConfig
 from gateway_transport.not_an_event import NotAnEventConfig
 from gateway_transport.template import NameRules
 from pydantic import AfterValidator, Field, model_validator
@@ -132,7 +133,7 @@ class RedisSinkConfig(RedisConfig):
             yield ("trim",), message, "use `trim: acked`, which keeps what a consumer group has not acknowledged"
 
 
-class RedisSourceConfig(RedisConfig, NotAnEventConfig):
+class RedisSourceConfig(RedisConfig, NotAnEventConfig, HeldBytesConfig):
     """Reads streams as a consumer of a group."""
 
     pulls: ClassVar[bool] = True  # for `tidegate check`, which builds no component

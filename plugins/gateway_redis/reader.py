@@ -30,8 +30,6 @@ BLOCK_MS = 2000
 """How long a read waits for entries, at most; in milliseconds."""
 MOST_READ = 500
 """The most entries in one read."""
-MOST_BYTES = 64 * 1024 * 1024
-"""The most bytes of entries in progress, about: no more are read beyond it, and not many if entries are long."""
 MOST_ACKED = 1000
 LOOK_S = 5.0
 """How often the state of the group is looked up, and entries of dead consumers are looked for; in seconds."""
@@ -70,7 +68,8 @@ class StreamReader:
         self._clock = clock
         self._held: dict[bytes, int] = {}  # with their bytes
         self._bytes = 0
-        self._longest = MOST_BYTES // 16  # bytes of an entry: a guess at first, which falls with each read
+        self._most_bytes = options.max_held_bytes
+        self._longest = self._most_bytes // 16  # bytes of an entry: a guess at first, which falls with each read
         self._settled: list[bytes] = []
         self._rereading = 0
         self._acked_meanwhile: set[bytes] = set()  # an answer that was under way may still name them
@@ -132,10 +131,10 @@ class StreamReader:
 
     async def _free(self) -> int:
         """How many entries may be read; waits until it is worth it."""
-        while (free := self._options.prefetch - len(self._held)) < self._enough or self._bytes >= MOST_BYTES:
+        while (free := self._options.prefetch - len(self._held)) < self._enough or self._bytes >= self._most_bytes:
             self._room.clear()
             await self._room.wait()
-        return max(1, min(free, self._most, (MOST_BYTES - self._bytes) // self._longest))
+        return max(1, min(free, self._most, (self._most_bytes - self._bytes) // self._longest))
 
     async def _own(self, client: Client, *, wait: bool = True) -> None:
         """Reads what is pending for this consumer. Without `wait`, only as far as there is room."""
@@ -276,9 +275,11 @@ class StreamReader:
     async def _claim(self, client: Client) -> None:
         group, cursor = self.group, b"0-0"
         while (
-            not self._stopping and (free := self._options.prefetch - len(self._held)) > 0 and self._bytes < MOST_BYTES
+            not self._stopping
+            and (free := self._options.prefetch - len(self._held)) > 0
+            and self._bytes < self._most_bytes
         ):
-            count = max(1, min(free, self._most, (MOST_BYTES - self._bytes) // self._longest))
+            count = max(1, min(free, self._most, (self._most_bytes - self._bytes) // self._longest))
             with self._reread():
                 cursor, entries, *_ = await client.execute_command(
                     *("XAUTOCLAIM", group.stream, group.name, group.consumer, self._idle_ms, cursor, "COUNT", count)

@@ -15,6 +15,8 @@ from gateway_core.contract.event import Event, position_of
 from gateway_core.contract.interfaces import Intake, Outcome
 from gateway_core.contract.one_line import one_line
 
+from .held_bytes import MOST_HELD_BYTES
+
 T = TypeVar("T")
 
 log = logging.getLogger("tidegate.transport")
@@ -51,6 +53,8 @@ class Handover(Generic[T]):
     `give_back` for a transport that can refuse a message: called with the token and the error instead of writing to the
                 dead letter what the intake will never take. The token is settled then. Not with `in_order`.
     `gives_back` which errors `give_back` is for; by default all.
+    `most_bytes` about the most bytes that may be held. Whatever is taken is held, so that a large event can come in:
+                the source reads nothing while it is `full`, until it is `roomy`.
 
     Nothing here bounds how many messages wait: the source does, by its prefetch count or its receive window. All calls
     are made on the event loop's thread.
@@ -69,6 +73,7 @@ class Handover(Generic[T]):
         partition: int = 1,
         give_back: Callable[[T, Refused | NotDelivered], None] | None = None,
         gives_back: Callable[[Refused | NotDelivered], bool] = lambda error: True,
+        most_bytes: int = MOST_HELD_BYTES,
     ) -> None:
         self._owner = owner
         self._address = address
@@ -78,6 +83,8 @@ class Handover(Generic[T]):
         self._partition = partition
         self._give_back = give_back
         self._gives_back = gives_back
+        self._most_bytes = most_bytes
+        self._bytes = 0  # of `_items`
         self._count = 0
         self._items: dict[int, _Item[T]] = {}  # taken and not settled, by position
         self._waiting: deque[_Item[T]] = deque()
@@ -95,6 +102,16 @@ class Handover(Generic[T]):
     def held(self) -> int:
         """Messages that were taken and are not settled."""
         return len(self._items)
+
+    @property
+    def full(self) -> bool:
+        """Whether so many bytes are held that nothing more should be read."""
+        return self._bytes >= self._most_bytes
+
+    @property
+    def roomy(self) -> bool:
+        """Whether there is room enough to read again."""
+        return self._bytes <= self._most_bytes // 2
 
     def take(self, event: Event, token: T) -> None:
         """Takes the event of a message."""
@@ -120,6 +137,7 @@ class Handover(Generic[T]):
             item.void = True
             _quiet(item)
         self._items.clear()
+        self._bytes = 0
         self._line.clear()
         self._clear()
         self._ended(len(self.intake.withdraw(self._partition)))
@@ -156,6 +174,7 @@ class Handover(Generic[T]):
         self._count += 1
         position = position_of(self._partition, self._count)
         item = self._items[position] = _Item(event, token, position)
+        self._bytes += item.size
         if self._in_order:
             self._line.append(item)
         return item
@@ -186,8 +205,8 @@ class Handover(Generic[T]):
         """Removes and returns those that wait, as many as may go together."""
         waiting = self._waiting
         group = [waiting.popleft()]
-        size = _size(group[0])
-        while waiting and len(group) < MOST_AT_ONCE and (size := size + _size(waiting[0])) <= MOST_BYTES:
+        size = group[0].size
+        while waiting and len(group) < MOST_AT_ONCE and (size := size + waiting[0].size) <= MOST_BYTES:
             group.append(waiting.popleft())
         return group
 
@@ -304,30 +323,34 @@ class Handover(Generic[T]):
         item.safe = True
         if not self._in_order:
             del self._items[item.position]
+            self._bytes -= item.size
             self._settle(item.token)
             return
         line = self._line
         while line and line[0].safe:
             first = line.popleft()
             del self._items[first.position]
+            self._bytes -= first.size
             self._settle(first.token)
 
     def _forget(self, item: _Item[T]) -> None:
         """It will be sent again: it is not settled, and with `in_order` nothing behind it is."""
         item.void = True
         _quiet(item)
-        self._items.pop(item.position, None)
+        if self._items.pop(item.position, None) is not None:
+            self._bytes -= item.size
 
 
 class _Item(Generic[T]):
-    """One message. `void`: its token means nothing any more. `safe`: it may be settled."""
+    """One message. `void`: its token means nothing any more. `safe`: it may be settled. `size`: its data's bytes."""
 
-    __slots__ = ("asking", "event", "outcome", "position", "safe", "timer", "token", "void")
+    __slots__ = ("asking", "event", "outcome", "position", "safe", "size", "timer", "token", "void")
 
     def __init__(self, event: Event | None, token: T, position: int) -> None:
         self.event = event
         self.token = token
         self.position = position
+        self.size = len(event.data) if event is not None and event.data else 0
         self.outcome: Outcome | None = None
         self.timer: Timer | None = None
         self.safe = self.void = self.asking = False
@@ -344,11 +367,6 @@ class _Answer(Generic[T]):
 
     def __call__(self, error: BaseException | None) -> None:
         self._handover._answered_one(self._item, error)
-
-
-def _size(item: _Item[Any]) -> int:
-    data = item.event.data if item.event is not None else None
-    return len(data) if data else 0
 
 
 def _quiet(item: _Item[Any]) -> None:

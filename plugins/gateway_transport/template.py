@@ -13,6 +13,7 @@ from gateway_core.contract.normal_form import normal_attributes
 _PART = re.compile(r"\{([^{}]*)\}")
 _NAME = re.compile("[a-z0-9]+")
 _KEPT = 4096  # names that are remembered
+_LONGEST = 1024  # characters of one's values: senders choose them
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def name_of(template: str, rules: NameRules) -> Callable[[Event], str]:
         found = known.get(key)
         if found is None:
             found = _filled(parts, values, rules)
-            if len(known) < _KEPT:
+            if len(known) < _KEPT and sum(map(len, key)) <= _LONGEST:
                 known[key] = found
         return found
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from gateway_access.config import AccessConfig
 from gateway_http.secrecy import shown_url
 from gateway_serving.limits import Seconds
+from gateway_transport.held_bytes import HeldBytesConfig
 from gateway_transport.not_an_event import NotAnEventConfig
 from pydantic import Field, model_validator
 
@@ -34,7 +35,7 @@ class ConnectingConfig(WebSocketConfig):
             try_connection(self, limit_s)
 
 
-class WebSocketSourceConfig(ConnectingConfig, NotAnEventConfig, AccessConfig):
+class WebSocketSourceConfig(ConnectingConfig, NotAnEventConfig, HeldBytesConfig, AccessConfig):
     """Receives events, each as one text message, over WebSocket connections. Where events are acknowledged, a message
     that is not an event is refused; `not_an_event` is for the other connections. Who may send is checked in the opening
     handshake; all events of a connection have its sender."""

@@ -29,6 +29,26 @@ _DENIED = (401, 403, 429)
 _RULE = "CloudEvents WebSockets binding 1.0.2, section 1.5"
 
 
+class Held:
+    """What all connections of a source hold together: about `most` bytes. `waiting`: those that read on once there is
+    room."""
+
+    __slots__ = ("most", "used", "waiting")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.used = 0
+        self.waiting: set[Receiver] = set()
+
+    def release(self, size: int) -> None:
+        """So many bytes are safe, or dropped."""
+        self.used -= size
+        if self.waiting and self.used <= self.most // 2:
+            waiting, self.waiting = self.waiting, set()
+            for receiver in waiting:
+                receiver.read_on()
+
+
 class Receiver:
     """The handler of one connection (`socket.Handler`). `number` is that of the connection in its source.
 
@@ -47,6 +67,7 @@ class Receiver:
         socket: WebSocket,
         number: int,
         gate: Gate | None = None,
+        held: Held | None = None,
     ) -> None:
         self.socket = socket
         self.acknowledges = socket.subprotocol == ACK
@@ -71,7 +92,7 @@ class Receiver:
         self._handover.intake = intake
         self._intake = intake
         self._most = options.max_unacknowledged
-        self._large = MOST_BYTES // self._most  # so many smaller ones are no more than that
+        self._all = held or Held(options.max_held_bytes)
 
     @property
     def held(self) -> int:
@@ -82,14 +103,17 @@ class Receiver:
 
     def message(self, data: bytes, text: bool) -> None:
         self._count = number = self._count + 1
-        if len(data) > self._large:
-            self._sizes[number] = len(data)
-            self._bytes += len(data)
+        self._sizes[number] = size = len(data)
+        self._bytes += size
+        self._all.used += size
         if (refusal := self._too_much(len(data))) is not None:
             self._refuse(number, refusal)
         else:
             self._take(number, data, text)
         if self._handover.held >= self._most or self._bytes >= MOST_BYTES or self.socket.unread >= MOST_UNREAD:
+            self.socket.hold()
+        elif self._all.used >= self._all.most:
+            self._all.waiting.add(self)
             self.socket.hold()
 
     def _take(self, number: int, data: bytes, text: bool) -> None:
@@ -121,14 +145,16 @@ class Receiver:
         return self._gate.admit(who, request, (event,)) if read else self._gate.admit_unread(who, request, event)
 
     def flushed(self) -> None:
-        if self._most:
-            self._read_on()
+        self.read_on()
 
     def closed(self, reason: str) -> None:
         self.open = False
         if self.acknowledges:
             self._handover.drop()
             self._sizes.clear()
+            size, self._bytes = self._bytes, 0
+            self._all.release(size)
+        self._all.waiting.discard(self)
 
     # -- results ------------------------------------------------------------------------------------------------------
 
@@ -188,12 +214,17 @@ class Receiver:
                 self.socket.send(message)
 
     def _release(self, number: int) -> None:
-        if self._sizes:
-            self._bytes -= self._sizes.pop(number, 0)
-        self._read_on()
+        size = self._sizes.pop(number, 0)
+        self._bytes -= size
+        self._all.release(size)
+        self.read_on()
 
-    def _read_on(self) -> None:
-        if not self.socket.holding or self.socket.unread:
+    def read_on(self) -> None:
+        """Reads again, if there is room."""
+        if not self._most or not self.socket.holding or self.socket.unread:
+            return
+        if self._all.used > self._all.most // 2:
+            self._all.waiting.add(self)
             return
         if self._handover.held <= self._most // 2 and self._bytes <= MOST_BYTES // 2:
             self.socket.resume()

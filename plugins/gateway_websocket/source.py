@@ -26,7 +26,7 @@ from gateway_core.contract.interfaces import Intake, Source
 from . import client
 from .config import WebSocketSourceConfig
 from .listener import Endpoint, Listener, attach, detach
-from .receiver import Receiver
+from .receiver import Held, Receiver
 from .socket import GOING_AWAY, POLICY, WebSocket
 from .subprotocol import BINDING
 
@@ -45,6 +45,7 @@ class WebSocketSource:
         self._listener: Listener | None = None
         self._receivers: set[Receiver] = set()
         self._connections = 0
+        self._held = Held(options.max_held_bytes)
         self._stopping = False
         self._told = False
         self._intake: Intake
@@ -126,6 +127,7 @@ class WebSocketSource:
             *(self._context.owner, self.address, self._options, self._context.clock, self._read, self._intake, socket),
             self._connections,
             self._gate,
+            self._held,
         )
         if not receiver.acknowledges and not self._told:
             self._told = True
